@@ -1,0 +1,75 @@
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static void reserve(struct buf *b, size_t more)
+{
+    b->data = mem_grow(b->data, &b->capacity, b->len + more + 1, 1);
+}
+
+void buf_release(struct buf *b)
+{
+    free(b->data);
+    *b = (struct buf){0};
+}
+
+void buf_reset(struct buf *b)
+{
+    b->len = 0;
+    if (b->data != NULL) {
+        b->data[0] = '\0';
+    }
+}
+
+void buf_add(struct buf *b, const void *data, size_t n)
+{
+    reserve(b, n);
+    if (n > 0) {
+        memcpy(b->data + b->len, data, n);
+    }
+    b->len += n;
+    b->data[b->len] = '\0';
+}
+
+void buf_add_str(struct buf *b, const char *s)
+{
+    buf_add(b, s, strlen(s));
+}
+
+void buf_add_char(struct buf *b, char c)
+{
+    buf_add(b, &c, 1);
+}
+
+void buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n > 0) {
+        reserve(b, (size_t)n);
+        (void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+const char *buf_str(const struct buf *b)
+{
+    return b->data == NULL ? "" : b->data;
+}
+
+char *buf_take(struct buf *b)
+{
+    char *s = b->data == NULL ? mem_strdup("") : b->data;
+    *b = (struct buf){0};
+    return s;
+}

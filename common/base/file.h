@@ -1,0 +1,38 @@
+/* Files: whole reads with a limit, and writes that are there completely or not at all. */
+#ifndef GRADUS_BASE_FILE_H
+#define GRADUS_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Append the content of @path to @out. Errors: not found, permission; ERR_EXHAUSTED over @bytes_max. */
+int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *err);
+
+/* Write @n bytes to @path: temporary file beside it, fsync, rename, fsync of the directory. */
+int file_write_atomic(const char *path, const void *data, size_t n, struct err *err);
+
+/* The same in pieces. @tmp_path is "<path>.tmp.<pid>"; commit renames; abort removes. */
+struct file_writer {
+    int fd; /* -1 when closed */
+    char *path;
+    char *tmp_path;
+    uint64_t offset;
+};
+int file_writer_open(struct file_writer *w, const char *path, struct err *err);
+int file_writer_add(struct file_writer *w, const void *data, size_t n, struct err *err);
+int file_writer_commit(struct file_writer *w, struct err *err); /* closes in any case */
+void file_writer_abort(struct file_writer *w);                  /* safe after commit */
+
+/* mkdir -p. */
+int file_make_dirs(const char *path, struct err *err);
+/* rm -r of a directory tree; missing is fine. Never follows links. */
+int file_remove_tree(const char *path, struct err *err);
+bool file_exists(const char *path);
+/* @dir "/" @name, or @name when it is absolute or @dir is NULL or empty; returns owned. */
+char *file_join(const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,28 @@
+/* Structured logs: one line of key=value on stderr, written with one write(2).
+ * Programs log; libraries and cores return errors instead.
+ *
+ *     log_info("job_state", "job=%s from=%s to=%s", id, "PENDING", "STARTING");
+ *     → time=2026-11-21T12:00:00.123Z level=info service=master event=job_state job=a-1 from=PENDING to=STARTING
+ *
+ * Values that may hold spaces or quotes go through log_quote(). Any thread may log. */
+#ifndef GRADUS_BASE_LOG_H
+#define GRADUS_BASE_LOG_H
+
+#include <stddef.h>
+
+enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
+
+/* @service borrows and must outlive logging; call before other threads start. */
+void log_init(const char *service, enum log_level level);
+int log_level_parse(const char *name, enum log_level *level); /* 0, or -1 */
+void log_write(enum log_level level, const char *event, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. */
+const char *log_quote(const char *s, char *out, size_t n);
+
+#define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_warn(...) log_write(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+
+#endif

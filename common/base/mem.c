@@ -1,0 +1,98 @@
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void out_of_memory(size_t count, size_t size)
+{
+    (void)fprintf(stderr, "level=error event=out_of_memory count=%zu size=%zu\n", count, size);
+    abort();
+}
+
+bool mem_mul(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+
+void *mem_new(size_t count, size_t size)
+{
+    void *p = calloc(count == 0 ? 1 : count, size == 0 ? 1 : size);
+    if (p == NULL) {
+        out_of_memory(count, size);
+    }
+    return p;
+}
+
+void *mem_resize(void *p, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!mem_mul(count, size, &bytes)) {
+        out_of_memory(count, size);
+    }
+    void *q = realloc(p, bytes == 0 ? 1 : bytes);
+    if (q == NULL) {
+        out_of_memory(count, size);
+    }
+    return q;
+}
+
+char *mem_strdup(const char *s)
+{
+    if (s == NULL) {
+        return NULL;
+    }
+    size_t n = strlen(s) + 1;
+    char *copy = mem_new(n, 1);
+    memcpy(copy, s, n);
+    return copy;
+}
+
+char *mem_printf(const char *fmt, ...)
+{
+    char *s = NULL;
+    va_list args;
+    va_start(args, fmt);
+    int n = vasprintf(&s, fmt, args);
+    va_end(args);
+    if (n < 0) {
+        out_of_memory(1, 0);
+    }
+    return s;
+}
+
+void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *err)
+{
+    size_t bytes;
+    if (!mem_mul(count, size, &bytes) || bytes > SIZE_MAX - MEM_ALIGN) {
+        err_set(err, ERR_EXHAUSTED, "%s: %zu × %zu bytes do not fit in memory", what, count, size);
+        return NULL;
+    }
+    bytes = (bytes + MEM_ALIGN) / MEM_ALIGN * MEM_ALIGN;
+    void *p = aligned_alloc(MEM_ALIGN, bytes);
+    if (p == NULL) {
+        err_set(err, ERR_EXHAUSTED, "%s: no memory for %zu bytes", what, bytes);
+        return NULL;
+    }
+    memset(p, 0, bytes);
+    return p;
+}
+
+void *mem_grow(void *array, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity) {
+        return array;
+    }
+    size_t n = *capacity < 8 ? 8 : *capacity;
+    while (n < need) {
+        if (n > SIZE_MAX / 2) {
+            out_of_memory(need, size);
+        }
+        n *= 2;
+    }
+    array = mem_resize(array, n, size);
+    *capacity = n;
+    return array;
+}

@@ -1,0 +1,32 @@
+/* Memory.
+ *
+ * Small bookkeeping memory comes from mem_new() and friends, which end the process with a clear
+ * message when there is none left: no caller could do better. Memory whose size a user or a peer
+ * chose (tensors, messages, files) comes from mem_try_*(), which report ERR_EXHAUSTED. */
+#ifndef GRADUS_BASE_MEM_H
+#define GRADUS_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define MEM_ALIGN 64 /* a cache line, and the widest vector register */
+
+/* @count zeroed elements of @size bytes; never NULL; free with free(). */
+void *mem_new(size_t count, size_t size);
+/* Resize to @count elements; new bytes are not zeroed; never NULL. */
+void *mem_resize(void *p, size_t count, size_t size);
+char *mem_strdup(const char *s); /* NULL gives NULL */
+char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* @count elements of @size bytes at a 64-byte boundary, zeroed; returns owned, free with free().
+ * @what names the purpose in the message. Errors: ERR_EXHAUSTED (NULL is returned). */
+void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *err);
+
+/* False when the product does not fit. */
+bool mem_mul(size_t a, size_t b, size_t *product);
+/* Grow @array (elements of @size) so that @need fit; doubles; keeps @capacity up to date. */
+void *mem_grow(void *array, size_t *capacity, size_t need, size_t size);
+
+#endif

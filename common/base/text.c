@@ -1,0 +1,198 @@
+#include "base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool text_to_int(const char *s, int64_t *value)
+{
+    const char *digits = *s == '-' || *s == '+' ? s + 1 : s;
+    if (*digits < '0' || *digits > '9') {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno != 0 || *end != '\0') {
+        return false;
+    }
+    *value = v;
+    return true;
+}
+
+/* The number at the start of @s in plain decimal notation; *end is set behind it. */
+static bool leading_double(const char *s, double *value, const char **end)
+{
+    const char *p = *s == '-' || *s == '+' ? s + 1 : s;
+    bool digit = *p >= '0' && *p <= '9';
+    bool dot = *p == '.' && p[1] >= '0' && p[1] <= '9';
+    if ((!digit && !dot) || (p[0] == '0' && (p[1] == 'x' || p[1] == 'X'))) {
+        return false;
+    }
+    char *stop;
+    double v = strtod(s, &stop);
+    if (!isfinite(v)) {
+        return false;
+    }
+    *value = v;
+    *end = stop;
+    return true;
+}
+
+bool text_to_double(const char *s, double *value)
+{
+    const char *end;
+    double v;
+    if (!leading_double(s, &v, &end) || *end != '\0') {
+        return false;
+    }
+    *value = v;
+    return true;
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static bool with_unit(const char *s, const struct unit *units, size_t count, int64_t *value)
+{
+    const char *end;
+    double v;
+    if (!leading_double(s, &v, &end)) {
+        return false;
+    }
+    while (*end == ' ') {
+        end++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(end, units[i].name) == 0) {
+            double product = v * units[i].factor;
+            if (!(fabs(product) < 9.0e18)) {
+                return false;
+            }
+            *value = (int64_t)llround(product);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool text_to_bytes(const char *s, int64_t *value)
+{
+    static const struct unit units[] = {
+        {"", 1},       {"B", 1},          {"KiB", 1024.0},        {"MiB", 1048576.0}, {"GiB", 1073741824.0},
+        {"kB", 1e3},   {"KB", 1e3},       {"MB", 1e6},            {"GB", 1e9},        {"TiB", 1099511627776.0},
+    };
+    return with_unit(s, units, sizeof units / sizeof units[0], value);
+}
+
+bool text_to_ms(const char *s, int64_t *value)
+{
+    static const struct unit units[] = {
+        {"", 1}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"min", 6e4}, {"h", 3.6e6},
+    };
+    return with_unit(s, units, sizeof units / sizeof units[0], value);
+}
+
+const char *text_bytes(uint64_t bytes, char *out, size_t n)
+{
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    size_t i = 0;
+    while (v >= 1024.0 && i < 4) {
+        v /= 1024.0;
+        i++;
+    }
+    (void)snprintf(out, n, i == 0 ? "%.0f %s" : "%.1f %s", v, names[i]);
+    return out;
+}
+
+#define TEXT_WORD_MAX 63 /* longer words are not compared: a typo of them is not worth guessing */
+
+size_t text_distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    if (n > TEXT_WORD_MAX || m > TEXT_WORD_MAX) {
+        return n > m ? n : m;
+    }
+    size_t d[TEXT_WORD_MAX + 1][TEXT_WORD_MAX + 1];
+    for (size_t i = 0; i <= n; i++) {
+        d[i][0] = i;
+    }
+    for (size_t j = 0; j <= m; j++) {
+        d[0][j] = j;
+    }
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+            best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
+            best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best) {
+                best = d[i - 2][j - 2] + 1;
+            }
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+const char *text_nearest(const char *typed, const char *const *words, size_t count)
+{
+    const char *nearest = NULL;
+    size_t len = strlen(typed);
+    size_t best = len / 3 + 2; /* more edits than that and it is another word */
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = text_distance(typed, words[i]);
+        if (distance < best) {
+            best = distance;
+            nearest = words[i];
+        }
+    }
+    return nearest;
+}
+
+bool text_is_utf8(const char *s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    for (size_t i = 0; i < n;) {
+        size_t more;
+        uint32_t c;
+        if (p[i] == 0) {
+            return false;
+        } else if (p[i] < 0x80) {
+            i++;
+            continue;
+        } else if (p[i] >= 0xC2 && p[i] <= 0xDF) {
+            more = 1;
+            c = p[i] & 0x1FU;
+        } else if (p[i] >= 0xE0 && p[i] <= 0xEF) {
+            more = 2;
+            c = p[i] & 0x0FU;
+        } else if (p[i] >= 0xF0 && p[i] <= 0xF4) {
+            more = 3;
+            c = p[i] & 0x07U;
+        } else {
+            return false;
+        }
+        if (i + more >= n) {
+            return false;
+        }
+        for (size_t k = 1; k <= more; k++) {
+            if ((p[i + k] & 0xC0U) != 0x80U) {
+                return false;
+            }
+            c = c << 6 | (p[i + k] & 0x3FU);
+        }
+        if ((more == 2 && (c < 0x800 || (c >= 0xD800 && c <= 0xDFFF))) ||
+            (more == 3 && (c < 0x10000 || c > 0x10FFFF))) {
+            return false;
+        }
+        i += more + 1;
+    }
+    return true;
+}

@@ -1,0 +1,26 @@
+/* Text: numbers in and out, and the nearest known word for a typo. Locale-independent. */
+#ifndef GRADUS_BASE_TEXT_H
+#define GRADUS_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The whole string must be the number; surrounding blanks are not allowed. False otherwise. */
+bool text_to_int(const char *s, int64_t *value);
+bool text_to_double(const char *s, double *value); /* finite only */
+/* "64", "64 KiB", "1.5MiB", "2GiB", "10kB" (1000) → bytes. */
+bool text_to_bytes(const char *s, int64_t *value);
+/* "250ms", "3s", "2m", "1h" or a bare number of milliseconds → ms. */
+bool text_to_ms(const char *s, int64_t *value);
+/* "1.5 MiB" into @out; returns @out. */
+const char *text_bytes(uint64_t bytes, char *out, size_t n);
+
+/* Edit distance (Damerau-Levenshtein, adjacent transposition counts 1). */
+size_t text_distance(const char *a, const char *b);
+/* The word of @words (@count of them) nearest to @typed, or NULL when none is close. */
+const char *text_nearest(const char *typed, const char *const *words, size_t count);
+/* True when the @n bytes are valid UTF-8 without NUL. */
+bool text_is_utf8(const char *s, size_t n);
+
+#endif
