@@ -1,0 +1,51 @@
+/* Records in memory, ready to be read in any order from any thread.
+ *
+ * dataset_open() reads, checks and decodes both sources; scaling, categories and class names come
+ * from the train source and are applied to both. Immutable afterwards. */
+#ifndef GRADUS_DATA_DATASET_H
+#define GRADUS_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/data_spec.h"
+#include "tensor/shape.h"
+
+struct dataset;
+
+struct dataset_info {
+    uint64_t records;
+    struct shape features;   /* of one record: [28, 28] or [4] */
+    bool label_is_class;
+    uint32_t classes;        /* 0 for real labels */
+    double label_scale;      /* a real label in the data's units = value × label_scale + label_offset */
+    double label_offset;
+    uint64_t fingerprint;    /* of the decoded records; equal on every node that has the same data */
+};
+
+/* A mini-batch in memory of the caller's choosing. */
+struct batch {
+    size_t capacity;   /* records that fit */
+    size_t count;      /* records present */
+    float *features;   /* [count × shape_count(features)] */
+    int32_t *classes;  /* [count]; 0..classes-1 (class labels) */
+    float *targets;    /* [count]; the class number, or the scaled real label */
+};
+int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err);
+void batch_release(struct batch *b);
+
+/* Open the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed for the call.
+ * @label_kind DATA_LABEL_CLASS or DATA_LABEL_REAL (auto is resolved by the job file's loss).
+ * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT with file, byte or line, and what was expected. */
+int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                 struct dataset **train, struct dataset **test, struct err *err);
+void dataset_free(struct dataset *d);
+const struct dataset_info *dataset_info(const struct dataset *d);
+/* Class names in order, or NULL when they are plain numbers. */
+const char *const *dataset_class_names(const struct dataset *d);
+/* Decode @count records with the given numbers into @b (count ≤ capacity). */
+void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b);
+
+#endif

@@ -1,0 +1,30 @@
+/* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
+ * AUC is exact over scores rounded to METRIC_AUC_BINS bins of the sigmoid output. Plain data. */
+#ifndef GRADUS_GRAPH_METRIC_H
+#define GRADUS_GRAPH_METRIC_H
+
+#include "graph/layer.h"
+
+#define METRIC_AUC_BINS 4096
+
+struct metrics {
+    unsigned kinds;          /* bit set; set by metrics_init() */
+    uint64_t examples;
+    double loss_sum;
+    double correct;
+    double squared_error_sum; /* in scaled units */
+    uint32_t *positives;      /* [METRIC_AUC_BINS] or NULL without AUC; owned */
+    uint32_t *negatives;
+};
+void metrics_init(struct metrics *m, unsigned kinds);
+void metrics_release(struct metrics *m);
+void metrics_reset(struct metrics *m);
+void metrics_merge(struct metrics *into, const struct metrics *from);
+/* The value of one metric; NaN without examples. @label_scale turns RMSE into the data's units. */
+double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale);
+/* A flat form for the wire: doubles, the bins only when AUC is on. Returns the count; @out may be NULL. */
+size_t metrics_pack(const struct metrics *m, double *out);
+/* Errors: ERR_INVALID when the count does not fit the kinds. @m was initialised with its kinds. */
+int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* Initial values of variables: element i is a pure function of (seed, variable name, i), so the
+ * values do not depend on how a variable is partitioned.
+ *
+ * Formulas: glorot (Glorot & Bengio 2010), he (He et al. 2015), lecun (LeCun et al. 1998). */
+#ifndef GRADUS_TENSOR_INIT_H
+#define GRADUS_TENSOR_INIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tensor/shape.h"
+
+enum init_kind {
+    INIT_ZEROS,
+    INIT_CONSTANT,         /* a */
+    INIT_UNIFORM,          /* in [a, b) */
+    INIT_NORMAL,           /* mean a, standard deviation b */
+    INIT_TRUNCATED_NORMAL, /* mean a, standard deviation b, redrawn outside 2 deviations */
+    INIT_GLOROT_UNIFORM,   /* fan_in, fan_out */
+    INIT_GLOROT_NORMAL,
+    INIT_HE_UNIFORM,
+    INIT_HE_NORMAL,
+    INIT_LECUN_UNIFORM,
+    INIT_LECUN_NORMAL,
+    INIT_KIND_COUNT
+};
+extern const char *const init_kind_names[INIT_KIND_COUNT + 1]; /* NULL-terminated */
+
+struct init {
+    enum init_kind kind;
+    double a, b;
+    uint64_t fan_in, fan_out;
+};
+
+#define VARIABLE_NAME_BYTES 128
+
+/* A trainable tensor of a model. Plain data. */
+struct variable_spec {
+    char name[VARIABLE_NAME_BYTES]; /* "dense_1.kernel" */
+    struct shape shape;             /* partitions are ranges along dims[0] */
+    struct init init;
+};
+
+/* Elements @first .. @first+@count-1 (flat, row-major) of variable @name into @out. */
+void init_fill(const struct init *init, uint64_t seed, const char *name, uint64_t first,
+               uint64_t count, float *out);
+
+#endif
