@@ -1,0 +1,291 @@
+/* Any protobuf-c service over gRPC: servers from method tables, channels, calls, streams.
+ *
+ * No type of gRPC appears here; only the files behind rpc_grpc.h know it.
+ *
+ * Bulk fields. One top-level `bytes` field of a message may be declared its *bulk* field. It leaves
+ * as separate slices of the caller's own memory (struct rpc_blob) and arrives as a cursor over the
+ * received slices (struct rpc_spans), so a tensor is never copied into or out of a message. On the
+ * wire it is ordinary protobuf; any other gRPC client or server reads and writes it.
+ *
+ * Threads. Callbacks run on poller threads and must not block. The callbacks of one call or stream
+ * never overlap, and its `done` is the last. Everything else here may be called from any thread.
+ *
+ * Errors carry ERR_* codes, which are the negated gRPC codes, in both directions. */
+#ifndef GRADUS_RPC_RPC_H
+#define GRADUS_RPC_RPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/err.h"
+
+/* ---- process ---- */
+
+/* Once, before other threads start: memory settings for large messages, SIGPIPE ignored, gRPC's
+ * errors into base/log. No fork() without exec after it. May be nested; count the shutdowns. */
+void rpc_init(void);
+/* After every server, channel and loop was freed. */
+void rpc_shutdown(void);
+
+/* ---- outgoing bulk data ---- */
+
+struct rpc_piece {
+    const void *data;
+    size_t bytes;
+};
+
+/* Memory that leaves as the bulk field. The array @pieces is read before the sending function
+ * returns; the memory behind it must not change until @release(@ctx), which is called exactly once,
+ * on any thread, also when sending fails. Without @release everything is copied at once. */
+struct rpc_blob {
+    const struct rpc_piece *pieces;
+    size_t piece_count;
+    void (*release)(void *ctx);
+    void *ctx;
+};
+
+/* ---- received messages ---- */
+
+/* A cursor over the received bulk bytes. Not for two threads at a time. */
+struct rpc_spans;
+
+size_t rpc_spans_bytes(const struct rpc_spans *s); /* in all */
+size_t rpc_spans_left(const struct rpc_spans *s);  /* from the cursor on */
+/* The next contiguous part, in place; false at the end. It lives as long as the message. */
+bool rpc_spans_next(struct rpc_spans *s, const unsigned char **data, size_t *bytes);
+/* Copy exactly @bytes to @dst; false (and nothing moved) when fewer are left. */
+bool rpc_spans_read(struct rpc_spans *s, void *dst, size_t bytes);
+bool rpc_spans_skip(struct rpc_spans *s, size_t bytes);
+void rpc_spans_rewind(struct rpc_spans *s);
+/* rpc_spans_read() of @count little-endian floats. */
+bool rpc_spans_read_floats(struct rpc_spans *s, float *dst, size_t count);
+/* Call @each(ctx, index of the first value, values, how many) over the next @count floats, in
+ * order, in runs that are contiguous and aligned; floats that straddle slices are put together.
+ * False, and no call, when fewer are left. */
+bool rpc_spans_each_floats(struct rpc_spans *s, size_t count,
+                           void (*each)(void *ctx, size_t index, const float *values, size_t n),
+                           void *ctx);
+
+/* A received message, reference counted. Its bytes count against the in-flight limit of the
+ * server until the last reference is gone. */
+struct rpc_msg {
+    const ProtobufCMessage *body; /* of the method's type; a declared bulk field is empty in it */
+    struct rpc_spans *bulk;       /* NULL when the method declares no bulk field */
+    size_t wire_bytes;
+};
+
+struct rpc_msg *rpc_msg_ref(struct rpc_msg *msg);
+void rpc_msg_unref(struct rpc_msg *msg); /* NULL is fine */
+
+/* ---- server ---- */
+
+struct rpc_server;
+struct rpc_call;
+
+struct rpc_server_options {
+    const char *const *addresses; /* "host:port" (port 0: any free one), "unix:/path" */
+    size_t address_count;
+    unsigned pollers;          /* threads; 0: 2 */
+    size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
+    size_t inflight_bytes_max; /* received and not yet released; 0: 8 x message_bytes_max */
+    size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
+    size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
+    unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
+    unsigned keepalive_ms;     /* 0: 10000 */
+    const unsigned char *descriptors; /* a packed FileDescriptorSet that has every service */
+    size_t descriptors_bytes;
+};
+
+enum rpc_method_flag {
+    /* A stream that nobody needs to end in order: stop fails it at once with ERR_UNAVAILABLE. */
+    RPC_END_ON_STOP = 1,
+};
+
+/* One rpc of a service. Which side streams is taken from the proto. @service is the pointer given
+ * to rpc_server_add(). A callback borrows @call; who keeps it takes a reference.
+ *
+ * unary          request(msg) → rpc_reply() or rpc_fail(), inline or later from any thread
+ * server stream  request(msg) → rpc_send()*, rpc_finish() or rpc_fail()
+ * client streams open?, request(msg)*, half_close? → rpc_send()*, rpc_finish() or rpc_fail();
+ *                (without server streaming: one rpc_reply()) */
+struct rpc_method {
+    const char *name; /* as in the proto: "PushPull" */
+    void (*request)(struct rpc_call *call, struct rpc_msg *msg, void *service);
+    void (*open)(struct rpc_call *call, void *service);       /* optional; client streams only */
+    void (*half_close)(struct rpc_call *call, void *service); /* NULL: rpc_finish() */
+    /* Optional: the call is over: answered, or @cancelled because the client is gone, its deadline
+     * passed or the server stops. */
+    void (*done)(struct rpc_call *call, bool cancelled, void *service);
+    uint32_t request_bulk; /* field numbers; 0: none */
+    uint32_t response_bulk;
+    unsigned flags;
+};
+
+/* Keeps nothing of @options but @descriptors (borrows). Errors: ERR_INVALID. */
+struct rpc_server *rpc_server_new(const struct rpc_server_options *options, struct err *err);
+
+/* Serve a service. @methods (borrows) must have exactly one row for each rpc of the proto.
+ * Errors: ERR_INVALID naming the method that is missing, unknown, double or of another kind. */
+int rpc_server_add(struct rpc_server *s, const ProtobufCServiceDescriptor *service,
+                   const struct rpc_method *methods, size_t method_count, void *ctx,
+                   struct err *err);
+
+/* Bind and serve, together with grpc.health.v1 and reflection. Health says NOT_SERVING until
+ * rpc_server_set_serving(). Errors: ERR_UNAVAILABLE naming the address that cannot be bound. */
+int rpc_server_start(struct rpc_server *s, struct err *err);
+/* The address in use, with the port that was chosen: "127.0.0.1:40123"; borrows. */
+const char *rpc_server_address(const struct rpc_server *s, size_t i);
+void rpc_server_set_serving(struct rpc_server *s, bool serving);
+/* Bytes received and not yet released. */
+size_t rpc_server_inflight_bytes(const struct rpc_server *s);
+
+/* Health becomes NOT_SERVING, new calls are refused, calls in flight get grace_ms, then they are
+ * cancelled; returns when every `done` has run. Not from a callback. Idempotent. */
+void rpc_server_stop(struct rpc_server *s);
+/* Stops when that did not happen yet. References to calls must be returned before. */
+void rpc_server_free(struct rpc_server *s);
+
+/* ---- a call on the server ---- */
+
+struct rpc_call *rpc_call_ref(struct rpc_call *call);
+void rpc_call_unref(struct rpc_call *call);
+
+/* Answer a call whose response is one message. @blob may be NULL; it needs response_bulk.
+ * Errors: ERR_CANCELLED the client is gone; ERR_STATE already answered. Ignoring them is fine. */
+int rpc_reply(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob);
+/* Queue one message of a streamed response. Receiving pauses by itself while more than half of
+ * send_bytes_max is queued. Errors: as rpc_reply(); ERR_EXHAUSTED the queue is full. */
+int rpc_send(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob);
+/* End a streamed response well, after what is queued. */
+int rpc_finish(struct rpc_call *call);
+/* End any call with @err, after what is queued. */
+int rpc_fail(struct rpc_call *call, const struct err *err);
+/* The same with a typed detail (grpc-status-details-bin, google.rpc.Status); see rpc_status. */
+int rpc_fail_detail(struct rpc_call *call, const struct err *err, const ProtobufCMessage *detail);
+
+/* Client streams: take no further message after this callback until rpc_resume(). */
+void rpc_pause(struct rpc_call *call);
+void rpc_resume(struct rpc_call *call);
+
+bool rpc_cancelled(const struct rpc_call *call);
+int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
+const char *rpc_peer(const struct rpc_call *call);     /* "ipv4:127.0.0.1:40000"; borrows */
+size_t rpc_queued_bytes(struct rpc_call *call);
+/* A free pointer for the handler; NULL at first. */
+void rpc_set_data(struct rpc_call *call, void *data);
+void *rpc_data(const struct rpc_call *call);
+/* Copy the value of @key that the client sent into @out (cut, terminated); false when absent. */
+bool rpc_metadata(const struct rpc_call *call, const char *key, char *out, size_t n);
+/* Send metadata: headers before the first message or answer, trailers with the end. Keys are lower
+ * case. Errors: ERR_INVALID, ERR_STATE too late, ERR_EXHAUSTED more than RPC_METADATA_MAX. */
+#define RPC_METADATA_MAX 8
+int rpc_set_header(struct rpc_call *call, const char *key, const char *value, struct err *err);
+int rpc_set_trailer(struct rpc_call *call, const char *key, const char *value, struct err *err);
+
+/* ---- client ---- */
+
+/* One thread that runs the callbacks of the channels that share it. */
+struct rpc_loop;
+struct rpc_channel;
+
+struct rpc_loop *rpc_loop_new(struct err *err);
+void rpc_loop_free(struct rpc_loop *loop); /* after its channels */
+
+struct rpc_channel_options {
+    const char *target;    /* "host:port", "unix:/path" */
+    struct rpc_loop *loop; /* borrows; NULL: a loop of its own, started with the first callback */
+    size_t message_bytes_max; /* as in the server's options */
+    size_t unpack_bytes_max;
+    size_t send_bytes_max;
+    unsigned keepalive_ms; /* 0: 10000 */
+    bool retries;          /* gRPC's own; off for channels that carry bulk data */
+    bool own_connection;   /* do not share a connection with channels to the same target */
+};
+
+struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *options, struct err *err);
+/* Cancels what is in flight, waits for its callbacks. Not from a callback. */
+void rpc_channel_free(struct rpc_channel *c);
+const char *rpc_channel_target(const struct rpc_channel *c);
+/* Connect and wait. Errors: ERR_UNAVAILABLE naming the target and how long it tried. */
+int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err);
+
+/* How a call ended, for who needs more than code and message. */
+struct rpc_status {
+    struct err err;         /* code 0: well. "master.v1.Join at host:port: " and the peer's words */
+    unsigned char *details; /* a packed google.rpc.Status, or NULL */
+    size_t details_bytes;
+};
+
+void rpc_status_release(struct rpc_status *status);
+/* The first detail of type @type, unpacked; returns owned (protobuf_c_message_free_unpacked), or
+ * NULL. */
+ProtobufCMessage *rpc_status_detail(const struct rpc_status *status,
+                                    const ProtobufCMessageDescriptor *type);
+
+struct rpc_header {
+    const char *key;
+    const char *value;
+};
+
+/* What to call and how. Everything is borrowed until the function that takes it returns; only the
+ * memory of a blob with a release function lives longer. */
+struct rpc_request {
+    const ProtobufCServiceDescriptor *service;
+    const char *method;
+    const ProtobufCMessage *body; /* NULL only for rpc_stream_open() */
+    const struct rpc_blob *blob;
+    uint32_t request_bulk; /* field numbers; 0: none */
+    uint32_t response_bulk;
+    unsigned timeout_ms; /* 0: none */
+    bool wait_for_ready; /* keep trying to connect until the time is up */
+    const struct rpc_header *headers;
+    size_t header_count;
+    struct rpc_status *status; /* blocking calls: also filled when not NULL (take: release) */
+};
+
+/* A unary call. @reply (may be NULL) is owned: rpc_msg_unref(). Errors name method and target, and
+ * for ERR_TIMEOUT and ERR_UNAVAILABLE how long it tried. Works on any thread. */
+int rpc_call_blocking(struct rpc_channel *c, const struct rpc_request *request,
+                      struct rpc_msg **reply, struct err *err);
+
+/* A unary call that calls @done on the loop's thread, exactly once unless starting fails. @reply is
+ * NULL unless the status is 0; take a reference to keep it. */
+int rpc_call_start(struct rpc_channel *c, const struct rpc_request *request,
+                   void (*done)(void *ctx, const struct rpc_status *status, struct rpc_msg *reply),
+                   void *ctx, struct err *err);
+
+/* ---- streams of the client ---- */
+
+struct rpc_stream;
+
+struct rpc_stream_events {
+    /* Take a reference to keep @msg. */
+    void (*message)(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx);
+    /* Exactly once, last. */
+    void (*done)(struct rpc_stream *stream, const struct rpc_status *status, void *ctx);
+};
+
+/* Server-stream, client-stream or bidi. With request->body it is sent at once (server streams need
+ * it and are half-closed by it). Returns owned: rpc_stream_free(). */
+struct rpc_stream *rpc_stream_open(struct rpc_channel *c, const struct rpc_request *request,
+                                   const struct rpc_stream_events *events, void *ctx,
+                                   struct err *err);
+/* Queue a message. Errors: ERR_EXHAUSTED queue full; ERR_STATE half-closed; ERR_CANCELLED over. */
+int rpc_stream_send(struct rpc_stream *s, const ProtobufCMessage *msg, const struct rpc_blob *blob,
+                    struct err *err);
+/* Wait until the queue takes a message again. Not from a callback. Errors: ERR_TIMEOUT,
+ * ERR_CANCELLED over. */
+int rpc_stream_wait_writable(struct rpc_stream *s, unsigned timeout_ms, struct err *err);
+int rpc_stream_half_close(struct rpc_stream *s); /* after what is queued */
+void rpc_stream_cancel(struct rpc_stream *s);    /* `done` still comes */
+/* Take no further message after this callback until resumed. */
+void rpc_stream_pause(struct rpc_stream *s);
+void rpc_stream_resume(struct rpc_stream *s);
+/* Return the caller's reference; cancels when it is not over. `done` still comes, unless it came.
+ */
+void rpc_stream_free(struct rpc_stream *s);
+
+#endif
