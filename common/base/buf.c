@@ -50,10 +50,15 @@ void buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
+    buf_vprintf(b, fmt, args);
+    va_end(args);
+}
+
+void buf_vprintf(struct buf *b, const char *fmt, va_list args)
+{
     va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
     if (n > 0) {
         reserve(b, (size_t)n);
         (void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);

@@ -3,6 +3,7 @@
 #ifndef GRADUS_BASE_BUF_H
 #define GRADUS_BASE_BUF_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 struct buf {
@@ -17,6 +18,7 @@ void buf_add(struct buf *b, const void *data, size_t n);
 void buf_add_str(struct buf *b, const char *s);
 void buf_add_char(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_vprintf(struct buf *b, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 const char *buf_str(const struct buf *b);            /* never NULL; borrows */
 char *buf_take(struct buf *b);                       /* returns owned; @b is empty again */
 

@@ -111,6 +111,24 @@ const char *text_bytes(uint64_t bytes, char *out, size_t n)
     return out;
 }
 
+const char *text_shown(const char *s, char *out, size_t n)
+{
+    size_t len = strlen(s);
+    bool cut = len >= n;
+    if (cut) {
+        len = n - 4;
+        while (len > 0 && ((unsigned char)s[len] & 0xC0U) == 0x80U) {
+            len--;
+        }
+    }
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)s[i];
+        out[i] = c < 0x20 || c == 0x7F ? '?' : s[i];
+    }
+    (void)snprintf(out + len, n - len, "%s", cut ? "..." : "");
+    return out;
+}
+
 #define TEXT_WORD_MAX 63 /* longer words are not compared: a typo of them is not worth guessing */
 
 size_t text_distance(const char *a, const char *b)

@@ -16,6 +16,10 @@ bool text_to_ms(const char *s, int64_t *value);
 /* "1.5 MiB" into @out; returns @out. */
 const char *text_bytes(uint64_t bytes, char *out, size_t n);
 
+/* @s cut to fit @out (at a character, with "..." behind it), control bytes as '?', so that a message
+ * can show any input; returns @out. */
+const char *text_shown(const char *s, char *out, size_t n);
+
 /* Edit distance (Damerau-Levenshtein, adjacent transposition counts 1). */
 size_t text_distance(const char *a, const char *b);
 /* The word of @words (@count of them) nearest to @typed, or NULL when none is close. */

@@ -21,7 +21,8 @@ enum field_type {
     FIELD_BYTES,    /* int64_t: "64 MiB" or a number of bytes */
     FIELD_MS,       /* int64_t: "3s", "250ms" or a number of milliseconds */
     FIELD_INTERVAL, /* struct field_interval: "500", "500 steps", "2 epochs", "never" */
-    FIELD_INTS,     /* struct field_ints: a list of whole numbers, or one number */
+    FIELD_INTS, /* struct field_ints: "[3, 3]", "3, 3" or "3"; may be empty when the default is "[]"
+                 */
 };
 
 struct field_interval {
@@ -38,14 +39,17 @@ struct field_ints {
 struct field {
     const char *path; /* dotted below the table's root: "training.batch_size" */
     enum field_type type;
-    size_t offset;       /* of the value in the struct */
-    const char *def;     /* default as text; NULL: required */
-    double min, max;     /* numbers, bytes, ms, interval counts, every int of a list; both 0: no range */
+    size_t offset;   /* of the value in the struct */
+    const char *def; /* default as text; NULL: required */
+    /* Of numbers, bytes, ms, interval counts and every int of a list; both 0: no range; @max
+     * INFINITY: no upper bound. */
+    double min, max;
     const char *const *choices; /* FIELD_ENUM: NULL-terminated */
-    const char *help;    /* one sentence, starts with a capital, no full stop needed */
+    const char *help;           /* one sentence, starts with a capital, no full stop needed */
 };
 
-/* Set every field of @object to its default (required strings NULL, required numbers 0). @object is zeroed memory. */
+/* Set every field of @object to its default (required strings NULL, required numbers 0). @object is
+ * zeroed memory. */
 void field_defaults(const struct field *fields, size_t count, void *object);
 /* Free owned strings; the struct may be set to defaults again. */
 void field_release(const struct field *fields, size_t count, void *object);

@@ -1,0 +1,80 @@
+#include "config/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* Where a new entry goes: files keep the order in which they first appear, lines and columns
+ * ascend within a file, and entries of one position keep the order in which they were added. */
+static size_t place(const struct diags *d, const char *file, unsigned line, unsigned column)
+{
+    size_t end = d->count;
+    while (end > 0 && strcmp(d->items[end - 1].file, file) != 0) {
+        end--;
+    }
+    if (end == 0) {
+        return d->count;
+    }
+    size_t at = end;
+    while (at > 0 && strcmp(d->items[at - 1].file, file) == 0 &&
+           (d->items[at - 1].line > line ||
+            (d->items[at - 1].line == line && d->items[at - 1].column > column))) {
+        at--;
+    }
+    return at;
+}
+
+void diags_add(struct diags *d, const char *file, unsigned line, unsigned column, const char *fmt,
+               ...)
+{
+    if (d->count > DIAGS_MAX) {
+        return;
+    }
+    if (d->count == DIAGS_MAX) {
+        d->items = mem_grow(d->items, &d->capacity, d->count + 1, sizeof d->items[0]);
+        d->items[d->count++] = (struct diag){
+            .file = mem_strdup(file),
+            .message = mem_printf("more than %d problems; the rest is not listed", DIAGS_MAX)};
+        return;
+    }
+    struct buf message = {0};
+    va_list args;
+    va_start(args, fmt);
+    buf_vprintf(&message, fmt, args);
+    va_end(args);
+
+    size_t at = place(d, file, line, column);
+    d->items = mem_grow(d->items, &d->capacity, d->count + 1, sizeof d->items[0]);
+    memmove(&d->items[at + 1], &d->items[at], (d->count - at) * sizeof d->items[0]);
+    d->items[at] = (struct diag){
+        .file = mem_strdup(file), .line = line, .column = column, .message = buf_take(&message)};
+    d->count++;
+}
+
+void diags_format(const struct diags *d, struct buf *out)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        const struct diag *item = &d->items[i];
+        buf_add_str(out, item->file);
+        if (item->line > 0) {
+            buf_printf(out, ":%u", item->line);
+            if (item->column > 0) {
+                buf_printf(out, ":%u", item->column);
+            }
+        }
+        buf_printf(out, ": %s\n", item->message);
+    }
+}
+
+void diags_release(struct diags *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        free(d->items[i].file);
+        free(d->items[i].message);
+    }
+    free(d->items);
+    *d = (struct diags){0};
+}
