@@ -1,0 +1,30 @@
+/* The HTTP port of a service: /metrics (Prometheus text) and /healthz; one thread. */
+#ifndef GRADUS_SERVICE_HTTP_H
+#define GRADUS_SERVICE_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "metrics/meter.h"
+
+struct http;
+
+#define HTTP_CONNECTIONS_MAX 64 /* a few scrapers and probes */
+#define HTTP_IDLE_SECONDS_MAX 10
+
+struct http_options {
+    const char *address;           /* "host:port", "[::1]:port"; port 0: any free one */
+    struct meter_registry *meters; /* borrows; the page of /metrics */
+    /* True: 200 "ok"; false: 503 with what it wrote to @reason. On the HTTP thread. */
+    bool (*healthy)(void *ctx, char *reason, size_t n);
+    void *ctx;
+};
+
+/* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE
+ * it cannot be listened on, naming it and why. */
+struct http *http_start(const struct http_options *options, struct err *err);
+const char *http_address(const struct http *h); /* with the port that was chosen; borrows */
+void http_stop(struct http *h);                 /* waits for its thread, frees; NULL is fine */
+
+#endif

@@ -1,0 +1,113 @@
+/* The one main of every service: settings, logs, signals, RPC server, HTTP port, drain, exit code.
+ *
+ * A service's main.c is its rows, its hooks and one call:
+ *
+ *     static const struct service SERVICE = {.name = "ps", .summary = "…", .fields = FIELDS, …};
+ *     int main(int argc, char **argv) { return service_main(argc, argv, &SERVICE); }
+ *
+ * Order of a run: settings → logs → signals blocked → rpc_init → start() → RPC server → ready() →
+ * HTTP → one line on stdout, health SERVING → wait → signal → health NOT_SERVING → drain() → RPC
+ * server stopped → stop(). All hooks run on the main thread.
+ *
+ * The line, complete and flushed, and all that stdout ever gets:
+ *     gradus-ps ready grpc=127.0.0.1:41234 http=127.0.0.1:41235
+ *
+ * Exit codes: 0 drained after SIGTERM or SIGINT, 1 failed (the reason is the last line of the log),
+ * 2 the arguments or the settings are wrong, 128 + signal after a second SIGTERM or SIGINT, or when
+ * draining took longer than grace_ms + SERVICE_STOP_MS. SIGHUP is ignored. */
+#ifndef GRADUS_SERVICE_SERVICE_H
+#define GRADUS_SERVICE_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/err.h"
+#include "config/field.h"
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+
+enum service_exit {
+    SERVICE_EXIT_OK = 0,
+    SERVICE_EXIT_FAILED = 1,
+    SERVICE_EXIT_USAGE = 2,
+};
+
+#define SERVICE_STOP_MS 10000 /* for stop() and what the calls in flight do, beyond grace_ms */
+
+/* The settings that every service has (--help lists them). */
+struct service_config {
+    char *listen;
+    char *advertise;
+    char *http_listen;
+    int log_level; /* enum log_level */
+    int64_t grace_ms;
+    int64_t message_bytes_max;
+    int64_t inflight_bytes_max;
+    int64_t pollers;
+    bool exit_with_parent;
+};
+
+struct service_context;
+
+/* One gRPC service: rpc_server_add(). @methods borrows. */
+struct service_methods {
+    const ProtobufCServiceDescriptor *service;
+    const struct rpc_method *methods;
+    size_t method_count;
+    void *ctx;
+};
+
+struct service {
+    const char *name;           /* "ps": the program is gradus-ps */
+    const char *summary;        /* one line for --help */
+    const struct field *fields; /* rows of the service's own settings */
+    size_t field_count;
+    size_t config_bytes; /* of the struct that the rows describe; zeroed, then filled */
+    const unsigned char *descriptors; /* a packed FileDescriptorSet, for reflection */
+    size_t descriptors_bytes;
+    /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
+    int (*check)(const void *config, struct err *err);
+    /* Make the service's state (service_set_state()) and name its RPC services with
+     * service_serve(). The RPC server does not answer yet. When it fails, it has undone what it
+     * did. */
+    int (*start)(struct service_context *sc, struct err *err);
+    /* The addresses are known and calls may come: join a master, start threads. May be NULL. When
+     * it fails, drain() and stop() are called. */
+    int (*ready)(struct service_context *sc, struct err *err);
+    /* Health says NOT_SERVING: end what is going on within @grace_ms. Calls are still answered. May
+     * be NULL. */
+    void (*drain)(struct service_context *sc, int64_t grace_ms);
+    /* No call comes any more: free the state. */
+    void (*stop)(struct service_context *sc);
+};
+
+/* Runs the service to its end; returns the exit code of the process. */
+int service_main(int argc, char **argv, const struct service *svc);
+
+/* ---- for the hooks ---- */
+
+const void *service_config(const struct service_context *sc); /* the service's own; borrows */
+const struct service_config *service_common(const struct service_context *sc);
+void service_set_state(struct service_context *sc, void *state);
+void *service_state(const struct service_context *sc);
+struct meter_registry *service_meters(const struct service_context *sc);
+
+/* In start(): serve these methods. Errors: as rpc_server_add(). */
+int service_serve(struct service_context *sc, const struct service_methods *methods,
+                  struct err *err);
+/* NULL before the RPC server was made, that is, in start(). */
+struct rpc_server *service_rpc_server(const struct service_context *sc);
+/* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
+const char *service_listening(const struct service_context *sc);
+const char *service_advertised(const struct service_context *sc);
+
+/* Any thread: why /healthz and grpc.health.v1 say no, or NULL for well. @reason is copied. */
+void service_set_unhealthy(struct service_context *sc, const char *reason);
+/* Any thread: end the process as a signal would, with exit code 1 and this error when @err is not
+ * NULL. The first call counts. */
+void service_end(struct service_context *sc, const struct err *err);
+
+#endif
