@@ -1,0 +1,85 @@
+/* A node's place in the cluster: joins the master, keeps up the heartbeat, notices when it was
+ * given up, joins again, leaves. For parameter servers and workers; the rules are in
+ * docs/protocol.md.
+ *
+ * One thread of its own runs everything here, also the events; events must be short. The decisions
+ * are in membership_core.h. */
+#ifndef GRADUS_SERVICE_MEMBERSHIP_H
+#define GRADUS_SERVICE_MEMBERSHIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define MEMBERSHIP_ID_BYTES 129 /* with the NUL */
+#define MEMBERSHIP_JOBS_MAX 64  /* in one heartbeat: more than any node may hold */
+
+struct membership;
+struct rpc_channel;
+
+enum membership_role { MEMBERSHIP_PS = 1, MEMBERSHIP_WORKER = 2 }; /* = NodeRole */
+
+/* What a node is known by; a NodeRef on the wire. */
+struct membership_node {
+    char id[MEMBERSHIP_ID_BYTES];
+    uint64_t incarnation;
+};
+
+struct membership_jobs; /* the list of a heartbeat in the making */
+/* Name a job that this node holds a shard or an assignment of; copies. Ignored when full. */
+void membership_jobs_add(struct membership_jobs *jobs, const char *job);
+
+/* All on the membership's thread; any may be NULL. They may call membership_node() and
+ * membership_channel(), nothing else of this header. */
+struct membership_events {
+    /* The master knows us as @node. Comes again after each `lost`. */
+    void (*joined)(void *ctx, const struct membership_node *node);
+    /* The master does not know us (any more): drop every job and what belongs to it. Joining goes
+     * on by itself. */
+    void (*lost)(void *ctx, const struct err *reason);
+    /* The master knows this job to be over: drop it; unknown is fine. */
+    void (*stop_job)(void *ctx, const char *job);
+    /* List what this node holds, before each heartbeat. */
+    void (*jobs)(void *ctx, struct membership_jobs *jobs);
+    /* The master cannot be reached or refuses us, since @tried_ms: after the first failure, and
+     * then every MEMBERSHIP_TELL_MS; @err NULL: it is well again. For the log and the health. */
+    void (*trouble)(void *ctx, const struct err *err, uint64_t tried_ms);
+};
+#define MEMBERSHIP_TELL_MS 10000
+
+struct membership_options {
+    enum membership_role role;
+    const char *master;                     /* host:port */
+    const char *name;                       /* wanted id; NULL or "": the master chooses */
+    const char *address;                    /* host:port where others reach our gRPC server */
+    const char *http_address;               /* may be "" */
+    const struct membership_events *events; /* borrows */
+    void *ctx;
+};
+
+/* Start joining, for ever, whether the master is there or not. Copies the strings of @options.
+ * Returns owned. Errors: ERR_INVALID; ERR_EXHAUSTED no thread. */
+struct membership *membership_start(const struct membership_options *options, struct err *err);
+
+/* ---- any thread ---- */
+
+/* Who we are; false (and the incarnation alone) while not joined. */
+bool membership_node(struct membership *m, struct membership_node *out);
+/* The channel to the master, for the node's other calls; borrows. */
+struct rpc_channel *membership_channel(struct membership *m);
+/* Another call of this node got NOT_FOUND for @node: the same as if a heartbeat had. Ignored when
+ * it is not about who we are now. */
+void membership_lost(struct membership *m, const struct membership_node *node);
+/* Send a heartbeat now (the list of jobs changed). */
+void membership_hurry(struct membership *m);
+
+/* Call Leave once, wait for the answer at most @timeout_ms, and do nothing more: no event comes
+ * after it. Not from an event. Idempotent. */
+void membership_leave(struct membership *m, unsigned timeout_ms);
+/* Stops without Leave when that was not called; NULL is fine. Calls made by others on the channel
+ * must be over. */
+void membership_free(struct membership *m);
+
+#endif

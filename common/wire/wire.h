@@ -1,0 +1,85 @@
+/* Our structs ↔ the messages of proto/gradus/v1, checked: what comes from a peer is refused with a
+ * message that says what is wrong, and never trusted for a size.
+ *
+ * To the wire: the message borrows from the struct, which must outlive it; X_release() frees only
+ * what was made for the message. From the wire: the struct owns everything; the message may go. */
+#ifndef GRADUS_WIRE_WIRE_H
+#define GRADUS_WIRE_WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/dataset.h"
+#include "gradus/v1/types.pb-c.h"
+#include "graph/metric.h"
+#include "job/ledger.h"
+#include "job/plan.h"
+
+#define WIRE_ID_BYTES_MAX 128         /* of ids and names, as types.proto says */
+#define WIRE_VARIABLES_MAX (1U << 16) /* no model has more; 16 MiB of descriptions */
+#define WIRE_PARTITIONS_MAX (1U << 20)
+#define WIRE_SHARDS_MAX (1U << 12)
+#define WIRE_ELEMENTS_MAX (UINT64_C(1) << 42) /* of one variable and of the whole model */
+
+/* ---- ids ---- */
+
+/* 1 to WIRE_ID_BYTES_MAX bytes of letters, digits, '.', '_' and '-', not beginning with '.' or '-',
+ * so that an id is a file name, a label and a word of a command line. @what names it in the
+ * message. Errors: ERR_INVALID. */
+int wire_id_check(const char *id, const char *what, struct err *err);
+
+/* ---- plan ---- */
+
+/* @out is overwritten; wire_plan_release(@out). */
+void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out);
+void wire_plan_release(Gradus__V1__Plan *p);
+/* @out is overwritten on success; plan_release(@out). @in may be NULL (a missing field).
+ * Errors: ERR_INVALID: names, shapes or kinds that cannot be, a row of a variable that is on no
+ * shard or on two, a shard without a partition, partitions out of order; ERR_EXHAUSTED too many. */
+int wire_plan_from_proto(const Gradus__V1__Plan *in, struct plan *out, struct err *err);
+
+/* ---- ledger ---- */
+
+/* @out borrows the counts of @ledger; nothing to release. */
+void wire_ledger_to_proto(const struct ledger *ledger, Gradus__V1__Ledger *out);
+/* @out is overwritten on success; ledger_release(@out). Errors: ERR_INVALID (missing, no records,
+ * wrong number of splits, a split with more done than it has). */
+int wire_ledger_from_proto(const Gradus__V1__Ledger *in, struct ledger *out, struct err *err);
+
+/* ---- data ---- */
+
+/* @test may be NULL: no test source. @out borrows the dims of @train; nothing to release. */
+void wire_data_to_proto(const struct dataset_info *train, const struct dataset_info *test,
+                        Gradus__V1__DataInfo *out);
+/* Fills @train and @test (records 0: no test source). Errors: ERR_INVALID. */
+int wire_data_from_proto(const Gradus__V1__DataInfo *in, struct dataset_info *train,
+                         struct dataset_info *test, struct err *err);
+/* Errors: ERR_STATE naming the first thing that differs, with both values: "train records: the job
+ * has 60000, this node found 59999". */
+int wire_data_compare(const Gradus__V1__DataInfo *expected, const Gradus__V1__DataInfo *found,
+                      struct err *err);
+
+/* ---- metrics ---- */
+
+/* @out is overwritten; wire_metrics_release(@out). */
+void wire_metrics_to_proto(const struct metrics *m, Gradus__V1__MetricSums *out);
+void wire_metrics_release(Gradus__V1__MetricSums *p);
+/* Into @m, which was initialised with the kinds of the job. @in may be NULL. Errors: ERR_INVALID.
+ */
+int wire_metrics_from_proto(const Gradus__V1__MetricSums *in, struct metrics *m, struct err *err);
+
+/* ---- words ---- */
+
+/* The name in the proto ("RUNNING", "PS", "SYNC"); "UNKNOWN" for other numbers. */
+const char *wire_state_name(Gradus__V1__JobState state);
+const char *wire_role_name(Gradus__V1__NodeRole role);
+const char *wire_mode_name(Gradus__V1__Mode mode);
+const char *wire_push_result_name(int result);
+/* From the name; false when there is none such. */
+bool wire_state_parse(const char *name, Gradus__V1__JobState *state);
+bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role);
+/* enum training_mode ↔ Mode. From the wire: ERR_INVALID for other numbers. */
+Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode);
+int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct err *err);
+
+#endif
