@@ -11,6 +11,9 @@
 
 #include "base/err.h"
 
+#define LEDGER_SPLITS_MAX (1U << 20)            /* 4 MiB of counts, in memory and in every checkpoint */
+#define LEDGER_RECORDS_MAX (UINT64_C(1) << 48)  /* so that no product of positions overflows */
+
 struct ledger_shape {
     uint64_t records;
     uint32_t batch_records;
@@ -38,6 +41,7 @@ void ledger_shape_batch(const struct ledger_shape *s, uint64_t epoch, uint32_t s
                         struct ledger_batch *out);
 /* Errors: ERR_INVALID (no records, zero sizes, too many splits). */
 int ledger_init(struct ledger *l, const struct ledger_shape *shape, uint64_t epoch, struct err *err);
+void ledger_copy(struct ledger *to, const struct ledger *from); /* @to is overwritten; owns its counts */
 void ledger_release(struct ledger *l);
 void ledger_next_epoch(struct ledger *l);     /* epoch + 1, nothing done */
 uint64_t ledger_left(const struct ledger *l); /* batches not done in this epoch */
@@ -45,7 +49,9 @@ uint64_t ledger_left(const struct ledger *l); /* batches not done in this epoch 
 bool ledger_pending(const struct ledger *l, uint64_t n, struct ledger_batch *out);
 
 /* sync: global step g (counted from the ledger's position) gives replica r the pending batch
- * (g within its epoch)·replicas + r; a replica past the end of the epoch has count 0. */
+ * (g within its epoch)·replicas + r; a replica past the end of the epoch has count 0.
+ * Step 0 is the first step after the ledger. The ledger's epoch has ceil(left / replicas) steps (none when
+ * nothing is left), each later one ceil(batches / replicas). */
 void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
 uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs); /* until @epochs are done */
