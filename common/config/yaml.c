@@ -99,8 +99,10 @@ bool yaml_is_null(const struct yaml_node *node)
             strcmp(node->text, "null") == 0);
 }
 
-static void add_at(struct diags *diags, const char *file, const char *source, unsigned line,
-                   unsigned column, const char *fmt, va_list args)
+__attribute__((format(printf, 6, 0))) static void add_at(struct diags *diags, const char *file,
+                                                         const char *source, unsigned line,
+                                                         unsigned column, const char *fmt,
+                                                         va_list args)
 {
     struct buf message = {0};
     buf_vprintf(&message, fmt, args);
