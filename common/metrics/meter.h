@@ -19,8 +19,8 @@
 
 #define METER_LABELS_MAX 4
 #define METER_BUCKETS_MAX 24
-#define METER_SERIES_MAX 4096 /* of a registry: label values come from jobs, so they are bounded   \
-                               */
+/* Meters of a registry. Label values come from jobs and nodes, so their number has a limit. */
+#define METER_SERIES_MAX 4096
 
 struct meter;
 struct meter_registry;
@@ -39,6 +39,10 @@ void meter_registry_free(struct meter_registry *r);
  * must be a valid one, and of one kind; anything else is a mistake in the program and ends it. */
 struct meter *meter_counter(struct meter_registry *r, const char *name, const char *help,
                             const struct meter_label *labels, size_t label_count);
+/* A counter of a real quantity, such as seconds; meter_change() with deltas that are not negative.
+ */
+struct meter *meter_total(struct meter_registry *r, const char *name, const char *help,
+                          const struct meter_label *labels, size_t label_count);
 struct meter *meter_gauge(struct meter_registry *r, const char *name, const char *help,
                           const struct meter_label *labels, size_t label_count);
 /* @bounds: ascending upper bounds, at most METER_BUCKETS_MAX; +Inf is added. Copied. */
@@ -52,14 +56,14 @@ extern const double METER_SECONDS[16];
 /* Updates; any thread, lock-free, no allocation. A NULL meter is ignored. */
 void meter_add(struct meter *m, uint64_t n);       /* counter */
 void meter_set(struct meter *m, double value);     /* gauge */
-void meter_change(struct meter *m, double delta);  /* gauge */
+void meter_change(struct meter *m, double delta);  /* gauge, total */
 void meter_observe(struct meter *m, double value); /* histogram; NaN is ignored */
 
-/* Counter, gauge: the value; histogram: how many observations. */
+/* Counter, total, gauge: the value; histogram: how many observations. */
 double meter_value(const struct meter *m);
 
-/* A function that is called before each exposition, to set gauges. @collect runs on the thread
- * that asks for the page and may call the update functions only. */
+/* A function that is called before each exposition, to set gauges, on the thread that asks for the
+ * page. It may register and update meters. */
 void meter_on_collect(struct meter_registry *r, void (*collect)(void *ctx), void *ctx);
 
 /* Register what every process tells of itself: memory, CPU time, open files, start time, version.

@@ -1,0 +1,288 @@
+#include "service/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+
+extern char **environ;
+
+/* How much of the end of a log is read to find its last line. */
+#define SPAWN_LOG_TAIL_BYTES 2048
+
+/* ---- start ---- */
+
+static int set_attributes(posix_spawnattr_t *attr)
+{
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int rc = posix_spawnattr_setsigmask(attr, &none);
+    rc = rc != 0 ? rc : posix_spawnattr_setsigdefault(attr, &all);
+    rc = rc != 0 ? rc : posix_spawnattr_setpgroup(attr, 0);
+    return rc != 0 ? rc
+                   : posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                        POSIX_SPAWN_SETPGROUP);
+}
+
+static int set_actions(posix_spawn_file_actions_t *actions, int stdout_fd, const char *log_path)
+{
+    int rc = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    rc = rc != 0 ? rc : posix_spawn_file_actions_adddup2(actions, stdout_fd, STDOUT_FILENO);
+    if (rc == 0 && log_path != NULL) {
+        rc = posix_spawn_file_actions_addopen(actions, STDERR_FILENO, log_path,
+                                              O_WRONLY | O_CREAT | O_APPEND, 0644);
+    }
+    return rc != 0 ? rc : posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+}
+
+/* Returns 0 or an errno value. */
+static int spawn_with(pid_t *pid, char *const argv[], int stdout_fd, const char *log_path)
+{
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_t actions;
+    int rc = posix_spawnattr_init(&attr);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = posix_spawn_file_actions_init(&actions);
+    if (rc == 0) {
+        rc = set_attributes(&attr);
+        rc = rc != 0 ? rc : set_actions(&actions, stdout_fd, log_path);
+        rc = rc != 0 ? rc : posix_spawn(pid, argv[0], &actions, &attr, argv, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    posix_spawnattr_destroy(&attr);
+    return rc;
+}
+
+int spawn_start(struct spawn *s, const char *name, char *const argv[], const char *log_path,
+                struct err *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return err_errno(err, errno, "start %s: pipe", name);
+    }
+    pid_t pid = 0;
+    int rc = spawn_with(&pid, argv, ends[1], log_path);
+    (void)close(ends[1]);
+    if (rc != 0) {
+        (void)close(ends[0]);
+        return err_errno(err, rc, "start %s: %s", name, argv[0]);
+    }
+    *s = (struct spawn){.pid = pid,
+                        .name = mem_strdup(name),
+                        .log_path = mem_strdup(log_path),
+                        .stdout_fd = ends[0]};
+    return 0;
+}
+
+/* ---- how it ended ---- */
+
+bool spawn_ended(struct spawn *s)
+{
+    if (s->pid != 0 && !s->ended) {
+        int status = 0;
+        pid_t pid = waitpid(s->pid, &status, WNOHANG);
+        if (pid != 0) { /* with an error it is not our child any more: ended, nobody knows how */
+            s->ended = true;
+            s->status = status;
+        }
+    }
+    return s->pid == 0 || s->ended;
+}
+
+/* Milliseconds for poll() until @deadline_ms. */
+static int left_ms(uint64_t deadline_ms)
+{
+    uint64_t now_ms = chrono_now_ms();
+    return now_ms >= deadline_ms ? 0 : (int)(deadline_ms - now_ms);
+}
+
+int spawn_wait(struct spawn *s, unsigned timeout_ms, struct err *err)
+{
+    if (spawn_ended(s)) {
+        return 0;
+    }
+    int fd = pidfd_open(s->pid, 0);
+    if (fd < 0) {
+        return err_errno(err, errno, "wait for %s", s->name);
+    }
+    uint64_t deadline_ms = chrono_now_ms() + timeout_ms;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int rc = poll(&p, 1, left_ms(deadline_ms));
+    while (rc < 0 && errno == EINTR) {
+        rc = poll(&p, 1, left_ms(deadline_ms));
+    }
+    (void)close(fd);
+    if (!spawn_ended(s)) {
+        return err_set(err, ERR_TIMEOUT, "%s (pid %d) has not ended within %u ms", s->name,
+                       (int)s->pid, timeout_ms);
+    }
+    return 0;
+}
+
+const char *spawn_describe(const struct spawn *s, char *out, size_t n)
+{
+    if (!s->ended) {
+        (void)snprintf(out, n, "%s", s->pid == 0 ? "not started" : "running");
+    } else if (WIFSIGNALED(s->status)) {
+        (void)snprintf(out, n, "signal %d (%s)", WTERMSIG(s->status),
+                       sigdescr_np(WTERMSIG(s->status)));
+    } else {
+        (void)snprintf(out, n, "exit code %d", WEXITSTATUS(s->status));
+    }
+    return out;
+}
+
+/* The last line of the log into @line; empty when there is none. */
+static void last_log_line(const char *path, char line[SPAWN_LOG_TAIL_BYTES])
+{
+    line[0] = '\0';
+    FILE *f = path != NULL ? fopen(path, "re") : NULL;
+    if (f == NULL) {
+        return;
+    }
+    char tail[SPAWN_LOG_TAIL_BYTES];
+    if (fseek(f, 1 - SPAWN_LOG_TAIL_BYTES, SEEK_END) != 0) {
+        rewind(f); /* shorter than that */
+    }
+    size_t k = fread(tail, 1, sizeof tail - 1, f);
+    (void)fclose(f);
+    while (k > 0 && tail[k - 1] == '\n') {
+        k--;
+    }
+    tail[k] = '\0';
+    const char *newline = strrchr(tail, '\n');
+    (void)snprintf(line, SPAWN_LOG_TAIL_BYTES, "%s", newline != NULL ? newline + 1 : tail);
+}
+
+/* ---- ready line ---- */
+
+static int ended_before_ready(struct spawn *s, struct err *err)
+{
+    /* Its stdout is closed. That is its end, or will be in a moment; one that lives on is no use.
+     */
+    if (spawn_wait(s, 1000, NULL) != 0) {
+        return err_set(err, ERR_ABORTED, "%s closed its output before it was ready", s->name);
+    }
+    char how[64];
+    char line[SPAWN_LOG_TAIL_BYTES];
+    spawn_describe(s, how, sizeof how);
+    last_log_line(s->log_path, line);
+    return err_set(err, ERR_ABORTED, "%s ended before it was ready: %s%s%s", s->name, how,
+                   line[0] != '\0' ? ": " : "", line);
+}
+
+int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned timeout_ms,
+                     struct err *err)
+{
+    uint64_t deadline_ms = chrono_now_ms() + timeout_ms;
+    char got[SPAWN_LINE_BYTES_MAX];
+    size_t n = 0;
+    while (n < sizeof got) {
+        struct pollfd p = {.fd = s->stdout_fd, .events = POLLIN};
+        int rc = poll(&p, 1, left_ms(deadline_ms));
+        if (rc == 0) {
+            return err_set(err, ERR_TIMEOUT, "%s is not ready after %u ms%s%s", s->name, timeout_ms,
+                           s->log_path != NULL ? "; its log is " : "",
+                           s->log_path != NULL ? s->log_path : "");
+        }
+        ssize_t k = rc < 0 ? -1 : read(s->stdout_fd, got + n, sizeof got - n);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k < 0) {
+            return err_errno(err, errno, "read the output of %s", s->name);
+        }
+        if (k == 0) {
+            return ended_before_ready(s, err);
+        }
+        const char *newline = memchr(got + n, '\n', (size_t)k);
+        if (newline != NULL) {
+            size_t length = (size_t)(newline - got);
+            memcpy(line, got, length);
+            line[length] = '\0';
+            return 0;
+        }
+        n += (size_t)k;
+    }
+    return err_set(err, ERR_INVALID, "%s: the first line it printed is longer than %zu bytes",
+                   s->name, sizeof got - 1);
+}
+
+bool spawn_line_value(const char *line, const char *key, char *out, size_t n)
+{
+    size_t key_length = strlen(key);
+    for (const char *word = line; *word != '\0';) {
+        size_t length = strcspn(word, " ");
+        if (length > key_length && memcmp(word, key, key_length) == 0 && word[key_length] == '=') {
+            size_t value_length = length - key_length - 1;
+            if (value_length >= n) {
+                return false;
+            }
+            memcpy(out, word + key_length + 1, value_length);
+            out[value_length] = '\0';
+            return true;
+        }
+        word += length;
+        word += strspn(word, " ");
+    }
+    return false;
+}
+
+/* ---- end ---- */
+
+static void send_signal(struct spawn *s, int signal)
+{
+    if (!spawn_ended(s)) { /* so the pid is still ours, a zombie at worst */
+        (void)kill(s->pid, signal);
+    }
+}
+
+void spawn_ask_end(struct spawn *s)
+{
+    send_signal(s, SIGTERM);
+}
+
+void spawn_kill(struct spawn *s)
+{
+    send_signal(s, SIGKILL);
+}
+
+bool spawn_end(struct spawn *s, unsigned grace_ms)
+{
+    spawn_ask_end(s);
+    if (spawn_wait(s, grace_ms, NULL) != 0) {
+        spawn_kill(s);
+        int status = 0;
+        while (!s->ended) {
+            pid_t pid = waitpid(s->pid, &status, 0);
+            s->ended = pid == s->pid || errno == ECHILD;
+            s->status = status;
+        }
+    }
+    return s->pid != 0 && WIFEXITED(s->status) && WEXITSTATUS(s->status) == 0;
+}
+
+void spawn_release(struct spawn *s)
+{
+    if (s->pid != 0) {
+        (void)spawn_end(s, 0);
+        (void)close(s->stdout_fd);
+    }
+    free(s->name);
+    free(s->log_path);
+    *s = (struct spawn){0};
+}

@@ -1,0 +1,240 @@
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "service/loop.h"
+
+struct trace {
+    struct loop *loop;
+    char text[64];
+    size_t length;
+};
+
+struct mark {
+    struct trace *trace;
+    char name;
+    struct loop_timer timer;
+};
+
+static void run_mark(void *ctx)
+{
+    struct mark *m = ctx;
+    m->trace->text[m->trace->length++] = m->name;
+}
+
+static void run_stop(void *ctx)
+{
+    struct mark *m = ctx;
+    run_mark(ctx);
+    loop_stop(m->trace->loop);
+}
+
+static void test_messages_run_in_order_until_the_stop(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct trace t = {.loop = loop};
+    struct mark marks[4] = {{&t, 'a', {0}}, {&t, 'b', {0}}, {&t, 'S', {0}}, {&t, 'c', {0}}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(loop_post(loop, i == 2 ? run_stop : run_mark, &marks[i], NULL), 0);
+    }
+    assert_int_equal(loop_waiting(loop), 4);
+    loop_run(loop);
+    assert_string_equal(t.text, "abSc"); /* what was posted before the stop still runs */
+    struct err err = {0};
+    assert_int_equal(loop_post(loop, run_mark, &marks[0], &err), ERR_STATE);
+    assert_non_null(strstr(err.msg, "stopped"));
+    loop_free(loop);
+}
+
+static void test_a_full_mailbox_is_an_error(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(2);
+    struct trace t = {.loop = loop};
+    struct mark a = {&t, 'a', {0}};
+    struct err err = {0};
+    assert_int_equal(loop_post(loop, run_mark, &a, &err), 0);
+    assert_int_equal(loop_post(loop, run_mark, &a, &err), 0);
+    assert_int_equal(loop_post(loop, run_mark, &a, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "2 messages"));
+    assert_false(loop_discarding(loop));
+    loop_free(loop); /* discards, by running them */
+    assert_string_equal(t.text, "aa");
+}
+
+static void test_timers_run_by_deadline_then_by_setting(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct trace t = {.loop = loop};
+    struct mark marks[] = {{&t, 'a', {0}}, {&t, 'b', {0}}, {&t, 'c', {0}},
+                           {&t, 'd', {0}}, {&t, 'e', {0}}, {&t, 'S', {0}}};
+    uint64_t now_ms = chrono_now_ms();
+    const uint64_t after_ms[] = {30, 10, 10, 500000, 20, 40};
+    for (size_t i = 0; i < 6; i++) {
+        loop_timer_set(loop, &marks[i].timer, now_ms + after_ms[i], i == 5 ? run_stop : run_mark,
+                       &marks[i]);
+    }
+    loop_timer_set(loop, &marks[4].timer, now_ms + 35, run_mark, &marks[4]); /* moved back */
+    loop_timer_clear(loop, &marks[0].timer);
+    loop_timer_clear(loop, &marks[0].timer);
+    loop_run(loop);
+    assert_true(chrono_now_ms() >= now_ms + 40);
+    assert_string_equal(t.text, "bceS");
+    loop_free(loop);
+}
+
+struct many {
+    struct loop *loop;
+    uint64_t last_ms;
+    int ran;
+    int wrong;
+};
+
+struct one_of_many {
+    struct many *many;
+    struct loop_timer timer;
+};
+
+static void check_order(void *ctx)
+{
+    const struct one_of_many *one = ctx;
+    struct many *m = one->many;
+    m->wrong += one->timer.deadline_ms < m->last_ms;
+    m->last_ms = one->timer.deadline_ms;
+    if (++m->ran == 100) {
+        loop_stop(m->loop);
+    }
+}
+
+/* The heap against the definition: whatever was set, moved and cleared, timers run sorted. */
+static void test_many_timers_run_sorted(void **state)
+{
+    (void)state;
+    struct many m = {.loop = loop_new(0)};
+    static struct one_of_many timers[200];
+    uint64_t start_ms = chrono_now_ms();
+    uint32_t random = 1;
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 200; i++) {
+            random = random * 1664525U + 1013904223U;
+            timers[i].many = &m;
+            loop_timer_set(m.loop, &timers[i].timer, start_ms + (random >> 16) % 50, check_order,
+                           &timers[i]);
+        }
+    }
+    for (size_t i = 0; i < 200; i += 2) {
+        loop_timer_clear(m.loop, &timers[i].timer);
+    }
+    loop_run(m.loop);
+    assert_int_equal(m.ran, 100);
+    assert_int_equal(m.wrong, 0);
+    loop_free(m.loop);
+}
+
+static void set_again(void *ctx)
+{
+    struct mark *m = ctx;
+    run_mark(ctx);
+    if (m->trace->length < 4) {
+        loop_timer_set(m->trace->loop, &m->timer, 0, set_again, m);
+    }
+}
+
+static void test_a_timer_in_the_past_keeps_nobody_out(void **state)
+{
+    (void)state;
+    struct loop *loop = loop_new(0);
+    struct trace t = {.loop = loop};
+    struct mark again = {&t, 'r', {0}};
+    struct mark other = {&t, 'o', {0}};
+    struct mark stop = {&t, 'S', {0}};
+    loop_timer_set(loop, &again.timer, 0, set_again, &again);
+    loop_timer_set(loop, &other.timer, 0, run_mark, &other);
+    loop_timer_set(loop, &stop.timer, chrono_now_ms() + 20, run_stop, &stop);
+    loop_run(loop);
+    assert_string_equal(t.text, "rorrS");
+    loop_free(loop);
+}
+
+enum { THREADS = 4, POSTS = 20000 };
+
+struct counter {
+    struct loop *loop;
+    long ran; /* of the loop's thread */
+    long refused[THREADS];
+};
+
+static void count(void *ctx)
+{
+    struct counter *c = ctx;
+    c->ran++;
+}
+
+struct poster {
+    struct counter *counter;
+    int thread;
+};
+
+static void *post_all(void *arg)
+{
+    struct poster *p = arg;
+    for (int i = 0; i < POSTS; i++) {
+        int code = loop_post(p->counter->loop, count, p->counter, NULL);
+        p->counter->refused[p->thread] += code == ERR_EXHAUSTED;
+    }
+    return NULL;
+}
+
+static void read_count(void *ctx)
+{
+    long *out = ((void **)ctx)[1];
+    *out = ((struct counter *)((void **)ctx)[0])->ran;
+}
+
+static void test_posts_from_many_threads(void **state)
+{
+    (void)state;
+    struct counter c = {.loop = loop_new(128)};
+    assert_int_equal(loop_start(c.loop, "test-loop", NULL), 0);
+    pthread_t threads[THREADS];
+    struct poster posters[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        posters[i] = (struct poster){&c, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, post_all, &posters[i]), 0);
+    }
+    long refused = 0;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        refused += c.refused[i];
+    }
+    long ran = 0;
+    void *args[2] = {&c, &ran};
+    int code;
+    do { /* the mailbox may still be full */
+        code = loop_call(c.loop, read_count, args, NULL);
+    } while (code == ERR_EXHAUSTED);
+    assert_int_equal(code, 0);
+    assert_int_equal(ran + refused, THREADS * POSTS);
+    loop_stop(c.loop);
+    loop_join(c.loop);
+    assert_int_equal(loop_call(c.loop, read_count, args, NULL), ERR_STATE);
+    loop_free(c.loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages_run_in_order_until_the_stop),
+        cmocka_unit_test(test_a_full_mailbox_is_an_error),
+        cmocka_unit_test(test_timers_run_by_deadline_then_by_setting),
+        cmocka_unit_test(test_many_timers_run_sorted),
+        cmocka_unit_test(test_a_timer_in_the_past_keeps_nobody_out),
+        cmocka_unit_test(test_posts_from_many_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
