@@ -39,7 +39,8 @@ struct rpc_piece {
 
 /* Memory that leaves as the bulk field. The array @pieces is read before the sending function
  * returns; the memory behind it must not change until @release(@ctx), which is called exactly once,
- * on any thread, also when sending fails. Without @release everything is copied at once. */
+ * on any thread, also when sending fails, and perhaps inside any function of this room: it must not
+ * take a lock that a caller of this room holds. Without @release everything is copied at once. */
 struct rpc_blob {
     const struct rpc_piece *pieces;
     size_t piece_count;
@@ -95,7 +96,8 @@ struct rpc_server_options {
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
     unsigned keepalive_ms;     /* 0: 10000 */
-    const unsigned char *descriptors; /* a packed FileDescriptorSet that has every service */
+    /* A packed FileDescriptorSet with services that are not in proto/ (those are built in). */
+    const unsigned char *descriptors;
     size_t descriptors_bytes;
 };
 
@@ -172,7 +174,7 @@ void rpc_resume(struct rpc_call *call);
 
 bool rpc_cancelled(const struct rpc_call *call);
 int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
-const char *rpc_peer(const struct rpc_call *call);     /* "ipv4:127.0.0.1:40000"; borrows */
+const char *rpc_peer(struct rpc_call *call);           /* "ipv4:127.0.0.1:40000"; borrows */
 size_t rpc_queued_bytes(struct rpc_call *call);
 /* A free pointer for the handler; NULL at first. */
 void rpc_set_data(struct rpc_call *call, void *data);
@@ -206,7 +208,9 @@ struct rpc_channel_options {
 };
 
 struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *options, struct err *err);
-/* Cancels what is in flight, waits for its callbacks. Not from a callback. */
+/* Cancel what is in flight, on any thread; new calls fail with ERR_UNAVAILABLE from now on. */
+void rpc_channel_cancel(struct rpc_channel *c);
+/* Cancels, waits until the last callback has run. Not from a callback. */
 void rpc_channel_free(struct rpc_channel *c);
 const char *rpc_channel_target(const struct rpc_channel *c);
 /* Connect and wait. Errors: ERR_UNAVAILABLE naming the target and how long it tried. */
@@ -241,6 +245,7 @@ struct rpc_request {
     uint32_t response_bulk;
     unsigned timeout_ms; /* 0: none */
     bool wait_for_ready; /* keep trying to connect until the time is up */
+    bool more;           /* rpc_stream_open(): further messages follow @body */
     const struct rpc_header *headers;
     size_t header_count;
     struct rpc_status *status; /* blocking calls: also filled when not NULL (take: release) */
@@ -268,8 +273,9 @@ struct rpc_stream_events {
     void (*done)(struct rpc_stream *stream, const struct rpc_status *status, void *ctx);
 };
 
-/* Server-stream, client-stream or bidi. With request->body it is sent at once (server streams need
- * it and are half-closed by it). Returns owned: rpc_stream_free(). */
+/* Server-stream, client-stream or bidi. A request->body is sent at once, and half-closes the stream
+ * (as server streams need it) unless request->more. Callbacks may come before this returns. Returns
+ * owned: rpc_stream_free(). */
 struct rpc_stream *rpc_stream_open(struct rpc_channel *c, const struct rpc_request *request,
                                    const struct rpc_stream_events *events, void *ctx,
                                    struct err *err);

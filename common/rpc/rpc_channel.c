@@ -1,0 +1,315 @@
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "rpc/rpc_client.h"
+#include "rpc/rpc_status.h"
+
+/* A node that restarts is back within seconds; gRPC's defaults of 1 s to 2 min are for the web. */
+#define BACKOFF_MS_MIN 100
+#define BACKOFF_MS_MAX 2000
+#define READY_POLL_MS 100 /* a watch must end before its queue can be freed */
+
+/* ---- loops ---- */
+
+struct rpc_loop *rpc_loop_new(struct err *err)
+{
+    struct rpc_loop *loop = mem_new(1, sizeof(*loop));
+    if (rpc_poller_start(&loop->poller, 1, err) != 0) {
+        free(loop);
+        return NULL;
+    }
+    return loop;
+}
+
+void rpc_loop_free(struct rpc_loop *loop)
+{
+    if (loop) {
+        rpc_poller_stop(&loop->poller);
+        free(loop);
+    }
+}
+
+/* ---- channels ---- */
+
+static grpc_channel *create_channel(const struct rpc_channel *c,
+                                    const struct rpc_channel_options *o)
+{
+    struct rpc_args args = {.count = 0};
+    rpc_args_common(&args, c->message_bytes_max,
+                    o->keepalive_ms > 0 ? o->keepalive_ms : RPC_KEEPALIVE_MS_DEFAULT);
+    rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS_MIN);
+    rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, BACKOFF_MS_MIN);
+    rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MS_MAX);
+    rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, o->retries);
+    rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, o->own_connection);
+    rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0); /* a cluster talks directly */
+    grpc_channel_args channel_args = {.num_args = args.count, .args = args.arg};
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(c->target, credentials, &channel_args);
+    grpc_channel_credentials_release(credentials);
+    return channel;
+}
+
+struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct err *err)
+{
+    if (!o->target || (strncmp(o->target, "unix:", 5) != 0 && !strrchr(o->target, ':'))) {
+        err_set(err, ERR_INVALID, "target \"%s\": expected host:port or unix:/path",
+                o->target ? o->target : "");
+        return NULL;
+    }
+    struct rpc_channel *c = mem_new(1, sizeof(*c));
+    c->target = mem_strdup(o->target);
+    c->message_bytes_max =
+        o->message_bytes_max > 0 ? o->message_bytes_max : RPC_MESSAGE_BYTES_DEFAULT;
+    c->unpack_bytes_max = o->unpack_bytes_max;
+    c->send_bytes_max =
+        o->send_bytes_max > 0 ? o->send_bytes_max : RPC_SEND_FACTOR * c->message_bytes_max;
+    c->loop = o->loop;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->idle, NULL);
+    c->grpc = create_channel(c, o);
+    return c;
+}
+
+void rpc_channel_cancel(struct rpc_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->closing = true;
+    size_t count = 0;
+    for (struct rpc_inflight *i = c->inflight; i; i = i->next) {
+        count++;
+    }
+    grpc_call **calls = mem_new(count + 1, sizeof(grpc_call *));
+    count = 0;
+    for (struct rpc_inflight *i = c->inflight; i; i = i->next) {
+        grpc_call_ref(i->call);
+        calls[count++] = i->call;
+    }
+    pthread_mutex_unlock(&c->lock);
+    for (size_t i = 0; i < count; i++) {
+        grpc_call_cancel_with_status(calls[i], GRPC_STATUS_CANCELLED, "the channel was closed",
+                                     NULL);
+        grpc_call_unref(calls[i]);
+    }
+    free(calls);
+}
+
+void rpc_channel_free(struct rpc_channel *c)
+{
+    if (!c) {
+        return;
+    }
+    assert(!c->loop || !rpc_poller_is_self(&c->loop->poller));
+    rpc_channel_cancel(c);
+    pthread_mutex_lock(&c->lock);
+    while (c->inflight) {
+        pthread_cond_wait(&c->idle, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    rpc_loop_free(c->own_loop);
+    grpc_channel_destroy(c->grpc);
+    pthread_cond_destroy(&c->idle);
+    pthread_mutex_destroy(&c->lock);
+    free(c->target);
+    free(c);
+}
+
+const char *rpc_channel_target(const struct rpc_channel *c)
+{
+    return c->target;
+}
+
+static int wait_ready(struct rpc_channel *c, grpc_completion_queue *cq, unsigned timeout_ms,
+                      struct err *err)
+{
+    uint64_t start = chrono_now_ms();
+    for (;;) {
+        grpc_connectivity_state state = grpc_channel_check_connectivity_state(c->grpc, 1);
+        if (state == GRPC_CHANNEL_READY) {
+            return 0;
+        }
+        uint64_t tried = chrono_now_ms() - start;
+        if (tried >= timeout_ms || state == GRPC_CHANNEL_SHUTDOWN) {
+            return err_set(err, ERR_UNAVAILABLE, "cannot connect to %s: tried for %llu ms",
+                           c->target, (unsigned long long)tried);
+        }
+        uint64_t left = timeout_ms - tried;
+        unsigned ms = left < READY_POLL_MS ? (unsigned)left : READY_POLL_MS;
+        grpc_channel_watch_connectivity_state(c->grpc, state, rpc_monotonic_ms(ms), cq, NULL);
+        grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    }
+}
+
+int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err)
+{
+    grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
+    int rc = wait_ready(c, cq, timeout_ms, err);
+    grpc_completion_queue_shutdown(cq);
+    grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    grpc_completion_queue_destroy(cq);
+    return rc;
+}
+
+/* ---- what calls have in common ---- */
+
+/* Locked: the queue whose thread runs the callbacks. */
+static grpc_completion_queue *loop_queue(struct rpc_channel *c, struct err *err)
+{
+    if (!c->loop) {
+        c->own_loop = rpc_loop_new(err);
+        c->loop = c->own_loop;
+    }
+    return c->loop ? c->loop->poller.cq : NULL;
+}
+
+static int fill_headers(struct rpc_outgoing *o, const struct rpc_request *request, struct err *err)
+{
+    o->headers = mem_new(request->header_count + 1, sizeof(*o->headers));
+    for (size_t i = 0; i < request->header_count; i++) {
+        const struct rpc_header *h = &request->headers[i];
+        int rc = rpc_header_check(h->key, h->value, err);
+        if (rc != 0) {
+            return rc;
+        }
+        o->headers[i].key = grpc_slice_from_copied_string(h->key);
+        o->headers[i].value = grpc_slice_from_copied_string(h->value);
+        o->header_count++;
+    }
+    if (request->wait_for_ready) {
+        o->header_flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY |
+                          GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
+    }
+    return 0;
+}
+
+static int create_call(struct rpc_outgoing *o, const struct rpc_request *request,
+                       grpc_completion_queue *cq, struct err *err)
+{
+    struct rpc_channel *c = o->channel;
+    char *path = mem_printf("/%s/%s", request->service->name, request->method);
+    grpc_slice method = grpc_slice_from_copied_string(path);
+    free(path);
+    pthread_mutex_lock(&c->lock);
+    int rc = c->closing ? err_set(err, ERR_UNAVAILABLE, "the channel was closed") : 0;
+    if (rc == 0 && !cq) {
+        cq = loop_queue(c, err);
+        rc = cq ? 0 : ERR_EXHAUSTED;
+    }
+    if (rc == 0) {
+        o->call = grpc_channel_create_call(c->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, cq, method, NULL,
+                                           rpc_deadline(request->timeout_ms), NULL);
+        o->inflight =
+            (struct rpc_inflight){.next = c->inflight, .link = &c->inflight, .call = o->call};
+        if (c->inflight) {
+            c->inflight->link = &o->inflight.next;
+        }
+        c->inflight = &o->inflight;
+    }
+    pthread_mutex_unlock(&c->lock);
+    grpc_slice_unref(method);
+    return rc;
+}
+
+int rpc_outgoing_init(struct rpc_outgoing *o, struct rpc_channel *c,
+                      const struct rpc_request *request, grpc_completion_queue *cq, struct err *err)
+{
+    *o = (struct rpc_outgoing){.channel = c, .request_bulk = request->request_bulk};
+    o->start_ms = chrono_now_ms();
+    o->label = mem_printf("%s.%s at %s", request->service->name, request->method, c->target);
+    o->details = grpc_empty_slice();
+    grpc_metadata_array_init(&o->initial);
+    grpc_metadata_array_init(&o->trailing);
+    const ProtobufCMethodDescriptor *method =
+        protobuf_c_service_descriptor_get_method_by_name(request->service, request->method);
+    int rc = 0;
+    if (!method) {
+        rc = err_set(err, ERR_INVALID, "the proto has no such rpc");
+    } else {
+        o->input = method->input;
+        o->decoding = (struct rpc_decoding){.type = method->output,
+                                            .bulk_field = request->response_bulk,
+                                            .unpack_bytes_max = c->unpack_bytes_max};
+        rc = fill_headers(o, request, err);
+    }
+    if (rc == 0) {
+        rc = create_call(o, request, cq, err);
+    }
+    if (rc != 0) {
+        err_wrap(err, "%s", o->label);
+    }
+    return rc;
+}
+
+void rpc_outgoing_release(struct rpc_outgoing *o)
+{
+    for (size_t i = 0; i < o->header_count; i++) {
+        grpc_slice_unref(o->headers[i].key);
+        grpc_slice_unref(o->headers[i].value);
+    }
+    free(o->headers);
+    grpc_metadata_array_destroy(&o->initial);
+    grpc_metadata_array_destroy(&o->trailing);
+    grpc_slice_unref(o->details);
+    free(o->label);
+    if (o->call) {
+        struct rpc_channel *c = o->channel;
+        pthread_mutex_lock(&c->lock);
+        *o->inflight.link = o->inflight.next;
+        if (o->inflight.next) {
+            o->inflight.next->link = o->inflight.link;
+        }
+        pthread_cond_broadcast(&c->idle); /* the channel may be gone after the lock */
+        pthread_mutex_unlock(&c->lock);
+        grpc_call_unref(o->call);
+    }
+}
+
+grpc_op rpc_outgoing_headers(const struct rpc_outgoing *o)
+{
+    grpc_op op;
+    memset(&op, 0, sizeof(op));
+    op.op = GRPC_OP_SEND_INITIAL_METADATA;
+    op.flags = o->header_flags;
+    op.data.send_initial_metadata.count = o->header_count;
+    op.data.send_initial_metadata.metadata = o->headers;
+    return op;
+}
+
+grpc_op rpc_outgoing_status(struct rpc_outgoing *o)
+{
+    grpc_op op;
+    memset(&op, 0, sizeof(op));
+    op.op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+    op.data.recv_status_on_client.trailing_metadata = &o->trailing;
+    op.data.recv_status_on_client.status = &o->code;
+    op.data.recv_status_on_client.status_details = &o->details;
+    return op;
+}
+
+void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
+{
+    *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
+    if (status->err.code == 0) {
+        return;
+    }
+    char tried[64] = "";
+    if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
+        bool connected =
+            grpc_channel_check_connectivity_state(o->channel->grpc, 0) == GRPC_CHANNEL_READY;
+        snprintf(tried, sizeof(tried), "%s (tried for %llu ms)", connected ? "" : ", not connected",
+                 (unsigned long long)(chrono_now_ms() - o->start_ms));
+    }
+    size_t bytes = GRPC_SLICE_LENGTH(o->details);
+    err_set(&status->err, status->err.code, "%s: %.*s%s", o->label, bytes < 800 ? (int)bytes : 800,
+            (const char *)GRPC_SLICE_START_PTR(o->details), tried);
+    const grpc_metadata *details = rpc_header_find(&o->trailing, RPC_DETAILS_KEY);
+    if (details) {
+        status->details_bytes = GRPC_SLICE_LENGTH(details->value);
+        status->details = mem_new(1, status->details_bytes + 1);
+        memcpy(status->details, GRPC_SLICE_START_PTR(details->value), status->details_bytes);
+    }
+}

@@ -1,0 +1,65 @@
+/* The client behind rpc.h: rpc_channel.c connects, rpc_unary.c and rpc_stream.c call. */
+#ifndef GRADUS_RPC_RPC_CLIENT_H
+#define GRADUS_RPC_RPC_CLIENT_H
+
+#include "rpc/rpc_grpc.h"
+
+struct rpc_loop {
+    struct rpc_poller poller;
+};
+
+/* A call in flight, so that freeing its channel can cancel it. */
+struct rpc_inflight {
+    struct rpc_inflight *next;
+    struct rpc_inflight **link;
+    grpc_call *call;
+};
+
+struct rpc_channel {
+    char *target;
+    size_t message_bytes_max;
+    size_t unpack_bytes_max;
+    size_t send_bytes_max;
+    grpc_channel *grpc;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t idle;
+    struct rpc_loop *loop;
+    struct rpc_loop *own_loop;
+    struct rpc_inflight *inflight;
+    bool closing;
+};
+
+/* What every kind of call knows about itself. */
+struct rpc_outgoing {
+    struct rpc_channel *channel;
+    grpc_call *call;
+    struct rpc_inflight inflight;
+    const ProtobufCMessageDescriptor *input;
+    struct rpc_decoding decoding;
+    uint32_t request_bulk;
+    char *label; /* "package.Service.Method at target"; owned */
+    uint64_t start_ms;
+
+    grpc_metadata *headers;
+    size_t header_count;
+    uint32_t header_flags;
+    grpc_metadata_array initial; /* these four are written by gRPC */
+    grpc_metadata_array trailing;
+    grpc_status_code code;
+    grpc_slice details;
+};
+
+/* Fill @o and create its call on @cq, or on the loop of the channel when @cq is NULL.
+ * Errors (labelled): ERR_INVALID unknown method or illegal header; ERR_UNAVAILABLE closing. */
+int rpc_outgoing_init(struct rpc_outgoing *o, struct rpc_channel *c,
+                      const struct rpc_request *request, grpc_completion_queue *cq,
+                      struct err *err);
+/* Also after a failed init. */
+void rpc_outgoing_release(struct rpc_outgoing *o);
+grpc_op rpc_outgoing_headers(const struct rpc_outgoing *o); /* SEND_INITIAL_METADATA */
+grpc_op rpc_outgoing_status(struct rpc_outgoing *o);        /* RECV_STATUS_ON_CLIENT */
+/* How it ended, after that batch. Returns owned details in @status. */
+void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status);
+
+#endif

@@ -1,0 +1,116 @@
+/* The only header that includes gRPC's: what the server and the client side share. */
+#ifndef GRADUS_RPC_RPC_GRPC_H
+#define GRADUS_RPC_RPC_GRPC_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+
+#include "rpc/rpc.h"
+#include "rpc/rpc_codec.h"
+
+#define RPC_MESSAGE_BYTES_DEFAULT ((size_t)64 << 20)
+#define RPC_SEND_FACTOR 4 /* default send queue, in largest messages */
+#define RPC_KEEPALIVE_MS_DEFAULT 10000
+#define RPC_KEEPALIVE_TIMEOUT_MS 5000
+
+/* ---- completion queues ---- */
+
+/* What a completion queue gives back: the code to run. Embedded in the owner of the operation. */
+struct rpc_tag {
+    void (*run)(struct rpc_tag *tag, bool ok);
+};
+
+/* The struct that @tag is the @member of. */
+#define RPC_OWNER(tag, type, member) ((type *)(void *)((char *)(tag)-offsetof(type, member)))
+
+/* Start a batch; a batch that gRPC refuses cancels the call and completes at once, failed. */
+void rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t count, struct rpc_tag *tag);
+
+/* ThreadSanitizer does not see into gRPC: a tag carries what was written before it was handed over
+ * to whoever gets it back. */
+void rpc_tag_release(struct rpc_tag *tag);
+void rpc_tag_acquire(struct rpc_tag *tag);
+
+/* Threads that run the tags of one completion queue. */
+struct rpc_poller {
+    grpc_completion_queue *cq;
+    pthread_t *threads;
+    unsigned count;
+};
+
+int rpc_poller_start(struct rpc_poller *p, unsigned threads, struct err *err);
+/* Every operation must have been completed or be sure to complete. */
+void rpc_poller_stop(struct rpc_poller *p);
+bool rpc_poller_is_self(const struct rpc_poller *p);
+
+gpr_timespec rpc_deadline(unsigned timeout_ms); /* 0: never */
+gpr_timespec rpc_monotonic_ms(unsigned from_now_ms);
+
+/* ---- messages ---- */
+
+/* The wire form of @msg with @blob as its bulk field. Takes @blob (may be NULL) in any case.
+ * Returns owned, or NULL. Errors: ERR_EXHAUSTED over @bytes_max; ERR_INVALID a blob without a bulk
+ * field, or @msg is not of @type. */
+grpc_byte_buffer *rpc_buffer_encode(const ProtobufCMessageDescriptor *type,
+                                    const ProtobufCMessage *msg, uint32_t bulk_field,
+                                    const struct rpc_blob *blob, size_t bytes_max, struct err *err);
+/* Takes @buffer. As rpc_msg_decode(). */
+struct rpc_msg *rpc_buffer_decode(const struct rpc_decoding *how, grpc_byte_buffer *buffer,
+                                  struct err *err);
+void rpc_blob_release(const struct rpc_blob *blob); /* NULL is fine */
+
+/* ---- queue of outgoing messages ---- */
+
+struct rpc_queued {
+    struct rpc_queued *next;
+    grpc_byte_buffer *buffer;
+    size_t bytes;
+};
+
+/* Not locked. Who pops a message subtracts its bytes when it has left. */
+struct rpc_queue {
+    struct rpc_queued *head;
+    struct rpc_queued *tail;
+    size_t bytes;
+    size_t bytes_max;
+};
+
+/* Takes @buffer. False when full; an empty queue takes any message. */
+bool rpc_queue_push(struct rpc_queue *q, grpc_byte_buffer *buffer);
+struct rpc_queued *rpc_queue_pop(struct rpc_queue *q); /* NULL when empty */
+/* Empty @q and return what was queued, to be freed by rpc_queued_free() without a lock: freeing a
+ * message may run the release function of a blob. */
+struct rpc_queued *rpc_queue_clear(struct rpc_queue *q);
+void rpc_queued_free(struct rpc_queued *list);
+
+/* ---- metadata ---- */
+
+/* Errors: ERR_INVALID for a key or value that HTTP/2 cannot carry. */
+int rpc_header_check(const char *key, const char *value, struct err *err);
+/* The value of @key, or NULL. */
+const grpc_metadata *rpc_header_find(const grpc_metadata_array *array, const char *key);
+/* Takes the slice; a terminated copy; returns owned. */
+char *rpc_slice_to_str(grpc_slice slice);
+
+/* ---- channel arguments ---- */
+
+#define RPC_ARGS_MAX 20
+
+struct rpc_args {
+    grpc_arg arg[RPC_ARGS_MAX];
+    size_t count;
+};
+
+void rpc_args_add(struct rpc_args *args, const char *key, int value);
+/* What servers and channels have in common: message size, read chunks, keepalive. */
+void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
+
+#endif

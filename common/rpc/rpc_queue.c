@@ -1,0 +1,56 @@
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "rpc/rpc_grpc.h"
+
+bool rpc_queue_push(struct rpc_queue *q, grpc_byte_buffer *buffer)
+{
+    size_t bytes = grpc_byte_buffer_length(buffer);
+    if (q->bytes > 0 && (q->bytes > q->bytes_max || bytes > q->bytes_max - q->bytes)) {
+        return false;
+    }
+    struct rpc_queued *item = mem_new(1, sizeof(*item));
+    item->buffer = buffer;
+    item->bytes = bytes;
+    if (q->tail) {
+        q->tail->next = item;
+    } else {
+        q->head = item;
+    }
+    q->tail = item;
+    q->bytes += bytes;
+    return true;
+}
+
+struct rpc_queued *rpc_queue_pop(struct rpc_queue *q)
+{
+    struct rpc_queued *item = q->head;
+    if (item) {
+        q->head = item->next;
+        item->next = NULL;
+        if (!q->head) {
+            q->tail = NULL;
+        }
+    }
+    return item;
+}
+
+struct rpc_queued *rpc_queue_clear(struct rpc_queue *q)
+{
+    struct rpc_queued *list = q->head;
+    for (struct rpc_queued *i = list; i; i = i->next) {
+        q->bytes -= i->bytes;
+    }
+    q->head = q->tail = NULL;
+    return list;
+}
+
+void rpc_queued_free(struct rpc_queued *list)
+{
+    while (list) {
+        struct rpc_queued *next = list->next;
+        grpc_byte_buffer_destroy(list->buffer);
+        free(list);
+        list = next;
+    }
+}

@@ -1,0 +1,365 @@
+#include "rpc/rpc_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define POLLERS_DEFAULT 2
+#define GRACE_MS_DEFAULT 5000
+#define INFLIGHT_FACTOR 8
+/* Requests that gRPC may have ready for us per method; each is re-armed before its call runs. */
+#define ACCEPTORS_PER_METHOD 8
+#define ACCEPTORS_UNKNOWN 2
+/* Calls at once on one connection; more wait at the client. */
+#define CONCURRENT_STREAMS_MAX 1024
+/* Clients may ping this often (their keepalive is 10 s); a faster one is sent away. */
+#define CLIENT_PING_MS_MIN 1000
+
+extern const unsigned char gradus_descriptors[];
+extern const unsigned char gradus_descriptors_end[];
+
+static size_t or_default(size_t value, size_t fallback)
+{
+    return value > 0 ? value : fallback;
+}
+
+static int copy_addresses(struct rpc_server *s, const struct rpc_server_options *o, struct err *err)
+{
+    if (o->address_count == 0) {
+        return err_set(err, ERR_INVALID, "a server needs an address to listen on");
+    }
+    s->addresses = mem_new(o->address_count, sizeof(*s->addresses));
+    for (size_t i = 0; i < o->address_count; i++) {
+        const char *a = o->addresses[i];
+        if (strncmp(a, "unix:", 5) != 0 && !strrchr(a, ':')) {
+            return err_set(err, ERR_INVALID,
+                           "listen address \"%s\": expected host:port or unix:/path", a);
+        }
+        s->addresses[s->address_count++] = mem_strdup(a);
+    }
+    return 0;
+}
+
+struct rpc_server *rpc_server_new(const struct rpc_server_options *o, struct err *err)
+{
+    struct rpc_server *s = mem_new(1, sizeof(*s));
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&s->lock, NULL);
+    s->message_bytes_max = or_default(o->message_bytes_max, RPC_MESSAGE_BYTES_DEFAULT);
+    s->unpack_bytes_max = o->unpack_bytes_max;
+    s->send_bytes_max = or_default(o->send_bytes_max, RPC_SEND_FACTOR * s->message_bytes_max);
+    s->pollers = (unsigned)or_default(o->pollers, POLLERS_DEFAULT);
+    s->grace_ms = (unsigned)or_default(o->grace_ms, GRACE_MS_DEFAULT);
+    s->keepalive_ms = (unsigned)or_default(o->keepalive_ms, RPC_KEEPALIVE_MS_DEFAULT);
+    s->account =
+        rpc_account_new(or_default(o->inflight_bytes_max, INFLIGHT_FACTOR * s->message_bytes_max));
+    s->health = rpc_health_new();
+    if (copy_addresses(s, o, err) != 0 ||
+        rpc_files_add(&s->files, gradus_descriptors,
+                      (size_t)(gradus_descriptors_end - gradus_descriptors), err) != 0 ||
+        rpc_files_add(&s->files, o->descriptors, o->descriptors_bytes, err) != 0 ||
+        rpc_health_add(s->health, s, err) != 0 || rpc_reflection_add(s, err) != 0) {
+        rpc_server_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+int rpc_server_add(struct rpc_server *s, const ProtobufCServiceDescriptor *service,
+                   const struct rpc_method *methods, size_t method_count, void *ctx,
+                   struct err *err)
+{
+    if (s->grpc) {
+        return err_set(err, ERR_STATE, "service %s is added to a running server", service->name);
+    }
+    for (size_t i = 0; i < s->service_count; i++) {
+        if (strcmp(s->services[i].descriptor->name, service->name) == 0) {
+            return err_set(err, ERR_INVALID, "service %s is added twice", service->name);
+        }
+    }
+    struct rpc_method_entry *entries = mem_new(service->n_methods + 1, sizeof(*entries));
+    int rc = rpc_methods_check(&s->files, service, methods, method_count, ctx, entries, err);
+    if (rc != 0) {
+        free(entries);
+        return rc;
+    }
+    s->services =
+        mem_grow(s->services, &s->service_capacity, s->service_count + 1, sizeof(*s->services));
+    s->services[s->service_count++] =
+        (struct rpc_served){.descriptor = service, .entries = entries};
+    return 0;
+}
+
+/* ---- accepting ---- */
+
+struct acceptor {
+    struct rpc_tag tag;
+    struct rpc_server *server;
+    const struct rpc_method_entry *entry; /* NULL: takes the methods that nobody serves */
+    void *registered;
+    grpc_call_details details;
+    struct rpc_arrival arrival;
+};
+
+static void acceptor_arm(struct acceptor *a)
+{
+    grpc_completion_queue *cq = a->server->poller.cq;
+    a->arrival = (struct rpc_arrival){0};
+    grpc_metadata_array_init(&a->arrival.metadata);
+    rpc_tag_release(&a->tag);
+    if (!a->entry) {
+        grpc_call_details_init(&a->details);
+        grpc_server_request_call(a->server->grpc, &a->arrival.call, &a->details,
+                                 &a->arrival.metadata, cq, cq, &a->tag);
+    } else {
+        grpc_server_request_registered_call(a->server->grpc, a->registered, &a->arrival.call,
+                                            &a->arrival.deadline, &a->arrival.metadata,
+                                            a->entry->client_streams ? NULL : &a->arrival.payload,
+                                            cq, cq, &a->tag);
+    }
+}
+
+static void acceptor_run(struct rpc_tag *tag, bool ok)
+{
+    struct acceptor *a = RPC_OWNER(tag, struct acceptor, tag);
+    if (!ok) { /* the server is shutting down */
+        grpc_metadata_array_destroy(&a->arrival.metadata);
+        if (!a->entry) {
+            grpc_call_details_destroy(&a->details);
+        }
+        return;
+    }
+    struct rpc_server *s = a->server;
+    const struct rpc_method_entry *entry = a->entry;
+    struct rpc_arrival arrival = a->arrival;
+    char *path = NULL;
+    if (!entry) {
+        path = rpc_slice_to_str(grpc_slice_ref(a->details.method));
+        arrival.deadline = a->details.deadline;
+        grpc_call_details_destroy(&a->details);
+    }
+    acceptor_arm(a);
+    rpc_call_begin(s, entry, path, &arrival);
+    free(path);
+}
+
+static int register_methods(struct rpc_server *s, struct err *err)
+{
+    size_t methods = 0;
+    for (size_t i = 0; i < s->service_count; i++) {
+        methods += s->services[i].descriptor->n_methods;
+    }
+    s->acceptors =
+        mem_new(methods * ACCEPTORS_PER_METHOD + ACCEPTORS_UNKNOWN, sizeof(*s->acceptors));
+    for (size_t i = 0; i < s->service_count; i++) {
+        for (unsigned k = 0; k < s->services[i].descriptor->n_methods; k++) {
+            const struct rpc_method_entry *e = &s->services[i].entries[k];
+            void *registered = grpc_server_register_method(
+                s->grpc, e->path, NULL,
+                e->client_streams ? GRPC_SRM_PAYLOAD_NONE
+                                  : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
+                0);
+            if (!registered) {
+                return err_set(err, ERR_INTERNAL, "gRPC refuses the method %s", e->path);
+            }
+            for (int n = 0; n < ACCEPTORS_PER_METHOD; n++) {
+                s->acceptors[s->acceptor_count++] = (struct acceptor){
+                    .tag = {acceptor_run}, .server = s, .entry = e, .registered = registered};
+            }
+        }
+    }
+    for (int n = 0; n < ACCEPTORS_UNKNOWN; n++) {
+        s->acceptors[s->acceptor_count++] = (struct acceptor){.tag = {acceptor_run}, .server = s};
+    }
+    return 0;
+}
+
+/* ---- binding ---- */
+
+/* gRPC removes the socket file that is in its way; make sure that nobody listens on it. */
+static bool unix_in_use(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return false;
+    }
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    bool used = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    close(fd);
+    return used;
+}
+
+static int bind_address(struct rpc_server *s, char **address, struct err *err)
+{
+    const char *a = *address;
+    bool is_unix = strncmp(a, "unix:", 5) == 0;
+    if (is_unix && unix_in_use(a + 5)) {
+        return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: another server does", a);
+    }
+    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    int port = grpc_server_add_http2_port(s->grpc, a, credentials);
+    grpc_server_credentials_release(credentials);
+    if (port <= 0) {
+        return err_set(err, ERR_UNAVAILABLE,
+                       "cannot listen on %s: the address is in use or not of this machine", a);
+    }
+    if (!is_unix) {
+        size_t host = (size_t)(strrchr(a, ':') - a);
+        char *bound = mem_printf("%.*s:%d", (int)host, a, port);
+        free(*address);
+        *address = bound;
+    }
+    return 0;
+}
+
+static grpc_server *create_server(const struct rpc_server *s)
+{
+    struct rpc_args args = {.count = 0};
+    rpc_args_common(&args, s->message_bytes_max, s->keepalive_ms);
+    rpc_args_add(&args, GRPC_ARG_ALLOW_REUSEPORT, 0);
+    rpc_args_add(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, CONCURRENT_STREAMS_MAX);
+    rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, CLIENT_PING_MS_MIN);
+    grpc_channel_args channel_args = {.num_args = args.count, .args = args.arg};
+    return grpc_server_create(&channel_args, NULL);
+}
+
+static void shutdown_run(struct rpc_tag *tag, bool ok)
+{
+    (void)ok;
+    struct rpc_server *s = RPC_OWNER(tag, struct rpc_server, shutdown_tag);
+    pthread_mutex_lock(&s->lock);
+    s->shut_down = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int rpc_server_start(struct rpc_server *s, struct err *err)
+{
+    if (s->grpc || s->stopping) {
+        return err_set(err, ERR_STATE, "the server was started already");
+    }
+    int rc = rpc_poller_start(&s->poller, s->pollers, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->grpc = create_server(s);
+    s->shutdown_tag.run = shutdown_run;
+    grpc_server_register_completion_queue(s->grpc, s->poller.cq, NULL);
+    rc = register_methods(s, err);
+    for (size_t i = 0; rc == 0 && i < s->address_count; i++) {
+        rc = bind_address(s, &s->addresses[i], err);
+    }
+    if (rc != 0) {
+        s->acceptor_count = 0;
+        rpc_server_stop(s);
+        return rc;
+    }
+    grpc_server_start(s->grpc);
+    for (size_t i = 0; i < s->acceptor_count; i++) {
+        acceptor_arm(&s->acceptors[i]);
+    }
+    return 0;
+}
+
+const char *rpc_server_address(const struct rpc_server *s, size_t i)
+{
+    return i < s->address_count ? s->addresses[i] : NULL;
+}
+
+void rpc_server_set_serving(struct rpc_server *s, bool serving)
+{
+    rpc_health_set(s->health, serving);
+}
+
+size_t rpc_server_inflight_bytes(const struct rpc_server *s)
+{
+    return atomic_load(&s->account->bytes);
+}
+
+/* ---- stopping ---- */
+
+static bool wait_shut_down(struct rpc_server *s, unsigned ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&s->lock);
+    int rc = 0;
+    while (!(s->shut_down && !s->calls) && rc != ETIMEDOUT) {
+        rc = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    }
+    bool done = s->shut_down && !s->calls;
+    pthread_mutex_unlock(&s->lock);
+    return done;
+}
+
+void rpc_server_stop(struct rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_mutex_unlock(&s->lock);
+    if (!s->grpc) {
+        return;
+    }
+    rpc_health_set(s->health, false);
+    rpc_calls_end_on_stop(s);
+    rpc_tag_release(&s->shutdown_tag);
+    grpc_server_shutdown_and_notify(s->grpc, s->poller.cq, &s->shutdown_tag);
+    if (!wait_shut_down(s, s->grace_ms)) {
+        grpc_server_cancel_all_calls(s->grpc);
+        pthread_mutex_lock(&s->lock);
+        while (!s->shut_down || s->calls) {
+            pthread_cond_wait(&s->changed, &s->lock);
+        }
+        pthread_mutex_unlock(&s->lock);
+    }
+    rpc_poller_stop(&s->poller);
+    grpc_server_destroy(s->grpc);
+    s->grpc = NULL;
+}
+
+void rpc_server_free(struct rpc_server *s)
+{
+    if (!s) {
+        return;
+    }
+    rpc_server_stop(s);
+    for (size_t i = 0; i < s->service_count; i++) {
+        for (unsigned k = 0; k < s->services[i].descriptor->n_methods; k++) {
+            free(s->services[i].entries[k].path);
+        }
+        free(s->services[i].entries);
+    }
+    free(s->services);
+    free(s->acceptors);
+    for (size_t i = 0; i < s->address_count; i++) {
+        free(s->addresses[i]);
+    }
+    free(s->addresses);
+    rpc_health_free(s->health);
+    rpc_files_release(&s->files);
+    rpc_account_unref(s->account);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

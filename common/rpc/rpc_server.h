@@ -1,0 +1,64 @@
+/* The server behind rpc.h: rpc_server.c binds, accepts and drains; rpc_call.c is one call. */
+#ifndef GRADUS_RPC_RPC_SERVER_H
+#define GRADUS_RPC_RPC_SERVER_H
+
+#include "rpc/rpc_grpc.h"
+#include "rpc/rpc_methods.h"
+
+struct rpc_served {
+    const ProtobufCServiceDescriptor *descriptor;
+    struct rpc_method_entry *entries; /* descriptor->n_methods */
+};
+
+struct rpc_server {
+    /* Set before start, then only read. */
+    size_t message_bytes_max;
+    size_t unpack_bytes_max;
+    size_t send_bytes_max;
+    unsigned pollers;
+    unsigned grace_ms;
+    unsigned keepalive_ms;
+    char **addresses;
+    size_t address_count;
+    struct rpc_files files;
+    struct rpc_served *services;
+    size_t service_count;
+    size_t service_capacity;
+    struct rpc_account *account;
+    struct rpc_health *health;
+
+    grpc_server *grpc; /* NULL before start and after stop */
+    struct rpc_poller poller;
+    struct acceptor *acceptors;
+    size_t acceptor_count;
+    struct rpc_tag shutdown_tag;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct rpc_call *calls; /* alive inside gRPC */
+    bool stopping;
+    bool shut_down;
+};
+
+/* What a new call comes with; rpc_call_begin() takes all of it. */
+struct rpc_arrival {
+    grpc_call *call;
+    gpr_timespec deadline;
+    grpc_metadata_array metadata;
+    grpc_byte_buffer *payload; /* NULL when the client streams */
+};
+
+/* @entry NULL: an unknown method, @path (for the message). Runs the first callbacks. */
+void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, const char *path,
+                    struct rpc_arrival *arrival);
+/* Fail the calls that are marked RPC_END_ON_STOP. */
+void rpc_calls_end_on_stop(struct rpc_server *s);
+
+/* The services that every server has. */
+struct rpc_health *rpc_health_new(void);
+void rpc_health_free(struct rpc_health *h);
+int rpc_health_add(struct rpc_health *h, struct rpc_server *s, struct err *err);
+void rpc_health_set(struct rpc_health *h, bool serving);
+int rpc_reflection_add(struct rpc_server *s, struct err *err);
+
+#endif
