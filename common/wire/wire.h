@@ -15,11 +15,7 @@
 #include "job/ledger.h"
 #include "job/plan.h"
 
-#define WIRE_ID_BYTES_MAX 128         /* of ids and names, as types.proto says */
-#define WIRE_VARIABLES_MAX (1U << 16) /* no model has more; 16 MiB of descriptions */
-#define WIRE_PARTITIONS_MAX (1U << 20)
-#define WIRE_SHARDS_MAX (1U << 12)
-#define WIRE_ELEMENTS_MAX (UINT64_C(1) << 42) /* of one variable and of the whole model */
+#define WIRE_ID_BYTES_MAX 128 /* of ids and names, as types.proto says */
 
 /* ---- ids ---- */
 
@@ -74,7 +70,6 @@ int wire_metrics_from_proto(const Gradus__V1__MetricSums *in, struct metrics *m,
 const char *wire_state_name(Gradus__V1__JobState state);
 const char *wire_role_name(Gradus__V1__NodeRole role);
 const char *wire_mode_name(Gradus__V1__Mode mode);
-const char *wire_push_result_name(int result);
 /* From the name; false when there is none such. */
 bool wire_state_parse(const char *name, Gradus__V1__JobState *state);
 bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role);

@@ -1,0 +1,109 @@
+#include <string.h>
+
+#include "base/text.h"
+#include "wire/wire.h"
+
+static bool id_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+}
+
+int wire_id_check(const char *id, const char *what, struct err *err)
+{
+    size_t length = id == NULL ? 0 : strnlen(id, WIRE_ID_BYTES_MAX + 1);
+    if (length == 0) {
+        return err_set(err, ERR_INVALID, "%s is empty", what);
+    }
+    char shown[64];
+    if (length > WIRE_ID_BYTES_MAX) {
+        return err_set(err, ERR_INVALID, "%s %s has more than %d bytes", what,
+                       text_shown(id, shown, sizeof shown), WIRE_ID_BYTES_MAX);
+    }
+    if (id[0] == '.' || id[0] == '-') {
+        return err_set(err, ERR_INVALID, "%s %s begins with '%c'", what,
+                       text_shown(id, shown, sizeof shown), id[0]);
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (!id_char(id[i])) {
+            return err_set(err, ERR_INVALID,
+                           "%s %s: byte %zu is not a letter, a digit, '.', '_' or '-'", what,
+                           text_shown(id, shown, sizeof shown), i + 1);
+        }
+    }
+    return 0;
+}
+
+static const char *enum_name(const ProtobufCEnumDescriptor *e, int value)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(e, value);
+    return v == NULL ? "UNKNOWN" : v->name;
+}
+
+const char *wire_state_name(Gradus__V1__JobState state)
+{
+    return enum_name(&gradus__v1__job_state__descriptor, (int)state);
+}
+
+const char *wire_role_name(Gradus__V1__NodeRole role)
+{
+    return enum_name(&gradus__v1__node_role__descriptor, (int)role);
+}
+
+const char *wire_mode_name(Gradus__V1__Mode mode)
+{
+    return enum_name(&gradus__v1__mode__descriptor, (int)mode);
+}
+
+bool wire_state_parse(const char *name, Gradus__V1__JobState *state)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value_by_name(&gradus__v1__job_state__descriptor, name);
+    if (v == NULL) {
+        return false;
+    }
+    *state = (Gradus__V1__JobState)v->value;
+    return true;
+}
+
+bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value_by_name(&gradus__v1__node_role__descriptor, name);
+    if (v == NULL) {
+        return false;
+    }
+    *role = (Gradus__V1__NodeRole)v->value;
+    return true;
+}
+
+Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode)
+{
+    switch (mode) {
+    case TRAINING_SYNC:
+        return GRADUS__V1__MODE__SYNC;
+    case TRAINING_ASYNC:
+        return GRADUS__V1__MODE__ASYNC;
+    case TRAINING_BOUNDED:
+        break;
+    }
+    return GRADUS__V1__MODE__BOUNDED;
+}
+
+int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct err *err)
+{
+    switch ((int)in) { /* a peer may send any number */
+    case GRADUS__V1__MODE__SYNC:
+        *out = TRAINING_SYNC;
+        return 0;
+    case GRADUS__V1__MODE__ASYNC:
+        *out = TRAINING_ASYNC;
+        return 0;
+    case GRADUS__V1__MODE__BOUNDED:
+        *out = TRAINING_BOUNDED;
+        return 0;
+    default:
+        return err_set(err, ERR_INVALID, "mode %d is not one of SYNC (0), ASYNC (1), BOUNDED (2)",
+                       (int)in);
+    }
+}
