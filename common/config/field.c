@@ -258,7 +258,7 @@ static int set_enum(const struct field *field, int *value, const char *text, str
         return refuse_value(field, text, "is not known", err);
     }
     char shown[SHOWN_BYTES], what[SHOWN_BYTES + 128];
-    (void)snprintf(what, sizeof what, "'%s' is not known, did you mean '%s'?",
+    (void)snprintf(what, sizeof what, "'%s' is not known (did you mean '%s'?)",
                    text_shown(text, shown, sizeof shown), near);
     return refuse(field, what, err);
 }

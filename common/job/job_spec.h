@@ -14,17 +14,17 @@
 enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
 
 struct training_spec {
-    int mode;                             /* enum training_mode */
-    int64_t batch_size;                   /* records per replica and step */
-    int64_t replicas;                     /* sync: mini-batches per global step; 0: as many as workers */
-    int64_t epochs;                       /* 0: bounded by steps alone */
-    int64_t steps;                        /* 0: bounded by epochs alone */
+    int mode;           /* enum training_mode */
+    int64_t batch_size; /* records per replica and step */
+    int64_t replicas;   /* sync: mini-batches per global step; 0: as many as workers */
+    int64_t epochs;     /* 0: bounded by steps alone */
+    int64_t steps;      /* 0: bounded by epochs alone */
     int64_t seed;
-    int64_t staleness;                    /* bounded: how many batches a worker may be ahead */
-    int64_t split_batches;                /* batches per split (lease unit); 0: chosen from the data size */
-    struct field_interval evaluate_every; /* default "1 epoch" */
+    int64_t staleness;     /* bounded: how many batches a worker may be ahead */
+    int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
+    struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */
-    int64_t checkpoints_keep;             /* older ones are removed; 0: all */
+    int64_t checkpoints_keep;               /* older ones are removed; 0: all */
 };
 
 enum partitioner { PARTITIONER_FIXED, PARTITIONER_MIN_SLICE, PARTITIONER_MAX_SLICE };
@@ -32,10 +32,11 @@ enum partitioner { PARTITIONER_FIXED, PARTITIONER_MIN_SLICE, PARTITIONER_MAX_SLI
 struct cluster_spec {
     int64_t workers;
     int64_t ps;
-    int partitioner;          /* enum partitioner, default fixed */
-    int64_t partitions;       /* fixed: parts per variable (≤ rows); default 1; the most parts for the others, 0: no bound */
-    int64_t slice_bytes;      /* min_slice_bytes / max_slice_bytes: the bytes */
-    int64_t blas_threads;     /* per worker process */
+    int partitioner;      /* enum partitioner, default fixed */
+    int64_t partitions;   /* fixed: parts per variable (≤ rows); default 1; the most parts for the
+                             others, 0: no bound */
+    int64_t slice_bytes;  /* min_slice_bytes / max_slice_bytes: the bytes */
+    int64_t blas_threads; /* per worker process */
 };
 
 struct job_spec {
@@ -48,16 +49,17 @@ struct job_spec {
     char *text; /* canonical YAML with every --set applied; parses to the same spec */
 };
 
-/* Parse @text (named @file in messages). @sets holds "key=value" overrides (reported as file "--set").
- * Everything that can be wrong without the data is reported in @diags. Returns 0 and fills @spec (zeroed by the
- * caller), or ERR_INVALID with at least one diag. */
+/* Parse @text (named @file in messages). @sets holds "key=value" overrides (reported as file
+ * "--set"). Everything that can be wrong without the data is reported in @diags. Returns 0 and
+ * fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag. */
 int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
                    size_t set_count, struct job_spec *spec, struct diags *diags);
 void job_spec_release(struct job_spec *spec);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
 
-/* The reference of all keys from the same rows: plain text, Markdown, JSON Schema (draft 2020-12). */
+/* The reference of all keys from the same rows: plain text, Markdown, JSON Schema (draft 2020-12).
+ */
 void job_spec_reference_text(struct buf *out);
 void job_spec_reference_markdown(struct buf *out);
 void job_spec_schema_json(struct buf *out);

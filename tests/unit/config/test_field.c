@@ -148,7 +148,7 @@ static void test_wrong_values_say_what_is_allowed(void **state)
     refused("rate", "1.001", "'1.001' is out of range; allowed: number from 0 to 1");
     refused("text", "\xff", "the text is not valid UTF-8; allowed: text");
     refused("mode", "snyc",
-            "'snyc' is not known, did you mean 'sync'?; allowed: one of sync, async, bounded");
+            "'snyc' is not known (did you mean 'sync'?); allowed: one of sync, async, bounded");
     refused("mode", "hogwild", "'hogwild' is not known; allowed: one of sync, async, bounded");
     refused("every", "0",
             "'0' is out of range; allowed: interval such as 500 steps, 2 epochs or never");

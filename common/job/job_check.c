@@ -1,0 +1,162 @@
+/* What single keys cannot know: which values go together. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "job/job_internal.h"
+
+static void check_name(const struct job_reader *r)
+{
+    const char *name = r->spec->name;
+    if (name == NULL) {
+        return;
+    }
+    size_t n = strlen(name);
+    bool fits = n >= 1 && n <= JOB_NAME_BYTES_MAX && isalnum((unsigned char)name[0]);
+    for (size_t i = 0; i < n && fits; i++) {
+        fits = isalnum((unsigned char)name[i]) || strchr("._-", name[i]) != NULL;
+    }
+    if (!fits) {
+        job_report(r, "name",
+                   "name: not a job name; allowed: letters, digits, '.', '_' and '-', starting "
+                   "with a letter or digit, at most %d",
+                   JOB_NAME_BYTES_MAX);
+    }
+}
+
+static void check_input(const struct job_reader *r)
+{
+    if (r->spec->model.input.count > JOB_INPUT_RANK_MAX) {
+        job_report(r, "model.input", "model.input: %zu dimensions; allowed: 1 to %d",
+                   r->spec->model.input.count, JOB_INPUT_RANK_MAX);
+    }
+}
+
+static void check_length(const struct job_reader *r)
+{
+    const struct training_spec *t = &r->spec->training;
+    if (t->epochs == 0 && t->steps == 0) {
+        const char *path =
+            job_seen(r, JOB_SECTION_TRAINING, "epochs") ? "training.epochs" : "training.steps";
+        job_report(r, path,
+                   "training would never end: epochs and steps are both 0; allowed: at "
+                   "least one of them above 0");
+    }
+}
+
+static void check_replicas(const struct job_reader *r)
+{
+    const struct training_spec *t = &r->spec->training;
+    int64_t workers = r->spec->cluster.workers;
+    if (t->mode == TRAINING_SYNC && t->replicas > 0 && t->replicas < workers) {
+        job_report(r, "training.replicas",
+                   "training.replicas: %" PRId64 " replicas leave %" PRId64 " of %" PRId64
+                   " workers idle; allowed: at least cluster.workers, or 0 for as many",
+                   t->replicas, workers - t->replicas, workers);
+    }
+}
+
+static void check_staleness(const struct job_reader *r)
+{
+    const struct training_spec *t = &r->spec->training;
+    if (t->mode == TRAINING_BOUNDED && t->staleness == 0) {
+        job_report(r, "training.staleness",
+                   "training.staleness: bounded with 0 would run in lockstep; allowed: at least 1, "
+                   "or 'mode: sync'");
+    }
+}
+
+static void check_labels(const struct job_reader *r)
+{
+    if (!r->loss_known) {
+        return;
+    }
+    const struct data_spec *data = &r->spec->data;
+    enum loss_kind loss = r->spec->model.loss;
+    bool real_loss = loss == LOSS_MEAN_SQUARED_ERROR;
+    if (data->label_kind == DATA_LABEL_REAL && !real_loss) {
+        job_report(r, "data.label_kind",
+                   "data.label_kind: %s needs classes; allowed: class or auto",
+                   loss_kind_names[loss]);
+    }
+    if (data->label_kind == DATA_LABEL_CLASS && real_loss) {
+        job_report(r, "data.label_kind",
+                   "data.label_kind: %s needs real labels; allowed: real or "
+                   "auto",
+                   loss_kind_names[loss]);
+    }
+    if (data->label_scale != DATA_LABEL_SCALE_NONE && !real_loss) {
+        job_report(r, "data.label_scale",
+                   "data.label_scale: classes cannot be scaled; allowed: none "
+                   "(%s has class labels)",
+                   loss_kind_names[loss]);
+    }
+}
+
+static bool given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+static void check_sources(const struct job_reader *r)
+{
+    const struct data_spec *data = &r->spec->data;
+    const char *train = data->train.file;
+    if (train != NULL && train[0] == '\0') {
+        job_report(r, "data.train.file",
+                   "data.train.file: the name is empty; allowed: path of a "
+                   "file");
+    }
+    if (given(data->test.labels) && !given(data->test.file)) {
+        job_report(
+            r, "data.test.labels",
+            "data.test.labels: labels without records; allowed: together with data.test.file");
+    }
+    if (given(data->test.file) && data->test_fraction > 0) {
+        job_report(r, "data.test_fraction",
+                   "data.test_fraction: the test records come from data.test.file; allowed: only "
+                   "one of the two");
+    }
+    if (data->format == DATA_FORMAT_IDX && given(train) && !given(data->train.labels)) {
+        job_report(r, "data.train",
+                   "data.train.labels is missing; allowed: the IDX file with the "
+                   "labels of data.train.file");
+    }
+    if (data->format == DATA_FORMAT_IDX && given(data->test.file) && !given(data->test.labels)) {
+        job_report(r, "data.test",
+                   "data.test.labels is missing; allowed: the IDX file with the "
+                   "labels of data.test.file");
+    }
+    if (data->format == DATA_FORMAT_CSV && given(data->train.labels)) {
+        job_report(r, "data.train.labels",
+                   "data.train.labels: a CSV file has its labels in a column; allowed: data.label");
+    }
+    if (data->format == DATA_FORMAT_CSV && given(data->test.labels)) {
+        job_report(r, "data.test.labels",
+                   "data.test.labels: a CSV file has its labels in a column; allowed: data.label");
+    }
+}
+
+static void check_separator(const struct job_reader *r)
+{
+    const char *separator = r->spec->data.separator;
+    bool one =
+        separator != NULL && strlen(separator) == 1 && strchr("\"\r\n", separator[0]) == NULL;
+    if (separator != NULL && !one && strcmp(separator, "tab") != 0 &&
+        strcmp(separator, "space") != 0) {
+        job_report(r, "data.separator",
+                   "data.separator: not a separator; allowed: one character, "
+                   "tab or space");
+    }
+}
+
+void job_check(struct job_reader *r)
+{
+    static void (*const checks[])(const struct job_reader *) = {
+        check_name,      check_input,  check_length,  check_replicas,
+        check_staleness, check_labels, check_sources, check_separator,
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        checks[i](r);
+    }
+}

@@ -1,0 +1,252 @@
+#include "job/job_spec.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "job/job_internal.h"
+
+#define SOURCE_BYTES 256 /* of "--set key=value" in messages */
+
+static size_t section_count(enum job_section_id id)
+{
+    return job_sections[id].count == NULL ? 0 : *job_sections[id].count;
+}
+
+static void *section_object(struct job_spec *spec, enum job_section_id id)
+{
+    return (char *)spec + job_sections[id].offset;
+}
+
+void job_report(const struct job_reader *r, const char *path, const char *fmt, ...)
+{
+    struct buf message = {0};
+    va_list args;
+    va_start(args, fmt);
+    buf_vprintf(&message, fmt, args);
+    va_end(args);
+
+    const struct yaml_node *node = r->root;
+    char *words = mem_strdup(path), *rest = NULL;
+    for (char *word = strtok_r(words, ".", &rest); word != NULL;
+         word = strtok_r(NULL, ".", &rest)) {
+        const struct yaml_entry *entry = yaml_find(node, word);
+        if (entry == NULL) {
+            break;
+        }
+        node = entry->value;
+    }
+    free(words);
+    yaml_diag(r->diags, r->file, node, "%s", buf_str(&message));
+    buf_release(&message);
+}
+
+bool job_seen(const struct job_reader *r, enum job_section_id section, const char *path)
+{
+    const struct field *fields = job_sections[section].fields;
+    const struct field *field = field_find(fields, section_count(section), path);
+    assert(field != NULL);
+    return r->seen[section][field - fields];
+}
+
+const struct yaml_node *job_section_map(const struct job_reader *r, enum job_section_id section)
+{
+    const struct yaml_entry *entry = yaml_find(r->root, job_sections[section].name);
+    return entry == NULL || entry->value->kind != YAML_MAPPING ? NULL : entry->value;
+}
+
+struct binding job_binding(const struct job_reader *r, enum job_section_id section,
+                           const char *const *extra)
+{
+    return (struct binding){
+        .fields = job_sections[section].fields,
+        .count = section_count(section),
+        .object = section_object(r->spec, section),
+        .seen = r->seen[section],
+        .where = job_sections[section].name,
+        .extra = extra,
+        .file = r->file,
+        .diags = r->diags,
+    };
+}
+
+bool job_choice(const struct job_reader *r, const char *const *names, const char *path,
+                const struct yaml_node *value, int *choice)
+{
+    const struct field field = {.path = path, .type = FIELD_ENUM, .choices = names};
+    const struct binding b = {
+        .fields = &field, .count = 1, .object = choice, .file = r->file, .diags = r->diags};
+    return binding_set(&b, &field, path, value);
+}
+
+/* The rows of one section. Its absence counts as an empty mapping when nothing in it is required.
+ */
+static void read_section(struct job_reader *r, enum job_section_id id)
+{
+    const struct job_section *section = &job_sections[id];
+    const char *extra[JOB_SECTION_COUNT + 1] = {0};
+    size_t extras = 0;
+    if (id == JOB_SECTION_ROOT) {
+        for (size_t i = 1; i < JOB_SECTION_COUNT; i++) {
+            extra[extras++] = job_sections[i].name;
+        }
+    }
+    for (const struct job_extra *e = section->extras; e != NULL && e->name != NULL; e++) {
+        extra[extras++] = e->name;
+    }
+    const struct binding b = job_binding(r, id, extra);
+    if (id == JOB_SECTION_ROOT) {
+        binding_read(&b, r->root);
+        binding_require(&b, r->root);
+        return;
+    }
+    const struct yaml_entry *entry = yaml_find(r->root, section->name);
+    if (entry == NULL) {
+        if (section->required) {
+            yaml_diag(r->diags, r->file, r->root, "the section '%s' is missing; allowed: %s",
+                      section->name, section->help);
+        }
+        return;
+    }
+    if (!yaml_is_null(entry->value) && section->fields != NULL) {
+        binding_read(&b, entry->value);
+    }
+    if (entry->value->kind == YAML_MAPPING || yaml_is_null(entry->value)) {
+        binding_require(&b, entry->value);
+    }
+}
+
+void job_update_read(struct job_reader *r)
+{
+    const struct yaml_entry *section = yaml_find(r->root, "update");
+    if (section == NULL) {
+        return;
+    }
+    const char **names = job_rule_names();
+    const struct yaml_entry *entry = yaml_find(section->value, "rule");
+    int choice = -1;
+    if (section->value->kind != YAML_MAPPING && !yaml_is_null(section->value)) {
+        job_report(r, "update", "update: a section of keys must stand here, such as 'rule: adam'");
+    } else if (entry == NULL) {
+        job_report(r, "update", "update.rule is missing; allowed: name of an update rule");
+    } else if (job_choice(r, names, "update.rule", entry->value, &choice)) {
+        const struct rule *rule = rule_at((size_t)choice);
+        struct update_spec *update = &r->spec->update;
+        update->rule = rule;
+        update->params = mem_new(1, rule->params_bytes == 0 ? 1 : rule->params_bytes);
+        field_defaults(rule->fields, rule->field_count, update->params);
+        bool *seen = mem_new(rule->field_count + 1, sizeof *seen);
+        static const char *const extra[] = {"rule", NULL};
+        const struct binding b = {
+            .fields = rule->fields,
+            .count = rule->field_count,
+            .object = update->params,
+            .seen = seen,
+            .where = "update",
+            .extra = extra,
+            .file = r->file,
+            .diags = r->diags,
+        };
+        binding_read(&b, section->value);
+        binding_require(&b, section->value);
+        free(seen);
+    }
+    free(names);
+}
+
+/* Values that depend on what else was given. */
+static void resolve(struct job_reader *r)
+{
+    struct training_spec *training = &r->spec->training;
+    if (!job_seen(r, JOB_SECTION_TRAINING, "epochs") &&
+        !job_seen(r, JOB_SECTION_TRAINING, "steps")) {
+        training->epochs = 1;
+    }
+    struct cluster_spec *cluster = &r->spec->cluster;
+    if (cluster->partitioner == PARTITIONER_FIXED && cluster->partitions == 0) {
+        cluster->partitions = 1;
+    }
+}
+
+static void read_tree(struct job_reader *r)
+{
+    for (int id = 0; id < JOB_SECTION_COUNT; id++) {
+        r->seen[id] = mem_new(section_count((enum job_section_id)id) + 1, sizeof(bool));
+        field_defaults(job_sections[id].fields, section_count((enum job_section_id)id),
+                       section_object(r->spec, (enum job_section_id)id));
+        read_section(r, (enum job_section_id)id);
+    }
+    job_model_read(r);
+    job_update_read(r);
+    resolve(r);
+    job_check(r);
+    for (int id = 0; id < JOB_SECTION_COUNT; id++) {
+        free(r->seen[id]);
+    }
+}
+
+int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
+                   size_t set_count, struct job_spec *spec, struct diags *diags)
+{
+    size_t before = diags->count;
+    struct yaml_node *root = yaml_parse(text, n, file, diags);
+    if (root == NULL) {
+        return ERR_INVALID;
+    }
+    if (root->kind != YAML_MAPPING) {
+        yaml_diag(diags, file, root,
+                  "a job file is a list of sections: name, data, model, update, …");
+        yaml_node_free(root);
+        return ERR_INVALID;
+    }
+    char **sources = mem_new(set_count + 1, sizeof *sources); /* the tree borrows them */
+    for (size_t i = 0; i < set_count; i++) {
+        char shown[SOURCE_BYTES];
+        sources[i] = mem_printf("--set %s", text_shown(sets[i], shown, sizeof shown));
+        job_set_apply(root, sets[i], sources[i], diags);
+    }
+    struct job_spec parsed = {0};
+    struct job_reader reader = {.file = file, .diags = diags, .root = root, .spec = &parsed};
+    read_tree(&reader);
+    yaml_node_free(root);
+    for (size_t i = 0; i < set_count; i++) {
+        free(sources[i]);
+    }
+    free(sources);
+    if (diags->count > before) {
+        job_spec_release(&parsed);
+        return ERR_INVALID;
+    }
+    parsed.text = job_write(&parsed);
+    *spec = parsed;
+    return 0;
+}
+
+void job_spec_release(struct job_spec *spec)
+{
+    for (int id = 0; id < JOB_SECTION_COUNT; id++) {
+        field_release(job_sections[id].fields, section_count((enum job_section_id)id),
+                      section_object(spec, (enum job_section_id)id));
+    }
+    model_spec_release(&spec->model);
+    update_spec_release(&spec->update);
+    free(spec->text);
+    *spec = (struct job_spec){0};
+}
+
+enum data_label_kind job_spec_label_kind(const struct job_spec *spec)
+{
+    if (spec->data.label_kind != DATA_LABEL_AUTO) {
+        return (enum data_label_kind)spec->data.label_kind;
+    }
+    return spec->model.loss == LOSS_MEAN_SQUARED_ERROR ? DATA_LABEL_REAL : DATA_LABEL_CLASS;
+}
+
+uint64_t job_spec_replicas(const struct job_spec *spec)
+{
+    bool given = spec->training.mode == TRAINING_SYNC && spec->training.replicas > 0;
+    return (uint64_t)(given ? spec->training.replicas : spec->cluster.workers);
+}
