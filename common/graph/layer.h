@@ -1,5 +1,6 @@
 /* Layers as the job file names them: a table of kinds, each with its rows of parameters.
- * To add one: a file op_<name>.c with its `const struct layer_kind`, and a line in the list of layer.c. */
+ * To add one: a file op_<name>.c with its `const struct layer_kind`, and a line in the list of
+ * layer.c. */
 #ifndef GRADUS_GRAPH_LAYER_H
 #define GRADUS_GRAPH_LAYER_H
 
@@ -17,13 +18,18 @@ size_t layer_kind_params_bytes(const struct layer_kind *k);
 /* One entry of model.layers. */
 struct layer_spec {
     const struct layer_kind *kind;
-    char *name;     /* "dense_1": given, or made of kind and number; unique in the model */
-    void *params;   /* layer_kind_params_bytes() bytes filled through the kind's fields */
-    unsigned line;  /* in the job file; 0: unknown */
+    char *name;    /* "dense_1": given, or made of kind and number; unique in the model */
+    void *params;  /* layer_kind_params_bytes() bytes filled through the kind's fields */
+    unsigned line; /* in the job file; 0: unknown */
     unsigned column;
 };
 
-enum loss_kind { LOSS_SOFTMAX_CROSS_ENTROPY, LOSS_SIGMOID_CROSS_ENTROPY, LOSS_MEAN_SQUARED_ERROR, LOSS_KIND_COUNT };
+enum loss_kind {
+    LOSS_SOFTMAX_CROSS_ENTROPY,
+    LOSS_SIGMOID_CROSS_ENTROPY,
+    LOSS_MEAN_SQUARED_ERROR,
+    LOSS_KIND_COUNT
+};
 enum metric_kind { METRIC_LOSS, METRIC_ACCURACY, METRIC_AUC, METRIC_RMSE, METRIC_KIND_COUNT };
 extern const char *const loss_kind_names[LOSS_KIND_COUNT + 1];
 extern const char *const metric_kind_names[METRIC_KIND_COUNT + 1];

@@ -8,7 +8,7 @@
 #define METRIC_AUC_BINS 4096
 
 struct metrics {
-    unsigned kinds;          /* bit set; set by metrics_init() */
+    unsigned kinds; /* bit set; set by metrics_init() */
     uint64_t examples;
     double loss_sum;
     double correct;
@@ -22,7 +22,8 @@ void metrics_reset(struct metrics *m);
 void metrics_merge(struct metrics *into, const struct metrics *from);
 /* The value of one metric; NaN without examples. @label_scale turns RMSE into the data's units. */
 double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale);
-/* A flat form for the wire: doubles, the bins only when AUC is on. Returns the count; @out may be NULL. */
+/* A flat form for the wire: doubles, the bins only when AUC is on. Returns the count; @out may be
+ * NULL. */
 size_t metrics_pack(const struct metrics *m, double *out);
 /* Errors: ERR_INVALID when the count does not fit the kinds. @m was initialised with its kinds. */
 int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err);

@@ -1,7 +1,8 @@
 /* A model: layers put together for one input shape, and a runner that computes gradients.
  *
- * `struct model` is immutable and may be shared; `struct runner` holds one arena with all activations
- * and gradients for up to batch_max records and belongs to one thread; a step allocates nothing. */
+ * `struct model` is immutable and may be shared; `struct runner` holds one arena with all
+ * activations and gradients for up to batch_max records and belongs to one thread; a step allocates
+ * nothing. */
 #ifndef GRADUS_GRAPH_MODEL_H
 #define GRADUS_GRAPH_MODEL_H
 
@@ -13,8 +14,9 @@
 struct model;
 struct runner;
 
-/* Put @spec together for records of shape @input and, for class labels, @classes classes (0: real labels).
- * Errors: ERR_INVALID "layer 3 (conv2d 'conv2d_1', line 12): kernel [5, 5] does not fit its input [3, 3, 8]; …". */
+/* Put @spec together for records of shape @input and, for class labels, @classes classes (0: real
+ * labels). Errors: ERR_INVALID "layer 3 (conv2d 'conv2d_1', line 12): kernel [5, 5] does not fit
+ * its input [3, 3, 8]; …". */
 int model_new(const struct model_spec *spec, const struct shape *input, uint32_t classes,
               struct model **out, struct err *err);
 void model_free(struct model *m);
@@ -24,7 +26,8 @@ const struct variable_spec *model_variable(const struct model *m, size_t i);
 void model_describe(const struct model *m, struct buf *out);
 
 /* @threads: BLAS threads of this process. Errors: ERR_EXHAUSTED. */
-int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out, struct err *err);
+int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,
+               struct err *err);
 void runner_free(struct runner *r);
 
 /* Identity of a mini-batch for dropout masks: they are a pure function of it. */
@@ -33,16 +36,19 @@ struct runner_step {
 };
 
 /* Forward and backward over @b. @values[i] holds variable i. @gradients[i] receives d(sum over the
- * batch of the loss)/d(variable i): a SUM over examples, overwritten, not added to. An empty batch gives zeros.
+ * batch of the loss)/d(variable i): a SUM over examples, overwritten, not added to. An empty batch
+ * gives zeros.
  * @metrics (may be NULL) gets this batch's contribution added.
  * @ready (may be NULL) is called with i as soon as gradients[i] is final (last layers first). */
 void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
                       const struct runner_step *step, float *const *gradients,
-                      struct metrics *metrics, void (*ready)(void *ctx, size_t variable), void *ctx);
+                      struct metrics *metrics, void (*ready)(void *ctx, size_t variable),
+                      void *ctx);
 /* Forward only (dropout off), adding to @metrics. */
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,
                      struct metrics *metrics);
 /* Forward only; borrows the output [count × outputs] until the next call. */
-const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b, size_t *outputs);
+const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b,
+                            size_t *outputs);
 
 #endif

@@ -1,0 +1,138 @@
+#include "graph/metric.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* The wire form: this many sums, then the bins of AUC. */
+enum { PACKED_EXAMPLES, PACKED_LOSS, PACKED_CORRECT, PACKED_SQUARED_ERROR, PACKED_SUMS };
+
+static bool has_auc(const struct metrics *m)
+{
+    return (m->kinds & (1U << METRIC_AUC)) != 0;
+}
+
+void metrics_init(struct metrics *m, unsigned kinds)
+{
+    *m = (struct metrics){.kinds = kinds | 1U << METRIC_LOSS};
+    if (has_auc(m)) {
+        m->positives = mem_new(METRIC_AUC_BINS, sizeof *m->positives);
+        m->negatives = mem_new(METRIC_AUC_BINS, sizeof *m->negatives);
+    }
+}
+
+void metrics_release(struct metrics *m)
+{
+    free(m->positives);
+    free(m->negatives);
+    *m = (struct metrics){0};
+}
+
+void metrics_reset(struct metrics *m)
+{
+    m->examples = 0;
+    m->loss_sum = m->correct = m->squared_error_sum = 0.0;
+    if (has_auc(m)) {
+        memset(m->positives, 0, METRIC_AUC_BINS * sizeof *m->positives);
+        memset(m->negatives, 0, METRIC_AUC_BINS * sizeof *m->negatives);
+    }
+}
+
+void metrics_merge(struct metrics *into, const struct metrics *from)
+{
+    into->examples += from->examples;
+    into->loss_sum += from->loss_sum;
+    into->correct += from->correct;
+    into->squared_error_sum += from->squared_error_sum;
+    if (has_auc(into) && has_auc(from)) {
+        for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
+            into->positives[i] += from->positives[i];
+            into->negatives[i] += from->negatives[i];
+        }
+    }
+}
+
+/* The probability that a positive scores above a negative; ties count half (Mann & Whitney 1947).
+ */
+static double area_under_curve(const struct metrics *m)
+{
+    double below = 0.0, positives = 0.0, pairs = 0.0;
+    for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
+        const double p = (double)m->positives[i], n = (double)m->negatives[i];
+        pairs += p * (below + 0.5 * n);
+        below += n;
+        positives += p;
+    }
+    return pairs / (positives * below);
+}
+
+double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale)
+{
+    const double n = (double)m->examples;
+    if (m->examples == 0 || (m->kinds & (1U << kind)) == 0) {
+        return NAN;
+    }
+    switch (kind) {
+    case METRIC_LOSS:
+        return m->loss_sum / n;
+    case METRIC_ACCURACY:
+        return m->correct / n;
+    case METRIC_AUC:
+        return area_under_curve(m);
+    case METRIC_RMSE:
+        return sqrt(m->squared_error_sum / n) * label_scale;
+    case METRIC_KIND_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+size_t metrics_pack(const struct metrics *m, double *out)
+{
+    const size_t count = PACKED_SUMS + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
+    if (out == NULL) {
+        return count;
+    }
+    out[PACKED_EXAMPLES] = (double)m->examples;
+    out[PACKED_LOSS] = m->loss_sum;
+    out[PACKED_CORRECT] = m->correct;
+    out[PACKED_SQUARED_ERROR] = m->squared_error_sum;
+    for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
+        out[PACKED_SUMS + i] = (double)m->positives[i];
+        out[PACKED_SUMS + METRIC_AUC_BINS + i] = (double)m->negatives[i];
+    }
+    return count;
+}
+
+static bool is_count(double v, double max)
+{
+    return v >= 0.0 && v <= max && v == floor(v);
+}
+
+int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err)
+{
+    const size_t expected = metrics_pack(m, NULL);
+    if (count != expected) {
+        return err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %zu", count,
+                       expected);
+    }
+    if (!is_count(in[PACKED_EXAMPLES], 0x1.0p53)) {
+        return err_set(err, ERR_INVALID, "metrics count %g examples", in[PACKED_EXAMPLES]);
+    }
+    for (size_t i = PACKED_SUMS; i < count; i++) {
+        if (!is_count(in[i], UINT32_MAX)) {
+            return err_set(err, ERR_INVALID, "metrics bin %zu counts %g", i - PACKED_SUMS, in[i]);
+        }
+    }
+    m->examples = (uint64_t)in[PACKED_EXAMPLES];
+    m->loss_sum = in[PACKED_LOSS];
+    m->correct = in[PACKED_CORRECT];
+    m->squared_error_sum = in[PACKED_SQUARED_ERROR];
+    for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
+        m->positives[i] = (uint32_t)in[PACKED_SUMS + i];
+        m->negatives[i] = (uint32_t)in[PACKED_SUMS + METRIC_AUC_BINS + i];
+    }
+    return 0;
+}

@@ -1,0 +1,319 @@
+#include "graph/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "graph/model_impl.h"
+
+#define SHAPE_TEXT_BYTES 96
+
+/* Put "layer 3 (conv2d 'conv2d_1', line 12)" in front of the message. */
+static int wrap_layer(struct err *err, const struct model_spec *spec, size_t i)
+{
+    const struct layer_spec *l = &spec->layers[i];
+    if (l->line == 0) {
+        return err_wrap(err, "layer %zu (%s '%s')", i + 1, l->kind->name, l->name);
+    }
+    return err_wrap(err, "layer %zu (%s '%s', line %u)", i + 1, l->kind->name, l->name, l->line);
+}
+
+/* The shape of a record as the layers see it: model.input may give flat records a shape. */
+static int input_shape(const struct model_spec *spec, const struct shape *data, struct shape *out,
+                       struct err *err)
+{
+    char wanted[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
+    *out = *data;
+    if (spec->input.count > SHAPE_RANK_MAX) {
+        return err_set(err, ERR_INVALID, "model.input has %zu dimensions; at most %d are possible",
+                       spec->input.count, SHAPE_RANK_MAX);
+    }
+    if (spec->input.count > 0) {
+        out->rank = spec->input.count;
+        for (size_t i = 0; i < out->rank; i++) {
+            out->dims[i] = (uint64_t)spec->input.values[i];
+        }
+    }
+    const uint64_t count = shape_count(out);
+    if (count == 0 || count > LAYER_ELEMENTS_MAX) {
+        return err_set(err, ERR_INVALID,
+                       "a record of shape %s cannot be an input; from 1 to %d elements would fit",
+                       shape_format(out, have, sizeof have), LAYER_ELEMENTS_MAX);
+    }
+    if (count != shape_count(data)) {
+        return err_set(err, ERR_INVALID,
+                       "model.input %s has %" PRIu64 " elements, but a record of the data is %s; "
+                       "%" PRIu64 " elements would fit",
+                       shape_format(out, wanted, sizeof wanted), count,
+                       shape_format(data, have, sizeof have), shape_count(data));
+    }
+    return 0;
+}
+
+static const struct shape *shape_so_far(const struct model *m)
+{
+    return m->layer_count == 0 ? &m->input : &m->layers[m->layer_count - 1].layer.out;
+}
+
+/* Append a layer of @kind. @name and @params are taken. */
+static int add_layer(struct model *m, const struct layer_kind *kind, char *name, void *params,
+                     bool is_activation, struct err *err)
+{
+    struct model_layer *ml = &m->layers[m->layer_count];
+    struct layer *l = &ml->layer;
+    const struct shape in = *shape_so_far(m);
+    *ml = (struct model_layer){.is_activation = is_activation,
+                               .layer = {.kind = kind,
+                                         .name = name,
+                                         .params = params,
+                                         .in = in,
+                                         .in_count = (size_t)shape_count(&in)}};
+    m->layer_count++;
+    int rc = kind->plan(l, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const uint64_t count = shape_count(&l->out);
+    if (count == 0 || count > LAYER_ELEMENTS_MAX) {
+        char text[SHAPE_TEXT_BYTES];
+        return err_set(err, ERR_INVALID, "its output would be %s; at most %d elements are possible",
+                       shape_format(&l->out, text, sizeof text), LAYER_ELEMENTS_MAX);
+    }
+    l->out_count = (size_t)count;
+    l->first_variable = m->variable_count;
+    m->variable_count += l->variable_count;
+    return 0;
+}
+
+/* The activation that the layer before named, with its default parameters. */
+static int add_activation(struct model *m, const struct layer *of, struct err *err)
+{
+    const struct layer_kind *kind = layer_kind_find(activation_names[of->activation]);
+    void *params = mem_new(1, kind->params_bytes);
+    field_defaults(kind->fields, kind->field_count, params);
+    return add_layer(m, kind, mem_printf("%s.%s", of->name, kind->name), params, true, err);
+}
+
+static int check_name(const struct model_spec *spec, size_t i, struct err *err)
+{
+    for (size_t j = 0; j < i; j++) {
+        if (strcmp(spec->layers[j].name, spec->layers[i].name) == 0) {
+            return err_set(err, ERR_INVALID,
+                           "layer %zu has the same name; a name that is used once would fit",
+                           j + 1);
+        }
+    }
+    return 0;
+}
+
+static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t i, struct err *err)
+{
+    const struct layer_spec *s = &spec->layers[i];
+    int rc = check_name(spec, i, err);
+    if (rc != 0) {
+        return rc;
+    }
+    void *params = mem_new(1, s->kind->params_bytes);
+    if (s->kind->params_bytes > 0) {
+        memcpy(params, s->params, s->kind->params_bytes);
+    }
+    rc = add_layer(m, s->kind, mem_strdup(s->name), params, false, err);
+    if (rc == 0 && m->layers[m->layer_count - 1].layer.activation != 0) {
+        rc = add_activation(m, &m->layers[m->layer_count - 1].layer, err);
+    }
+    return rc;
+}
+
+static void list_variables(struct model *m)
+{
+    m->variables = mem_new(m->variable_count, sizeof(const struct variable_spec *));
+    m->first_trainable = m->layer_count;
+    size_t n = 0;
+    for (size_t i = 0; i < m->layer_count; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        for (size_t j = 0; j < l->variable_count; j++) {
+            m->variables[n++] = &l->variables[j];
+        }
+        if (l->variable_count > 0 && m->first_trainable == m->layer_count) {
+            m->first_trainable = i;
+        }
+    }
+}
+
+/* Do the labels suit the loss? */
+static int check_labels(const struct model *m, const char *loss, uint32_t classes, struct err *err)
+{
+    if (m->loss->needs_classes && classes == 0) {
+        return err_set(err, ERR_INVALID,
+                       "loss %s needs class labels, but the labels of the data are real numbers; "
+                       "mean_squared_error would fit",
+                       loss);
+    }
+    if (m->loss->classes_max > 0 && classes > m->loss->classes_max) {
+        return err_set(err, ERR_INVALID,
+                       "loss %s is for %" PRIu32 " classes, but the data has %" PRIu32
+                       "; softmax_cross_entropy would fit",
+                       loss, m->loss->classes_max, classes);
+    }
+    return 0;
+}
+
+/* Is the output one row as wide as the loss wants? The caller adds which layer. */
+static int check_output(const struct model *m, const char *loss, uint32_t classes, struct err *err)
+{
+    const struct shape *out = shape_so_far(m);
+    const struct shape want = {.rank = 1, .dims = {m->loss->output_per_class ? classes : 1}};
+    if (shape_equal(out, &want)) {
+        return 0;
+    }
+    char have[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
+    return err_set(err, ERR_INVALID,
+                   "the output of the model is %s, but loss %s%s needs %s; %s dense layer with "
+                   "units: %" PRIu64 " at the end would fit",
+                   shape_format(out, have, sizeof have), loss,
+                   m->loss->output_per_class ? " for the classes of the data" : "",
+                   shape_format(&want, wanted, sizeof wanted),
+                   out->rank > 1 ? "a flatten layer and a" : "a", want.dims[0]);
+}
+
+static int check_metrics(const struct model *m, unsigned metrics, const char *loss, struct err *err)
+{
+    for (unsigned k = 0; k < METRIC_KIND_COUNT; k++) {
+        if ((metrics & (1U << k)) == 0 || (m->loss->metrics & (1U << k)) != 0) {
+            continue;
+        }
+        struct buf fit = {0};
+        for (unsigned j = 0; j < METRIC_KIND_COUNT; j++) {
+            if ((m->loss->metrics & (1U << j)) != 0) {
+                buf_printf(&fit, "%s%s", fit.len == 0 ? "" : ", ", metric_kind_names[j]);
+            }
+        }
+        int rc = err_set(err, ERR_INVALID, "metric %s has no meaning for loss %s; %s would fit",
+                         metric_kind_names[k], loss, buf_str(&fit));
+        buf_release(&fit);
+        return rc;
+    }
+    return 0;
+}
+
+/* Everything about the whole. */
+static int finish(struct model *m, const struct model_spec *spec, uint32_t classes, struct err *err)
+{
+    const char *loss = loss_kind_names[spec->loss];
+    int rc = check_labels(m, loss, classes, err);
+    if (rc == 0) {
+        rc = check_metrics(m, spec->metrics, loss, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (check_output(m, loss, classes, err) != 0) {
+        return wrap_layer(err, spec, spec->layer_count - 1);
+    }
+    if (m->variable_count == 0) {
+        return err_set(err, ERR_INVALID,
+                       "no layer of the model has anything to train; a dense "
+                       "layer would");
+    }
+    list_variables(m);
+    m->outputs = m->layers[m->layer_count - 1].layer.out_count;
+    m->loss_layers = m->layer_count;
+    if (m->layers[m->layer_count - 1].layer.kind == m->loss->link) {
+        m->loss_layers--;
+    }
+    return 0;
+}
+
+int model_new(const struct model_spec *spec, const struct shape *input, uint32_t classes,
+              struct model **out, struct err *err)
+{
+    struct err local = {0};
+    err = err == NULL ? &local : err; /* wrapping needs one */
+    if (spec->layer_count == 0) {
+        return err_set(err, ERR_INVALID, "the model has no layers; a dense layer would do");
+    }
+    struct model *m = mem_new(1, sizeof *m);
+    m->layers = mem_new(2 * spec->layer_count, sizeof *m->layers);
+    m->loss = loss_of(spec->loss);
+    int rc = input_shape(spec, input, &m->input, err);
+    for (size_t i = 0; i < spec->layer_count && rc == 0; i++) {
+        rc = add_spec_layer(m, spec, i, err);
+        if (rc != 0) {
+            rc = wrap_layer(err, spec, i);
+        }
+    }
+    if (rc == 0) {
+        rc = finish(m, spec, classes, err);
+    }
+    if (rc != 0) {
+        model_free(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void model_free(struct model *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < m->layer_count; i++) {
+        free(m->layers[i].layer.name);
+        free(m->layers[i].layer.params);
+    }
+    free(m->layers);
+    free(m->variables);
+    free(m);
+}
+
+size_t model_variable_count(const struct model *m)
+{
+    return m->variable_count;
+}
+
+const struct variable_spec *model_variable(const struct model *m, size_t i)
+{
+    return m->variables[i];
+}
+
+static uint64_t parameters_of(const struct layer *l)
+{
+    uint64_t n = 0;
+    for (size_t j = 0; j < l->variable_count; j++) {
+        n += shape_count(&l->variables[j].shape);
+    }
+    return n;
+}
+
+static void describe_line(struct buf *out, const char *name, const char *kind,
+                          const struct shape *shape, uint64_t parameters)
+{
+    char text[SHAPE_TEXT_BYTES];
+    buf_printf(out, "%-20s %-20s %-18s %12" PRIu64 "\n", name, kind,
+               shape_format(shape, text, sizeof text), parameters);
+}
+
+void model_describe(const struct model *m, struct buf *out)
+{
+    char text[SHAPE_TEXT_BYTES], bytes[32];
+    uint64_t total = 0;
+    buf_printf(out, "%-20s %-20s %-18s %12s\n", "layer", "kind", "output", "parameters");
+    buf_printf(out, "%-20s %-20s %-18s\n", "input", "", shape_format(&m->input, text, sizeof text));
+    for (size_t i = 0; i < m->layer_count; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        if (m->layers[i].is_activation) {
+            continue;
+        }
+        char kind[64];
+        (void)snprintf(kind, sizeof kind, l->activation != 0 ? "%s + %s" : "%s", l->kind->name,
+                       activation_names[l->activation]);
+        describe_line(out, l->name, kind, &l->out, parameters_of(l));
+        total += parameters_of(l);
+    }
+    buf_printf(out, "%-60s %12" PRIu64 " (%s)\n", "total", total,
+               text_bytes(total * sizeof(float), bytes, sizeof bytes));
+}

@@ -1,0 +1,127 @@
+/* What a layer kind is made of. Private to common/graph.
+ *
+ * plan() runs once per model, forward() and backward() once per step; they are pure functions of
+ * what struct layer_run points to. To add a kind: op_<name>.c with its `const struct layer_kind
+ * layer_<name>`, a line in the list below, and its file in CMakeLists.txt. */
+#ifndef GRADUS_GRAPH_OP_H
+#define GRADUS_GRAPH_OP_H
+
+#include <stdbool.h>
+
+#include "graph/layer.h"
+#include "graph/model.h"
+#include "tensor/init.h"
+#include "tensor/window.h"
+
+/* Kinds that other layers may name as their activation; they keep the shape and have no
+ * required parameters. */
+#define LAYER_ACTIVATIONS(X) X(relu) X(sigmoid) X(tanh) X(gelu) X(softmax)
+
+#define LAYER_KINDS(X)                                                                             \
+    X(dense)                                                                                       \
+    LAYER_ACTIVATIONS(X) X(dropout) X(flatten) X(layer_norm) X(conv2d) X(max_pool2d) X(avg_pool2d)
+
+#define LAYER_VARIABLES_MAX 2
+/* Elements of a record or variable: what BLAS can index. */
+#define LAYER_ELEMENTS_MAX INT32_MAX
+
+/* A layer at work in one model. plan() reads the first group and fills the second. */
+struct layer {
+    const struct layer_kind *kind;
+    char *name;      /* owned by the model */
+    void *params;    /* owned by the model; plain bytes, no strings */
+    struct shape in; /* of one record */
+    size_t in_count; /* its elements */
+
+    struct shape out;
+    int activation; /* index into activation_names; 0: none */
+    struct variable_spec variables[LAYER_VARIABLES_MAX];
+    size_t variable_count;
+    size_t state_bytes;   /* per record, kept from forward to backward */
+    size_t scratch_bytes; /* in total, for the length of one call */
+    struct window window; /* of conv2d and the pools */
+
+    size_t out_count;      /* set by the model */
+    size_t first_variable; /* set by the model */
+};
+
+struct layer_run {
+    const struct layer *layer;
+    size_t count; /* records */
+    bool training;
+    const struct runner_step *step; /* when training */
+    const float *const *values;     /* of the layer's variables */
+    float *const *gradients;        /* overwritten by backward() */
+    const float *x;
+    float *y;
+    const float *dy;
+    float *dx; /* NULL: nobody needs it */
+    void *state;
+    void *scratch; /* 64-byte aligned */
+};
+
+struct layer_kind {
+    const char *name;
+    const char *help;
+    const struct field *fields;
+    size_t field_count;
+    size_t params_bytes;
+    bool in_place;     /* y may be x and dx may be dy; backward() does not read x */
+    bool reads_output; /* backward() reads y */
+    bool view;         /* y is x in another shape; there is no forward() nor backward() */
+    /* Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which layer. */
+    int (*plan)(struct layer *l, struct err *err);
+    void (*forward)(const struct layer_run *r);
+    void (*backward)(const struct layer_run *r);
+};
+
+extern const char *const activation_names[]; /* "none" and LAYER_ACTIVATIONS, NULL-terminated */
+
+/* How a variable starts; a group of fields that starts with the variable's name. */
+struct init_params {
+    int kind; /* enum init_kind */
+    double mean, spread;
+};
+#define INIT_FIELDS(type, member, prefix, kind_default)                                            \
+    {prefix "_init",                                                                               \
+     FIELD_ENUM,                                                                                   \
+     offsetof(type, member.kind),                                                                  \
+     kind_default,                                                                                 \
+     0,                                                                                            \
+     0,                                                                                            \
+     init_kind_names,                                                                              \
+     "How the " prefix " starts"},                                                                 \
+        {prefix "_init_mean",                                                                      \
+         FIELD_FLOAT,                                                                              \
+         offsetof(type, member.mean),                                                              \
+         "0",                                                                                      \
+         -1e6,                                                                                     \
+         1e6,                                                                                      \
+         NULL,                                                                                     \
+         "Centre of uniform, normal and truncated_normal; the value of constant"},                 \
+    {                                                                                              \
+        prefix "_init_spread", FIELD_FLOAT, offsetof(type, member.spread), "0.05", 0, 1e6, NULL,   \
+            "Half the width of uniform; the standard deviation of normal and truncated_normal"     \
+    }
+
+/* Add variable "<layer>.<part>". Errors: ERR_INVALID too many elements. */
+int layer_add_variable(struct layer *l, const char *part, const struct shape *shape,
+                       const struct init_params *init, uint64_t fan_in, uint64_t fan_out,
+                       struct err *err);
+/* plan() of kinds that keep the shape and need nothing. */
+int layer_plan_same_shape(struct layer *l, struct err *err);
+
+/* What conv2d and the pools share. */
+extern const char *const padding_names[]; /* valid, same */
+struct image_params {
+    struct field_ints size, stride; /* [n] or [height, width] */
+    int padding;
+};
+/* Fill l->window from an input [H, W, C] or [H, W], the latter as one channel. @size_key names the
+ * window's key in messages. @stride empty: as the size. */
+int layer_plan_window(struct layer *l, const struct image_params *p, const char *size_key,
+                      struct err *err);
+/* Output [out_height, out_width, channels]. */
+void layer_image_output(struct layer *l, uint64_t channels);
+
+#endif

@@ -1,0 +1,31 @@
+#include "tensor/blas.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <string.h>
+
+#include <cblas.h>
+
+void blas_set_threads(int threads)
+{
+    openblas_set_num_threads(threads < 1 ? 1 : threads);
+}
+
+void blas_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
+               const float *b, float beta, float *c)
+{
+    assert(m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
+    if (m == 0 || n == 0) {
+        return;
+    }
+    if (k == 0) {
+        if (beta == 0.0F) {
+            memset(c, 0, m * n * sizeof *c);
+        }
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                transpose_b ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1.0F,
+                a, (blasint)(transpose_a ? m : k), b, (blasint)(transpose_b ? k : n), beta, c,
+                (blasint)n);
+}

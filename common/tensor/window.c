@@ -1,0 +1,247 @@
+#include "tensor/window.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/vector.h"
+
+/* Outputs and the padding before the first input along one axis. */
+static void place_axis(size_t in, size_t size, size_t stride, bool same, size_t *out, size_t *pad)
+{
+    *pad = 0;
+    if (!same) {
+        *out = size > in ? 0 : (in - size) / stride + 1;
+        return;
+    }
+    *out = in == 0 ? 0 : (in - 1) / stride + 1;
+    size_t reach = in == 0 ? 0 : (*out - 1) * stride + size;
+    *pad = reach > in ? (reach - in) / 2 : 0;
+}
+
+void window_place(struct window *w)
+{
+    place_axis(w->in_height, w->height, w->stride_height, w->same, &w->out_height, &w->pad_top);
+    place_axis(w->in_width, w->width, w->stride_width, w->same, &w->out_width, &w->pad_left);
+}
+
+size_t window_patch_floats(const struct window *w)
+{
+    return w->height * w->width * w->channels;
+}
+
+size_t window_positions(const struct window *w)
+{
+    return w->out_height * w->out_width;
+}
+
+/* The part of a window that lies inside the image along one axis: window elements first..end-1
+ * are inputs start+first.. with start = position · stride - pad (may be negative). */
+struct span {
+    size_t first, end;
+    size_t input; /* of element first */
+};
+
+static struct span span_at(size_t position, size_t stride, size_t pad, size_t size, size_t in)
+{
+    struct span s = {0};
+    size_t at = position * stride; /* counted from the start of the padding */
+    s.first = at < pad ? pad - at : 0;
+    s.first = s.first < size ? s.first : size;
+    s.end = in + pad > at ? in + pad - at : 0;
+    s.end = s.end < size ? s.end : size;
+    s.end = s.end > s.first ? s.end : s.first;
+    s.input = at + s.first - pad;
+    return s;
+}
+
+static struct span rows_at(const struct window *w, size_t i)
+{
+    return span_at(i, w->stride_height, w->pad_top, w->height, w->in_height);
+}
+
+static struct span columns_at(const struct window *w, size_t j)
+{
+    return span_at(j, w->stride_width, w->pad_left, w->width, w->in_width);
+}
+
+/* One patch: its rows are contiguous runs of the image, framed by zeros where it hangs over. */
+static void copy_patch(const struct window *w, struct span rows, struct span columns,
+                       const float *image, float *patch)
+{
+    const size_t row_floats = w->width * w->channels;
+    const size_t run = (columns.end - columns.first) * w->channels;
+    if (rows.end - rows.first != w->height || run != row_floats) {
+        memset(patch, 0, w->height * row_floats * sizeof *patch);
+    }
+    for (size_t y = rows.first; y < rows.end; y++) {
+        const size_t line = rows.input + (y - rows.first);
+        memcpy(patch + y * row_floats + columns.first * w->channels,
+               image + (line * w->in_width + columns.input) * w->channels, run * sizeof *patch);
+    }
+}
+
+void window_patches(const struct window *w, const float *image, float *patches)
+{
+    const size_t floats = window_patch_floats(w);
+    for (size_t i = 0; i < w->out_height; i++) {
+        const struct span rows = rows_at(w, i);
+        for (size_t j = 0; j < w->out_width; j++) {
+            copy_patch(w, rows, columns_at(w, j), image, patches);
+            patches += floats;
+        }
+    }
+}
+
+static void add_run(size_t n, const float *restrict in, float *restrict out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] += in[i];
+    }
+}
+
+void window_patches_add(const struct window *w, const float *patches, float *image)
+{
+    const size_t floats = window_patch_floats(w), row_floats = w->width * w->channels;
+    for (size_t i = 0; i < w->out_height; i++) {
+        const struct span rows = rows_at(w, i);
+        for (size_t j = 0; j < w->out_width; j++) {
+            const struct span columns = columns_at(w, j);
+            const size_t run = (columns.end - columns.first) * w->channels;
+            for (size_t y = rows.first; y < rows.end; y++) {
+                const size_t line = rows.input + (y - rows.first);
+                add_run(run, patches + y * row_floats + columns.first * w->channels,
+                        image + (line * w->in_width + columns.input) * w->channels);
+            }
+            patches += floats;
+        }
+    }
+}
+
+/* What the pooling loops do at one pixel under one window, for all channels. */
+VECTOR_CLONES
+static void max_pixel(size_t n, const float *restrict pixel, uint32_t element, float *restrict best,
+                      uint32_t *restrict winner)
+{
+    for (size_t c = 0; c < n; c++) {
+        /* NaN wins and stays, so that a diverged model shows. */
+        int wins = (pixel[c] > best[c]) | (pixel[c] != pixel[c]);
+        best[c] = wins ? pixel[c] : best[c];
+        winner[c] = wins ? element : winner[c];
+    }
+}
+
+VECTOR_CLONES
+static void max_pixel_only(size_t n, const float *restrict pixel, float *restrict best)
+{
+    for (size_t c = 0; c < n; c++) {
+        int wins = (pixel[c] > best[c]) | (pixel[c] != pixel[c]);
+        best[c] = wins ? pixel[c] : best[c];
+    }
+}
+
+static void max_at(const struct window *w, struct span rows, struct span columns,
+                   const float *image, float *out, uint32_t *winner)
+{
+    for (size_t c = 0; c < w->channels; c++) {
+        out[c] = -INFINITY;
+        if (winner != NULL) {
+            winner[c] = (uint32_t)(rows.first * w->width + columns.first);
+        }
+    }
+    for (size_t y = rows.first; y < rows.end; y++) {
+        const size_t line = rows.input + (y - rows.first);
+        for (size_t x = columns.first; x < columns.end; x++) {
+            const size_t column = columns.input + (x - columns.first);
+            const float *pixel = image + (line * w->in_width + column) * w->channels;
+            if (winner != NULL) {
+                max_pixel(w->channels, pixel, (uint32_t)(y * w->width + x), out, winner);
+            } else {
+                max_pixel_only(w->channels, pixel, out);
+            }
+        }
+    }
+}
+
+void window_max(const struct window *w, const float *image, float *out, uint32_t *winner)
+{
+    for (size_t i = 0; i < w->out_height; i++) {
+        for (size_t j = 0; j < w->out_width; j++) {
+            max_at(w, rows_at(w, i), columns_at(w, j), image, out, winner);
+            out += w->channels;
+            winner = winner == NULL ? NULL : winner + w->channels;
+        }
+    }
+}
+
+void window_max_backward(const struct window *w, const float *dy, const uint32_t *winner,
+                         float *dimage)
+{
+    for (size_t i = 0; i < w->out_height; i++) {
+        for (size_t j = 0; j < w->out_width; j++) {
+            for (size_t c = 0; c < w->channels; c++) {
+                /* Winners lie inside the image, so the padding never exceeds the sum. */
+                size_t line = i * w->stride_height + winner[c] / w->width - w->pad_top;
+                size_t column = j * w->stride_width + winner[c] % w->width - w->pad_left;
+                dimage[(line * w->in_width + column) * w->channels + c] += dy[c];
+            }
+            dy += w->channels;
+            winner += w->channels;
+        }
+    }
+}
+
+static void scale_run(size_t n, float factor, float *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= factor;
+    }
+}
+
+static void add_scaled(size_t n, float factor, const float *restrict in, float *restrict out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] += in[i] * factor;
+    }
+}
+
+static float inverse_area(struct span rows, struct span columns)
+{
+    return 1.0F / (float)((rows.end - rows.first) * (columns.end - columns.first));
+}
+
+void window_mean(const struct window *w, const float *image, float *out)
+{
+    memset(out, 0, window_positions(w) * w->channels * sizeof *out);
+    for (size_t i = 0; i < w->out_height; i++) {
+        const struct span rows = rows_at(w, i);
+        for (size_t j = 0; j < w->out_width; j++) {
+            const struct span columns = columns_at(w, j);
+            for (size_t y = 0; y < rows.end - rows.first; y++) {
+                for (size_t x = 0; x < columns.end - columns.first; x++) {
+                    size_t pixel = (rows.input + y) * w->in_width + columns.input + x;
+                    add_run(w->channels, image + pixel * w->channels, out);
+                }
+            }
+            scale_run(w->channels, inverse_area(rows, columns), out);
+            out += w->channels;
+        }
+    }
+}
+
+void window_mean_backward(const struct window *w, const float *dy, float *dimage)
+{
+    for (size_t i = 0; i < w->out_height; i++) {
+        const struct span rows = rows_at(w, i);
+        for (size_t j = 0; j < w->out_width; j++) {
+            const struct span columns = columns_at(w, j);
+            const float factor = inverse_area(rows, columns);
+            for (size_t y = 0; y < rows.end - rows.first; y++) {
+                for (size_t x = 0; x < columns.end - columns.first; x++) {
+                    size_t pixel = (rows.input + y) * w->in_width + columns.input + x;
+                    add_scaled(w->channels, factor, dy, dimage + pixel * w->channels);
+                }
+            }
+            dy += w->channels;
+        }
+    }
+}
