@@ -87,6 +87,12 @@ static const struct field training_fields[] = {
      .def = "4",
      .max = 1000000,
      .help = "Bounded: how many batches a worker may be ahead of the slowest"},
+    {.path = "overlap",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(overlap),
+     .def = "true",
+     .help = "Async, bounded: compute a batch while the one before is exchanged; hides the network "
+             "for one batch more of staleness"},
     {.path = "split_batches",
      .type = FIELD_INT,
      .offset = TRAINING_AT(split_batches),
