@@ -1,0 +1,161 @@
+/* Small models for tests: layers from text such as "units=3 activation=relu". */
+#ifndef GRADUS_TESTS_SUPPORT_MODELS_H
+#define GRADUS_TESTS_SUPPORT_MODELS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "graph/model.h"
+
+#define MODELS_LAYERS_MAX 16
+
+/* Set "key=value key=value" in @params; values have no blanks. */
+static inline int models_set(const struct layer_kind *kind, void *params, const char *settings,
+                             struct err *err)
+{
+    size_t count;
+    const struct field *fields = layer_kind_fields(kind, &count);
+    char text[512], *rest = text;
+    (void)snprintf(text, sizeof text, "%s", settings);
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        char *value = strchr(word, '=');
+        if (value == NULL) {
+            continue;
+        }
+        *value++ = '\0';
+        const struct field *f = field_find(fields, count, word);
+        if (f == NULL) {
+            return err_set(err, ERR_NOT_FOUND, "no key %s", word);
+        }
+        int rc = field_set(f, params, value, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* Append a layer named "<kind>_<number>", at line 10 × number. */
+static inline struct layer_spec *models_add(struct model_spec *spec, const char *kind,
+                                            const char *settings)
+{
+    if (spec->layers == NULL) {
+        spec->layers = mem_new(MODELS_LAYERS_MAX, sizeof *spec->layers);
+    }
+    struct layer_spec *l = &spec->layers[spec->layer_count++];
+    l->kind = layer_kind_find(kind);
+    assert_non_null(l->kind);
+    l->name = mem_printf("%s_%zu", kind, spec->layer_count);
+    l->line = (unsigned)(10 * spec->layer_count);
+    l->params = mem_new(1, layer_kind_params_bytes(l->kind));
+    size_t count;
+    const struct field *fields = layer_kind_fields(l->kind, &count);
+    field_defaults(fields, count, l->params);
+    struct err err = {0};
+    if (models_set(l->kind, l->params, settings, &err) != 0) {
+        fail_msg("%s: %s", kind, err.msg);
+    }
+    return l;
+}
+
+static inline struct shape models_shape(size_t rank, const uint64_t *dims)
+{
+    struct shape s = {.rank = rank};
+    memcpy(s.dims, dims, rank * sizeof *dims);
+    return s;
+}
+#define MODELS_SHAPE(...)                                                                          \
+    models_shape(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__})
+
+/* A model with values, gradients and a batch, all filled from a seed. */
+struct models_rig {
+    struct model *model;
+    struct runner *runner;
+    size_t count;
+    float **values, **gradients;
+    size_t *sizes;
+    struct batch batch;
+};
+
+static inline void models_fill(float *out, size_t n, uint64_t key, double scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (float)(scale * (2.0 * rng_uniform(key, i) - 1.0));
+    }
+}
+
+/* @classes 0: real targets. Values are uniform in ±0.6, features in ±1. */
+static inline void models_rig_init(struct models_rig *rig, const struct model_spec *spec,
+                                   struct shape input, uint32_t classes, size_t records,
+                                   uint64_t seed)
+{
+    struct err err = {0};
+    *rig = (struct models_rig){0};
+    if (model_new(spec, &input, classes, &rig->model, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    assert_int_equal(0, runner_new(rig->model, records, 1, &rig->runner, &err));
+    rig->count = model_variable_count(rig->model);
+    rig->values = mem_new(rig->count, sizeof(float *));
+    rig->gradients = mem_new(rig->count, sizeof(float *));
+    rig->sizes = mem_new(rig->count, sizeof(size_t));
+    for (size_t i = 0; i < rig->count; i++) {
+        rig->sizes[i] = (size_t)shape_count(&model_variable(rig->model, i)->shape);
+        rig->values[i] = mem_new(rig->sizes[i], sizeof(float));
+        rig->gradients[i] = mem_new(rig->sizes[i], sizeof(float));
+        models_fill(rig->values[i], rig->sizes[i], rng_key_mix(seed, i + 1), 0.6);
+    }
+    const size_t width = (size_t)shape_count(&input);
+    rig->batch.capacity = rig->batch.count = records;
+    rig->batch.features = mem_new(records * width, sizeof(float));
+    rig->batch.classes = mem_new(records, sizeof(int32_t));
+    rig->batch.targets = mem_new(records, sizeof(float));
+    models_fill(rig->batch.features, records * width, rng_key_mix(seed, 1000), 1.0);
+    for (size_t i = 0; i < records; i++) {
+        if (classes > 0) {
+            rig->batch.classes[i] = (int32_t)rng_below(seed, i, classes);
+            rig->batch.targets[i] = (float)rig->batch.classes[i];
+        } else {
+            rig->batch.targets[i] = (float)rng_normal(seed, i);
+        }
+    }
+}
+
+static inline void models_rig_release(struct models_rig *rig)
+{
+    for (size_t i = 0; i < rig->count; i++) {
+        free(rig->values[i]);
+        free(rig->gradients[i]);
+    }
+    free(rig->values);
+    free(rig->gradients);
+    free(rig->sizes);
+    free(rig->batch.features);
+    free(rig->batch.classes);
+    free(rig->batch.targets);
+    runner_free(rig->runner);
+    model_free(rig->model);
+}
+
+static inline const float *const *models_values(const struct models_rig *rig)
+{
+    return (const float *const *)(const void *)rig->values;
+}
+
+/* Gradients into the rig; returns the sum of the losses of the batch. */
+static inline double models_gradients(struct models_rig *rig, uint64_t step)
+{
+    struct metrics m;
+    const struct runner_step identity = {.seed = 5, .step = step, .replica = 1};
+    metrics_init(&m, 0);
+    runner_gradients(rig->runner, models_values(rig), &rig->batch, &identity, rig->gradients, &m,
+                     NULL, NULL);
+    double loss = m.loss_sum;
+    metrics_release(&m);
+    return loss;
+}
+
+#endif

@@ -1,0 +1,282 @@
+/* Every kind of the layer table is gradient-checked here: a new one needs no new test. */
+#include "support/test.h"
+
+#include <math.h>
+
+#include "support/models.h"
+
+#define RECORDS 3
+#define VARIANTS_MAX 64
+#define STEP 4e-3
+
+/* What a kind may be given besides one field after the other; keys a kind lacks leave it out. */
+static const char *const combinations[] = {
+    "kernel=[2,3] stride=2 padding=same",
+    "kernel=2 stride=[1,2] padding=same use_bias=false",
+    "kernel=1 activation=tanh",
+    "kernel=[1,3] stride=[2,1]",
+    "size=[2,3] stride=1 padding=same",
+    "size=3 stride=2 padding=same",
+    "size=[1,2] stride=[2,3]",
+};
+
+static const struct {
+    size_t rank;
+    uint64_t dims[SHAPE_RANK_MAX];
+} inputs[] = {{1, {7}}, {2, {5, 6}}, {3, {5, 6, 2}}};
+
+/* Texts to try for a field, the first one also for a required field in every other variant. */
+static size_t texts_of(const struct field *f, const char **out, size_t max)
+{
+    static const char *const ints[] = {"3", "1"}, *const lists[] = {"2", "[1,2]"};
+    static const char *const bools[] = {"true", "false"}, *const floats[] = {"0.25"};
+    const char *const *from = floats;
+    size_t n = 1;
+    if (f->type == FIELD_INT) {
+        from = ints;
+        n = 2;
+    } else if (f->type == FIELD_INTS) {
+        from = lists;
+        n = 2;
+    } else if (f->type == FIELD_BOOL) {
+        from = bools;
+        n = 2;
+    } else if (f->type == FIELD_ENUM) {
+        from = f->choices;
+        for (n = 0; f->choices[n] != NULL; n++) {
+        }
+    }
+    assert_true(n <= max);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = from[i];
+    }
+    return n;
+}
+
+/* Values for the fields without a default. */
+static void required(const struct field *fields, size_t count, char *out, size_t n)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const char *texts[32];
+        if (fields[i].def == NULL && texts_of(&fields[i], texts, 32) > 0) {
+            used += (size_t)snprintf(out + used, n - used, "%s=%s ", fields[i].path, texts[0]);
+        }
+    }
+}
+
+static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][256])
+{
+    size_t count, n = 1;
+    char base[128];
+    const struct field *fields = layer_kind_fields(kind, &count);
+    required(fields, count, base, sizeof base);
+    (void)snprintf(out[0], sizeof out[0], "%s", base);
+    for (size_t i = 0; i < count; i++) {
+        const char *texts[32];
+        /* Tests fill variables themselves. */
+        bool init = strstr(fields[i].path, "_init") != NULL;
+        size_t m = init ? 0 : texts_of(&fields[i], texts, 32);
+        for (size_t j = 0; j < m; j++) {
+            assert_true(n < VARIANTS_MAX);
+            (void)snprintf(out[n++], sizeof out[0], "%s%s=%s", base, fields[i].path, texts[j]);
+        }
+    }
+    void *params = mem_new(1, layer_kind_params_bytes(kind));
+    for (size_t i = 0; i < sizeof combinations / sizeof combinations[0]; i++) {
+        if (models_set(kind, params, combinations[i], NULL) == 0) {
+            assert_true(n < VARIANTS_MAX);
+            (void)snprintf(out[n++], sizeof out[0], "%s%s", base, combinations[i]);
+        }
+    }
+    free(params);
+    return n;
+}
+
+/* The kind between a layer with variables, which checks the gradient that it hands down, and a
+ * head. */
+static void build(struct model_spec *spec, const char *kind, const char *settings, size_t rank)
+{
+    *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    if (rank == 1) {
+        models_add(spec, "dense", "units=6");
+    } else {
+        models_add(spec, "conv2d", "filters=3 kernel=1");
+    }
+    models_add(spec, kind, settings);
+    models_add(spec, "flatten", "");
+    models_add(spec, "dense", "units=3");
+}
+
+struct tally {
+    size_t checked, kinks;
+};
+
+/* Central differences of element @j of variable @i against its gradient. Where the two one-sided
+ * slopes differ, a kink (relu, max) lies within the step and the element proves nothing. */
+static void check_element(struct models_rig *rig, size_t i, size_t j, double loss, double gradient,
+                          const char *what, struct tally *tally)
+{
+    float *v = &rig->values[i][j];
+    const float old = *v;
+    const float high = old + (float)STEP, low = old - (float)STEP;
+    *v = high;
+    const double above = models_gradients(rig, 3);
+    *v = low;
+    const double below = models_gradients(rig, 3);
+    *v = old;
+    const double slope = (above - below) / ((double)high - (double)low);
+    const double right = (above - loss) / ((double)high - (double)old);
+    const double left = (loss - below) / ((double)old - (double)low);
+    tally->checked++;
+    if (fabs(slope - gradient) <= 2e-3 * (1.0 + fabs(gradient))) {
+        return;
+    }
+    if (fabs(right - left) > 0.02 * (1.0 + fabs(gradient))) {
+        tally->kinks++;
+        return;
+    }
+    fail_msg("%s: %s[%zu]: gradient %g, differences %g", what, model_variable(rig->model, i)->name,
+             j, gradient, slope);
+}
+
+static void check_model(const struct model_spec *spec, struct shape input, uint32_t classes,
+                        const char *what, struct tally *tally)
+{
+    struct models_rig rig;
+    models_rig_init(&rig, spec, input, classes, RECORDS, 77);
+    const double loss = models_gradients(&rig, 3);
+    assert_true(isfinite(loss));
+    for (size_t i = 0; i < rig.count; i++) {
+        float *gradient = mem_new(rig.sizes[i], sizeof(float));
+        models_gradients(&rig, 3);
+        memcpy(gradient, rig.gradients[i], rig.sizes[i] * sizeof(float));
+        /* Every element of small variables, a sample of large ones. */
+        const size_t stride = rig.sizes[i] / 40 + 1;
+        for (size_t j = 0; j < rig.sizes[i]; j += stride) {
+            check_element(&rig, i, j, loss, (double)gradient[j], what, tally);
+        }
+        free(gradient);
+    }
+    models_rig_release(&rig);
+}
+
+static void check_kind(const struct layer_kind *kind)
+{
+    static char variants[VARIANTS_MAX][256];
+    const char *name = layer_kind_name(kind);
+    const size_t n = variants_of(kind, variants);
+    struct tally tally = {0};
+    size_t models = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
+            struct model_spec spec;
+            struct model *m;
+            struct shape input = models_shape(inputs[k].rank, inputs[k].dims);
+            char what[512];
+            (void)snprintf(what, sizeof what, "%s (%s) over rank %zu", name, variants[i],
+                           inputs[k].rank);
+            build(&spec, name, variants[i], inputs[k].rank);
+            if (model_new(&spec, &input, 3, &m, NULL) == 0) {
+                model_free(m);
+                check_model(&spec, input, 3, what, &tally);
+                models++;
+            }
+            model_spec_release(&spec);
+        }
+    }
+    assert_true(models >= n); /* every variant fits at least one input */
+    assert_true(tally.checked >= 40);
+    assert_true(tally.kinks * 20 <= tally.checked);
+}
+
+static void test_gradients_of_every_kind(void **state)
+{
+    (void)state;
+    for (size_t i = 0; layer_kind_at(i) != NULL; i++) {
+        check_kind(layer_kind_at(i));
+    }
+}
+
+static void test_gradients_of_every_loss(void **state)
+{
+    (void)state;
+    for (int loss = 0; loss < LOSS_KIND_COUNT; loss++) {
+        struct model_spec spec = {.loss = (enum loss_kind)loss};
+        struct tally tally = {0};
+        const bool softmax = loss == LOSS_SOFTMAX_CROSS_ENTROPY;
+        models_add(&spec, "dense", "units=4 activation=tanh");
+        models_add(&spec, "dense", softmax ? "units=5" : "units=1");
+        check_model(&spec, MODELS_SHAPE(3),
+                    softmax                           ? 5
+                    : loss == LOSS_MEAN_SQUARED_ERROR ? 0
+                                                      : 2,
+                    loss_kind_names[loss], &tally);
+        assert_int_equal(0, tally.kinks);
+        model_spec_release(&spec);
+    }
+}
+
+/* A last softmax or sigmoid belongs to the loss: the same gradients with and without it. */
+static void test_gradients_with_the_link_in_the_model(void **state)
+{
+    (void)state;
+    for (int softmax = 0; softmax < 2; softmax++) {
+        struct model_spec plain = {.loss = softmax ? LOSS_SOFTMAX_CROSS_ENTROPY
+                                                   : LOSS_SIGMOID_CROSS_ENTROPY};
+        struct model_spec linked = {.loss = plain.loss};
+        models_add(&plain, "dense", softmax ? "units=2" : "units=1");
+        models_add(&linked, "dense",
+                   softmax ? "units=2 activation=softmax" : "units=1 activation=sigmoid");
+        struct models_rig a, b;
+        models_rig_init(&a, &plain, MODELS_SHAPE(4), 2, 5, 9);
+        models_rig_init(&b, &linked, MODELS_SHAPE(4), 2, 5, 9);
+        assert_true(models_gradients(&a, 0) == models_gradients(&b, 0));
+        assert_memory_equal(a.gradients[0], b.gradients[0], a.sizes[0] * sizeof(float));
+        size_t outputs;
+        const float *p = runner_predict(b.runner, models_values(&b), &b.batch, &outputs);
+        assert_int_equal(softmax ? 2 : 1, outputs);
+        for (size_t i = 0; i < 5; i++) {
+            assert_true(p[i * outputs] > 0.0F && p[i * outputs] < 1.0F);
+            if (softmax) {
+                assert_float_equal(1.0F, p[2 * i] + p[2 * i + 1], 1e-6F);
+            }
+        }
+        models_rig_release(&a);
+        models_rig_release(&b);
+        model_spec_release(&plain);
+        model_spec_release(&linked);
+    }
+}
+
+static void test_table_is_complete(void **state)
+{
+    (void)state;
+    for (size_t i = 0; layer_kind_at(i) != NULL; i++) {
+        const struct layer_kind *k = layer_kind_at(i);
+        assert_ptr_equal(k, layer_kind_find(layer_kind_name(k)));
+        assert_true(strlen(layer_kind_help(k)) > 10);
+        size_t count;
+        const struct field *fields = layer_kind_fields(k, &count);
+        for (size_t j = 0; j < count; j++) {
+            assert_true(fields[j].offset < layer_kind_params_bytes(k));
+            assert_non_null(fields[j].help);
+            /* Models copy parameters byte by byte. */
+            assert_int_not_equal(FIELD_STRING, fields[j].type);
+        }
+    }
+    assert_null(layer_kind_find("dens"));
+    assert_null(layer_kind_at(1000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_is_complete),
+        cmocka_unit_test(test_gradients_of_every_kind),
+        cmocka_unit_test(test_gradients_of_every_loss),
+        cmocka_unit_test(test_gradients_with_the_link_in_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
