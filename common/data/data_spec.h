@@ -4,11 +4,35 @@
 
 #include "config/field.h"
 
-enum data_format { DATA_FORMAT_AUTO, DATA_FORMAT_IDX, DATA_FORMAT_CSV };
+/* The formats in the order in which they are tried; a new one is a line here and format_<name>.c.
+ */
+#define DATA_FORMATS(X)                                                                            \
+    X(IDX, idx)                                                                                    \
+    X(CSV, csv)
+
+enum data_format {
+    DATA_FORMAT_AUTO,
+#define X(NAME, name) DATA_FORMAT_##NAME,
+    DATA_FORMATS(X)
+#undef X
+        DATA_FORMAT_COUNT
+};
 enum data_label_kind { DATA_LABEL_AUTO, DATA_LABEL_CLASS, DATA_LABEL_REAL };
 enum data_header { DATA_HEADER_AUTO, DATA_HEADER_TRUE, DATA_HEADER_FALSE };
-enum data_missing { DATA_MISSING_ERROR, DATA_MISSING_MEAN, DATA_MISSING_MEDIAN, DATA_MISSING_ZERO, DATA_MISSING_SKIP };
-enum data_scale { DATA_SCALE_AUTO, DATA_SCALE_NONE, DATA_SCALE_UNIT, DATA_SCALE_STANDARD, DATA_SCALE_MINMAX };
+enum data_missing {
+    DATA_MISSING_ERROR,
+    DATA_MISSING_MEAN,
+    DATA_MISSING_MEDIAN,
+    DATA_MISSING_ZERO,
+    DATA_MISSING_SKIP
+};
+enum data_scale {
+    DATA_SCALE_AUTO,
+    DATA_SCALE_NONE,
+    DATA_SCALE_UNIT,
+    DATA_SCALE_STANDARD,
+    DATA_SCALE_MINMAX
+};
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
@@ -18,21 +42,23 @@ struct data_source {
 };
 
 struct data_spec {
-    char *dir;           /* where relative paths start */
-    int format;          /* enum data_format; auto: by the first bytes of the file */
+    char *dir;  /* where relative paths start */
+    int format; /* enum data_format; auto: by the first bytes of the file */
     struct data_source train, test;
-    double test_fraction; /* without a test source: this part of the train source, chosen by split_seed */
+    double test_fraction; /* without a test source: this part of the train source, chosen by
+                             split_seed */
     int64_t split_seed;
-    char *label;          /* CSV: column name or 0-based index; negative counts from the end */
-    int label_kind;       /* enum data_label_kind; auto: real for mean_squared_error, else class */
-    int64_t classes;      /* 0: as many as the train labels name */
-    int header;           /* enum data_header */
-    char *separator;      /* one character, or "tab" */
-    int missing;          /* enum data_missing */
-    char *categorical;    /* comma-separated text columns, one-hot encoded */
-    char *ignore;         /* comma-separated columns to leave out */
-    int scale;            /* enum data_scale; auto: unit for IDX bytes, standard for CSV */
-    int label_scale;      /* enum data_label_scale: train on standardised targets; metrics stay in the data's units */
+    char *label;       /* CSV: column name or 0-based index; negative counts from the end */
+    int label_kind;    /* enum data_label_kind; auto: real for mean_squared_error, else class */
+    int64_t classes;   /* 0: as many as the train labels name */
+    int header;        /* enum data_header */
+    char *separator;   /* one character, or "tab" */
+    int missing;       /* enum data_missing */
+    char *categorical; /* comma-separated text columns, one-hot encoded */
+    char *ignore;      /* comma-separated columns to leave out */
+    int scale;         /* enum data_scale; auto: unit for IDX bytes, standard for CSV */
+    int label_scale;   /* enum data_label_scale: train on standardised targets; metrics stay in the
+                          data's units */
 };
 
 /* Rows with paths below "data": "dir", "train.file", … */

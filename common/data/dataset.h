@@ -17,28 +17,30 @@ struct dataset;
 
 struct dataset_info {
     uint64_t records;
-    struct shape features;   /* of one record: [28, 28] or [4] */
+    struct shape features; /* of one record: [28, 28] or [4] */
     bool label_is_class;
-    uint32_t classes;        /* 0 for real labels */
-    double label_scale;      /* a real label in the data's units = value × label_scale + label_offset */
+    uint32_t classes;   /* 0 for real labels */
+    double label_scale; /* a real label in the data's units = value × label_scale + label_offset */
     double label_offset;
-    uint64_t fingerprint;    /* of the decoded records; equal on every node that has the same data */
+    uint64_t fingerprint; /* of the decoded records; equal on every node that has the same data */
 };
 
 /* A mini-batch in memory of the caller's choosing. */
 struct batch {
-    size_t capacity;   /* records that fit */
-    size_t count;      /* records present */
-    float *features;   /* [count × shape_count(features)] */
-    int32_t *classes;  /* [count]; 0..classes-1 (class labels) */
-    float *targets;    /* [count]; the class number, or the scaled real label */
+    size_t capacity;  /* records that fit */
+    size_t count;     /* records present */
+    float *features;  /* [count × shape_count(features)] */
+    int32_t *classes; /* [count]; 0..classes-1 (class labels) */
+    float *targets;   /* [count]; the class number, or the scaled real label */
 };
 int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err);
 void batch_release(struct batch *b);
 
-/* Open the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed for the call.
+/* Open the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed
+ * for the call.
  * @label_kind DATA_LABEL_CLASS or DATA_LABEL_REAL (auto is resolved by the job file's loss).
- * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT with file, byte or line, and what was expected. */
+ * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT with file, byte or line, and what was expected.
+ */
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct dataset **train, struct dataset **test, struct err *err);
 void dataset_free(struct dataset *d);

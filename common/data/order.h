@@ -1,7 +1,8 @@
 /* The order of records: a pure function of (seed, epoch), without memory.
  *
- * Position i of an epoch holds record order_record(…, i): a keyed permutation of 0..records-1 made of
- * a balanced Feistel network with cycle walking (Black & Rogaway 2002). A split is a range of positions. */
+ * Position i of an epoch holds record order_record(…, i): a keyed permutation of 0..records-1 made
+ * of a balanced Feistel network with cycle walking (Black & Rogaway 2002). A split is a range of
+ * positions. */
 #ifndef GRADUS_DATA_ORDER_H
 #define GRADUS_DATA_ORDER_H
 

@@ -1,0 +1,34 @@
+/* Reads CSV row by row: RFC 4180, and what files in practice add to it.
+ *
+ * Quoted fields may hold separators, line ends and doubled quotes. Lines end with LF, CRLF or CR. A
+ * UTF-8 byte order mark is skipped, and so are empty lines. Blanks around unquoted fields are
+ * dropped. A quote inside an unquoted field is an ordinary character. Owner: one thread. */
+#ifndef GRADUS_DATA_CSV_H
+#define GRADUS_DATA_CSV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CSV_ROW_BYTES_MAX (16U << 20) /* a row beyond that is a quote that was never closed */
+#define CSV_COLUMNS_MAX 100000U
+#define CSV_BLANKS ' ' /* as the separator: runs of blanks and tabs */
+
+struct csv;
+
+struct csv_row {
+    char **fields; /* [count] NUL-terminated; valid until the next row is read */
+    size_t count;
+    uint64_t line; /* where the row begins, from 1 */
+};
+
+/* Errors: as source_open(). */
+int csv_open(const char *path, char separator, struct csv **out, struct err *err);
+void csv_close(struct csv *c); /* NULL is fine */
+/* The next row, or NULL at the end of the file. Errors: ERR_CORRUPT a quote that is not closed,
+ * text behind a closing quote, a NUL byte, a damaged gzip file; ERR_EXHAUSTED a limit; all with the
+ * line. */
+int csv_next(struct csv *c, const struct csv_row **row, struct err *err);
+
+#endif

@@ -1,0 +1,287 @@
+#include "data/csv_columns.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+
+#define CSV_HEADER_ROWS 100 /* rows that are compared with a possible header */
+#define CSV_SHOWN_BYTES 40  /* of a cell in a message */
+
+bool csv_is_missing(const char *text)
+{
+    static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool csv_is_number(const char *text, double *value)
+{
+    double v;
+    if (!text_to_double(text, &v) || fabs(v) > (double)FLT_MAX) {
+        return false;
+    }
+    *value = v;
+    return true;
+}
+
+const char *csv_quote(const char *text, char *out, size_t n)
+{
+    size_t len = strlen(text), shown = len < CSV_SHOWN_BYTES ? len : CSV_SHOWN_BYTES;
+    while (shown > 0 && shown < len && ((unsigned char)text[shown] & 0xC0U) == 0x80U) {
+        shown--; /* do not cut a UTF-8 character */
+    }
+    (void)snprintf(out, n, "\"%.*s%s\"", (int)shown, text, shown < len ? "…" : "");
+    for (char *p = out; *p != '\0'; p++) {
+        *p = (unsigned char)*p < 0x20 || *p == 0x7F ? '?' : *p;
+    }
+    return out;
+}
+
+int csv_separator(const char *text, char *separator, struct err *err)
+{
+    static const struct {
+        const char *name;
+        char byte;
+    } words[] = {{"tab", '\t'}, {"\\t", '\t'}, {"space", CSV_BLANKS}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i].name) == 0) {
+            *separator = words[i].byte;
+            return 0;
+        }
+    }
+    unsigned char c = (unsigned char)text[0];
+    if (strlen(text) != 1 || (c < 0x20 && c != '\t') || c >= 0x7F || strchr("\".+-0123456789", c)) {
+        char shown[64];
+        return err_set(err, ERR_INVALID,
+                       "data.separator is %s; allowed are one ASCII character that no number "
+                       "contains, \"tab\" and \"space\"",
+                       csv_quote(text, shown, sizeof shown));
+    }
+    *separator = text[0];
+    return 0;
+}
+
+/* What one column looks like, for the question whether there is a header. */
+struct column_look {
+    bool first_number, first_missing;
+    bool rest_values, rest_words; /* below: some cell has a value; some cell is not a number */
+};
+
+static bool is_column_number(const char *text)
+{
+    int64_t number;
+    return text_to_int(text, &number);
+}
+
+static int look_below(struct csv *c, struct column_look *looks, size_t count, bool *header,
+                      struct err *err)
+{
+    size_t rows = 0;
+    for (; rows < CSV_HEADER_ROWS; rows++) {
+        const struct csv_row *row;
+        int rc = csv_next(c, &row, err);
+        if (rc != 0) {
+            return rc;
+        }
+        if (row == NULL) {
+            break;
+        }
+        for (size_t j = 0; j < count && j < row->count; j++) {
+            double value;
+            bool missing = csv_is_missing(row->fields[j]);
+            looks[j].rest_values |= !missing;
+            looks[j].rest_words |= !missing && !csv_is_number(row->fields[j], &value);
+        }
+    }
+    bool all_words = true;
+    for (size_t j = 0; j < count; j++) {
+        const struct column_look *k = &looks[j];
+        bool word = !k->first_number && !k->first_missing;
+        all_words = all_words && word;
+        *header = *header || (word && k->rest_values && !k->rest_words);
+    }
+    *header = *header || (rows == 0 && all_words);
+    return 0;
+}
+
+int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
+                   struct err *err)
+{
+    if (spec->header != DATA_HEADER_AUTO) {
+        *header = spec->header == DATA_HEADER_TRUE;
+        return 0;
+    }
+    struct csv *c = NULL;
+    struct column_look *looks = NULL;
+    const struct csv_row *row = NULL;
+    int rc = csv_open(path, separator, &c, err);
+    if (rc == 0) {
+        rc = csv_next(c, &row, err);
+    }
+    bool found = false;
+    if (rc == 0 && row != NULL) {
+        size_t count = row->count;
+        looks = mem_new(count, sizeof *looks);
+        for (size_t j = 0; j < count; j++) {
+            double value;
+            looks[j].first_number = csv_is_number(row->fields[j], &value);
+            looks[j].first_missing = csv_is_missing(row->fields[j]);
+            found = found ||
+                    (!is_column_number(spec->label) && strcmp(row->fields[j], spec->label) == 0);
+        }
+        rc = look_below(c, looks, count, &found, err);
+    }
+    free(looks);
+    csv_close(c);
+    if (rc == 0) {
+        *header = found;
+    }
+    return rc;
+}
+
+static int no_such_column(const struct csv_columns *c, const char *path, const char *key,
+                          const char *text, struct err *err)
+{
+    char shown[64], nearest[96] = "";
+    const char *near =
+        c->header ? text_nearest(text, (const char *const *)c->names, c->count) : NULL;
+    if (near != NULL) {
+        char quoted[64];
+        (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
+                       csv_quote(near, quoted, sizeof quoted));
+    }
+    return err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s",
+                   path, key, csv_quote(text, shown, sizeof shown),
+                   c->header ? "there is none among the" : "the file has no header line and",
+                   c->count, c->count == 1 ? "" : "s", c->count - 1, nearest);
+}
+
+/* The column that @text means: a name of the header, else a number, negative from the end. */
+static int find_column(const struct csv_columns *c, const char *path, const char *key,
+                       const char *text, size_t *column, struct err *err)
+{
+    size_t found = c->count;
+    for (size_t j = 0; c->header && j < c->count; j++) {
+        if (strcmp(c->names[j], text) != 0) {
+            continue;
+        }
+        if (found < c->count) {
+            char shown[64];
+            return err_set(err, ERR_INVALID,
+                           "%s: %s names column %s, but columns %zu and %zu have this name; "
+                           "give the number instead",
+                           path, key, csv_quote(text, shown, sizeof shown), found, j);
+        }
+        found = j;
+    }
+    int64_t number;
+    if (found == c->count && text_to_int(text, &number)) {
+        int64_t count = (int64_t)c->count;
+        if (number >= -count && number < count) {
+            found = (size_t)(number < 0 ? number + count : number);
+        }
+    }
+    if (found == c->count) {
+        return no_such_column(c, path, key, text, err);
+    }
+    *column = found;
+    return 0;
+}
+
+/* Give every column of the comma-separated @list the role. */
+static int assign_list(struct csv_columns *c, const char *path, const char *key, const char *list,
+                       enum csv_role role, struct err *err)
+{
+    char *copy = mem_strdup(list == NULL ? "" : list), *rest = copy;
+    int rc = 0;
+    for (char *item; rc == 0 && (item = strsep(&rest, ",")) != NULL;) {
+        item += strspn(item, " \t");
+        size_t n = strlen(item);
+        while (n > 0 && (item[n - 1] == ' ' || item[n - 1] == '\t')) {
+            item[--n] = '\0';
+        }
+        size_t column = 0;
+        if (n == 0) {
+            continue;
+        }
+        rc = find_column(c, path, key, item, &column, err);
+        if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
+            char shown[64];
+            rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
+                         csv_quote(item, shown, sizeof shown),
+                         c->roles[column] == CSV_LABEL ? "the label" : "categorical");
+        }
+        if (rc == 0) {
+            c->roles[column] = role;
+        }
+    }
+    free(copy);
+    return rc;
+}
+
+static int assign_roles(struct csv_columns *c, const char *path, const struct data_spec *spec,
+                        struct err *err)
+{
+    int rc = find_column(c, path, "data.label", spec->label, &c->label, err);
+    if (rc != 0) {
+        return rc;
+    }
+    c->roles[c->label] = CSV_LABEL;
+    rc = assign_list(c, path, "data.categorical", spec->categorical, CSV_CATEGORY, err);
+    if (rc == 0) {
+        rc = assign_list(c, path, "data.ignore", spec->ignore, CSV_IGNORED, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    for (size_t j = 0; j < c->count; j++) {
+        c->numbers += c->roles[j] == CSV_NUMBER;
+        c->categories += c->roles[j] == CSV_CATEGORY;
+    }
+    if (c->numbers + c->categories == 0) {
+        return err_set(err, ERR_INVALID,
+                       "%s: no features are left: the file has %zu column%s with data.separator "
+                       "\"%s\"; is this the right separator?",
+                       path, c->count, c->count == 1 ? "" : "s", spec->separator);
+    }
+    return 0;
+}
+
+int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
+                     bool header, const struct data_spec *spec, struct err *err)
+{
+    struct csv_columns made = {.count = first->count, .header = header, .first_line = first->line};
+    made.roles = mem_new(made.count, sizeof *made.roles);
+    made.names = mem_new(made.count, sizeof *made.names);
+    for (size_t j = 0; j < made.count; j++) {
+        made.names[j] = header ? mem_strdup(first->fields[j]) : mem_printf("#%zu", j);
+    }
+    int rc = assign_roles(&made, path, spec, err);
+    if (rc != 0) {
+        csv_columns_release(&made);
+        return rc;
+    }
+    *c = made;
+    return 0;
+}
+
+void csv_columns_release(struct csv_columns *c)
+{
+    for (size_t j = 0; j < c->count; j++) {
+        free(c->names[j]);
+    }
+    free(c->names);
+    free(c->roles);
+    *c = (struct csv_columns){0};
+}

@@ -1,0 +1,44 @@
+/* The columns of a CSV file: which is the label, which are numbers, categories, or ignored. */
+#ifndef GRADUS_DATA_CSV_COLUMNS_H
+#define GRADUS_DATA_CSV_COLUMNS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/csv.h"
+#include "data/data_spec.h"
+
+enum csv_role { CSV_NUMBER, CSV_CATEGORY, CSV_LABEL, CSV_IGNORED };
+
+struct csv_columns {
+    size_t count;
+    enum csv_role *roles; /* [count] */
+    char **names;         /* [count]; "#3" for the fourth column without a header */
+    bool header;
+    uint64_t first_line; /* that every row is compared with */
+    size_t numbers, categories;
+    size_t label; /* its column */
+};
+
+/* data.separator as a byte. Errors: ERR_INVALID. */
+int csv_separator(const char *text, char *separator, struct err *err);
+/* Is the first line of @path a header? By data.header; auto: when a column that holds numbers in
+ * the following lines (up to 100) does not in the first one, or when data.label is a name in it. */
+int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
+                   struct err *err);
+/* Give every column its role. @first: the first row of @path.
+ * Errors: ERR_INVALID a column that does not exist or is named twice; no features. */
+int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
+                     bool header, const struct data_spec *spec, struct err *err);
+void csv_columns_release(struct csv_columns *c);
+
+/* Empty, NA, N/A, NaN, null or ?, in any case. */
+bool csv_is_missing(const char *text);
+/* A finite number that fits a float. */
+bool csv_is_number(const char *text, double *value);
+/* @text as messages show it, quoted and cut, into @out; returns @out. */
+const char *csv_quote(const char *text, char *out, size_t n);
+
+#endif

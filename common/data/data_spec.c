@@ -1,0 +1,140 @@
+#include "data/data_spec.h"
+
+#define AT(member) offsetof(struct data_spec, member)
+
+static const char *const formats[] = {
+    "auto",
+#define X(NAME, name) #name,
+    DATA_FORMATS(X)
+#undef X
+        NULL,
+};
+static const char *const label_kinds[] = {"auto", "class", "real", NULL};
+static const char *const headers[] = {"auto", "true", "false", NULL};
+static const char *const missings[] = {"error", "mean", "median", "zero", "skip", NULL};
+static const char *const scales[] = {"auto", "none", "unit", "standard", "minmax", NULL};
+static const char *const label_scales[] = {"none", "standard", NULL};
+
+/* 2^53: larger whole numbers are not exact in the double that bounds are kept in. */
+#define LIMIT_MAX 9007199254740992.0
+
+const struct field data_fields[] = {
+    {.path = "dir",
+     .type = FIELD_STRING,
+     .offset = AT(dir),
+     .def = ".",
+     .help = "The directory that relative data paths start from"},
+    {.path = "format",
+     .type = FIELD_ENUM,
+     .offset = AT(format),
+     .def = "auto",
+     .choices = formats,
+     .help = "The file format; auto looks at the first bytes of each file"},
+    {.path = "train.file",
+     .type = FIELD_STRING,
+     .offset = AT(train.file),
+     .help = "The records to train on: an IDX file of features or a CSV file, plain or gzip"},
+    {.path = "train.labels",
+     .type = FIELD_STRING,
+     .offset = AT(train.labels),
+     .def = "",
+     .help = "The IDX file with the labels of train.file; a CSV file has them in a column"},
+    {.path = "train.limit",
+     .type = FIELD_INT,
+     .offset = AT(train.limit),
+     .def = "0",
+     .max = LIMIT_MAX,
+     .help = "Use the first records of train.file only, before test_fraction is taken; 0 is all"},
+    {.path = "test.file",
+     .type = FIELD_STRING,
+     .offset = AT(test.file),
+     .def = "",
+     .help = "The records to evaluate on, in the form of train.file; empty for none"},
+    {.path = "test.labels",
+     .type = FIELD_STRING,
+     .offset = AT(test.labels),
+     .def = "",
+     .help = "The IDX file with the labels of test.file"},
+    {.path = "test.limit",
+     .type = FIELD_INT,
+     .offset = AT(test.limit),
+     .def = "0",
+     .max = LIMIT_MAX,
+     .help = "Use the first test records only; 0 is all"},
+    {.path = "test_fraction",
+     .type = FIELD_FLOAT,
+     .offset = AT(test_fraction),
+     .def = "0",
+     .max = 0.99,
+     .help = "Without test.file: this part of the train records is set aside for evaluation"},
+    {.path = "split_seed",
+     .type = FIELD_INT,
+     .offset = AT(split_seed),
+     .def = "0",
+     .max = LIMIT_MAX,
+     .help = "Chooses which records test_fraction sets aside"},
+    {.path = "label",
+     .type = FIELD_STRING,
+     .offset = AT(label),
+     .def = "-1",
+     .help = "The CSV column to predict: its name or its number from 0, negative from the end"},
+    {.path = "label_kind",
+     .type = FIELD_ENUM,
+     .offset = AT(label_kind),
+     .def = "auto",
+     .choices = label_kinds,
+     .help = "Whether labels are classes or real numbers; auto follows the loss"},
+    {.path = "classes",
+     .type = FIELD_INT,
+     .offset = AT(classes),
+     .def = "0",
+     .max = 100000,
+     .help = "The number of classes; 0 is as many as the train labels name"},
+    {.path = "header",
+     .type = FIELD_ENUM,
+     .offset = AT(header),
+     .def = "auto",
+     .choices = headers,
+     .help =
+         "Whether the first CSV line holds column names; auto compares it with the lines below"},
+    {.path = "separator",
+     .type = FIELD_STRING,
+     .offset = AT(separator),
+     .def = ",",
+     .help = "What separates CSV fields: one character, \"tab\", or \"space\" for runs of blanks"},
+    {.path = "missing",
+     .type = FIELD_ENUM,
+     .offset = AT(missing),
+     .def = "error",
+     .choices = missings,
+     .help =
+         "What a missing CSV value becomes (empty, NA, N/A, NaN, null, ?): an error, the mean or "
+         "median of the train records, zero; skip leaves the record out"},
+    {.path = "categorical",
+     .type = FIELD_STRING,
+     .offset = AT(categorical),
+     .def = "",
+     .help =
+         "Comma-separated names or numbers of text columns, each category becomes a 0/1 feature"},
+    {.path = "ignore",
+     .type = FIELD_STRING,
+     .offset = AT(ignore),
+     .def = "",
+     .help = "Comma-separated names or numbers of CSV columns to leave out"},
+    {.path = "scale",
+     .type = FIELD_ENUM,
+     .offset = AT(scale),
+     .def = "auto",
+     .choices = scales,
+     .help =
+         "How features are scaled, by the train records: unit (bytes ÷ 255, else ÷ largest "
+         "magnitude), standard (mean 0, deviation 1), minmax (0 to 1), none; auto is unit for IDX "
+         "and standard for CSV"},
+    {.path = "label_scale",
+     .type = FIELD_ENUM,
+     .offset = AT(label_scale),
+     .def = "none",
+     .choices = label_scales,
+     .help = "Train on real labels with mean 0 and deviation 1; metrics stay in the data's units"},
+};
+const size_t data_field_count = sizeof data_fields / sizeof data_fields[0];

@@ -1,0 +1,327 @@
+#include "data/dataset.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "data/classes.h"
+#include "data/encode.h"
+#include "data/format.h"
+#include "data/records.h"
+#include "data/scaling.h"
+
+struct dataset {
+    struct dataset_info info;
+    size_t width;           /* features of a record */
+    uint8_t *bytes;         /* [records × width], scaled when read; or NULL */
+    float *values;          /* [records × width], scaled already; or NULL */
+    struct scaling scaling; /* of bytes */
+    int32_t *classes;       /* [records], or NULL for real labels */
+    float *targets;         /* [records], or NULL for class labels */
+    char **class_names;     /* [classes], or NULL */
+};
+
+int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err)
+{
+    size_t values;
+    if (!mem_mul(capacity, (size_t)shape_count(&info->features), &values)) {
+        return err_set(err, ERR_EXHAUSTED, "batch: %zu records do not fit in memory", capacity);
+    }
+    struct batch made = {.capacity = capacity};
+    made.features = mem_try_aligned(values, sizeof *made.features, "batch", err);
+    made.classes = made.features == NULL
+                       ? NULL
+                       : mem_try_aligned(capacity, sizeof *made.classes, "batch", err);
+    made.targets =
+        made.classes == NULL ? NULL : mem_try_aligned(capacity, sizeof *made.targets, "batch", err);
+    if (made.targets == NULL) {
+        batch_release(&made);
+        return ERR_EXHAUSTED;
+    }
+    *b = made;
+    return 0;
+}
+
+void batch_release(struct batch *b)
+{
+    free(b->features);
+    free(b->classes);
+    free(b->targets);
+    *b = (struct batch){0};
+}
+
+void dataset_free(struct dataset *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; d->class_names != NULL && i < d->info.classes; i++) {
+        free(d->class_names[i]);
+    }
+    free(d->class_names);
+    scaling_release(&d->scaling);
+    free(d->bytes);
+    free(d->values);
+    free(d->classes);
+    free(d->targets);
+    free(d);
+}
+
+const struct dataset_info *dataset_info(const struct dataset *d)
+{
+    return &d->info;
+}
+
+const char *const *dataset_class_names(const struct dataset *d)
+{
+    return (const char *const *)d->class_names;
+}
+
+void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b)
+{
+    assert(count <= b->capacity);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t r = records[i];
+        assert(r < d->info.records);
+        float *out = b->features + i * d->width;
+        if (d->bytes != NULL) {
+            scaling_apply_bytes(&d->scaling, d->bytes + r * d->width, out);
+        } else {
+            memcpy(out, d->values + r * d->width, d->width * sizeof *out);
+        }
+        b->classes[i] = d->classes != NULL ? d->classes[r] : 0;
+        b->targets[i] = d->classes != NULL ? (float)d->classes[r] : d->targets[r];
+    }
+    b->count = count;
+}
+
+static uint64_t fingerprint(const struct dataset *d)
+{
+    const struct dataset_info *info = &d->info;
+    size_t n = (size_t)info->records;
+    struct checksum *c = checksum_new();
+    uint64_t head[3 + SHAPE_RANK_MAX] = {info->records, info->classes, info->features.rank};
+    memcpy(head + 3, info->features.dims, info->features.rank * sizeof head[0]);
+    checksum_add(c, head, sizeof head);
+    if (d->bytes != NULL) {
+        size_t factors = d->scaling.uniform ? 1 : d->scaling.count;
+        checksum_add(c, d->bytes, n * d->width);
+        checksum_add(c, d->scaling.shift, factors * sizeof(float));
+        checksum_add(c, d->scaling.factor, factors * sizeof(float));
+    } else {
+        checksum_add(c, d->values, n * d->width * sizeof(float));
+    }
+    if (d->classes != NULL) {
+        checksum_add(c, d->classes, n * sizeof *d->classes);
+    } else {
+        double units[2] = {info->label_scale, info->label_offset};
+        checksum_add(c, d->targets, n * sizeof *d->targets);
+        checksum_add(c, units, sizeof units);
+    }
+    uint64_t value = checksum_value(c);
+    checksum_free(c);
+    return value;
+}
+
+/* How labels become numbers, the same for both parts. */
+struct label_map {
+    bool is_class;
+    struct classes classes;
+    double scale, offset;
+};
+
+static int fit_labels(struct label_map *m, const struct data_spec *spec, bool is_class,
+                      const struct records *train, struct err *err)
+{
+    *m = (struct label_map){.is_class = is_class, .scale = 1};
+    if (is_class) {
+        return classes_fit(&m->classes, train, spec->classes, err);
+    }
+    if (spec->label_scale == DATA_LABEL_SCALE_STANDARD) {
+        double sum = 0, squares = 0;
+        for (uint64_t i = 0; i < train->count; i++) {
+            sum += train->labels[i];
+        }
+        m->offset = sum / (double)train->count;
+        for (uint64_t i = 0; i < train->count; i++) {
+            squares += (train->labels[i] - m->offset) * (train->labels[i] - m->offset);
+        }
+        double deviation = sqrt(squares / (double)train->count);
+        m->scale = deviation > 0 && isfinite(deviation) ? deviation : 1;
+    }
+    return 0;
+}
+
+static int take_labels(struct dataset *d, const struct label_map *m, const struct records *r,
+                       struct err *err)
+{
+    d->info.label_is_class = m->is_class;
+    d->info.label_scale = m->scale;
+    d->info.label_offset = m->offset;
+    if (m->is_class) {
+        d->info.classes = m->classes.count;
+        d->classes = mem_try_aligned(r->count, sizeof *d->classes, "labels", err);
+        if (d->classes == NULL) {
+            return ERR_EXHAUSTED;
+        }
+        if (m->classes.names != NULL) {
+            d->class_names = mem_new(m->classes.count, sizeof *d->class_names);
+            for (uint32_t i = 0; i < m->classes.count; i++) {
+                d->class_names[i] = mem_strdup(m->classes.names[i]);
+            }
+        }
+        return classes_apply(&m->classes, r, d->classes, err);
+    }
+    d->targets = mem_try_aligned(r->count, sizeof *d->targets, "labels", err);
+    if (d->targets == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    for (uint64_t i = 0; i < r->count; i++) {
+        d->targets[i] = (float)((r->labels[i] - m->offset) / m->scale);
+    }
+    return 0;
+}
+
+/* Make a dataset of @r, whose numbers it takes. */
+static int dataset_new(const struct label_map *labels, const struct scaling *scaling,
+                       struct records *r, struct dataset **out, struct err *err)
+{
+    struct dataset *d = mem_new(1, sizeof *d);
+    d->info.records = r->count;
+    d->info.features = r->shape;
+    d->width = r->numbers;
+    int rc = take_labels(d, labels, r, err);
+    if (rc != 0) {
+        dataset_free(d);
+        return rc;
+    }
+    d->bytes = r->bytes;
+    d->values = r->values;
+    r->bytes = NULL;
+    r->values = NULL;
+    if (d->bytes != NULL) {
+        d->scaling = scaling_copy(scaling);
+    } else {
+        scaling_apply(scaling, d->values, r->count, d->width);
+    }
+    d->info.fingerprint = fingerprint(d);
+    *out = d;
+    return 0;
+}
+
+static bool is_set(const char *s)
+{
+    return s != NULL && s[0] != '\0';
+}
+
+/* @name below @dir, without a "./" that would only lengthen messages; "" when it is not set. */
+static char *path_of(const struct data_spec *spec, const char *name)
+{
+    if (!is_set(name)) {
+        return mem_strdup("");
+    }
+    bool here = spec->dir != NULL && strcmp(spec->dir, ".") == 0;
+    return file_join(here ? NULL : spec->dir, name);
+}
+
+static int read_source(const struct data_spec *spec, const struct data_source *source,
+                       const char *key, bool is_class, struct records *out, struct err *err)
+{
+    char *path = path_of(spec, source->file), *labels_path = path_of(spec, source->labels);
+    const struct format *format = format_find((enum data_format)spec->format, path, err);
+    int rc;
+    if (format == NULL) {
+        rc = err != NULL ? err->code : ERR_INVALID;
+    } else {
+        struct format_request request = {
+            .spec = spec,
+            .path = path,
+            .labels_path = labels_path,
+            .key = key,
+            .limit = (uint64_t)source->limit,
+            .label_is_class = is_class,
+        };
+        rc = format->read(&request, out, err);
+    }
+    free(path);
+    free(labels_path);
+    return rc;
+}
+
+/* The records of both parts; *has_test tells whether there is a second one. */
+static int read_parts(const struct data_spec *spec, bool is_class, struct records *train,
+                      struct records *test, bool *has_test, struct err *err)
+{
+    if (!is_set(spec->train.file)) {
+        return err_set(err, ERR_INVALID, "data.train.file is not set");
+    }
+    if (is_set(spec->test.file) && spec->test_fraction > 0) {
+        return err_set(err, ERR_INVALID,
+                       "data.test.file and data.test_fraction exclude each other");
+    }
+    int rc = read_source(spec, &spec->train, "train", is_class, train, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *has_test = true;
+    if (spec->test_fraction > 0) {
+        rc = records_split(train, spec->test_fraction, (uint64_t)spec->split_seed, test, err);
+        if (rc == 0) {
+            records_limit(test, (uint64_t)spec->test.limit);
+        }
+    } else if (is_set(spec->test.file)) {
+        rc = read_source(spec, &spec->test, "test", is_class, test, err);
+        if (rc == 0) {
+            rc = records_match(train, test, err);
+        }
+    } else {
+        *has_test = false;
+    }
+    return rc;
+}
+
+int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                 struct dataset **train, struct dataset **test, struct err *err)
+{
+    assert(label_kind != DATA_LABEL_AUTO);
+    bool is_class = label_kind == DATA_LABEL_CLASS, has_test = false;
+    struct records part[2] = {0};
+    struct label_map labels = {0};
+    struct scaling scaling = {0};
+    struct dataset *made[2] = {NULL, NULL};
+    int rc = read_parts(spec, is_class, &part[0], &part[1], &has_test, err);
+    struct records *second = has_test ? &part[1] : NULL;
+    size_t numbers = part[0].numbers; /* one-hot features, which come behind, are not scaled */
+    if (rc == 0) {
+        rc = fit_labels(&labels, spec, is_class, &part[0], err);
+    }
+    if (rc == 0) {
+        rc = encode_missing((enum data_missing)spec->missing, &part[0], second, err);
+    }
+    if (rc == 0) {
+        rc = encode_categories(&part[0], second, err);
+    }
+    if (rc == 0) {
+        scaling_fit(&scaling, (enum data_scale)spec->scale, &part[0], numbers);
+        rc = dataset_new(&labels, &scaling, &part[0], &made[0], err);
+    }
+    if (rc == 0 && has_test) {
+        rc = dataset_new(&labels, &scaling, &part[1], &made[1], err);
+    }
+    classes_release(&labels.classes);
+    scaling_release(&scaling);
+    records_release(&part[0]);
+    records_release(&part[1]);
+    if (rc != 0) {
+        dataset_free(made[0]);
+        return rc;
+    }
+    *train = made[0];
+    *test = made[1];
+    return 0;
+}

@@ -1,0 +1,303 @@
+/* CSV: one record per row, the label in one of the columns. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/csv.h"
+#include "data/csv_columns.h"
+#include "data/format.h"
+
+#define CSV_FIRST_RECORDS 256 /* then the arrays double */
+
+static bool csv_sniff(const uint8_t *head, size_t n)
+{
+    return memchr(head, 0, n) == NULL;
+}
+
+/* A file on its way into records. */
+struct csv_load {
+    const struct format_request *request;
+    struct csv_columns columns;
+    struct records out;
+    uint64_t capacity; /* records that fit */
+    uint64_t skipped;  /* records left out for missing values */
+};
+
+/* "iris.csv:3: column 4 ("species"): …", with the cell between the two texts. */
+static int cell_error(const struct csv_load *l, const struct csv_row *row, size_t column,
+                      const char *before, const char *after, struct err *err)
+{
+    char cell[64], name[64];
+    bool header = l->columns.header;
+    (void)csv_quote(row->fields[column], cell, sizeof cell);
+    (void)csv_quote(l->columns.names[column], name, sizeof name);
+    return err_set(err, ERR_INVALID, "%s:%" PRIu64 ": column %zu%s%s%s: %s%s%s", l->request->path,
+                   row->line, column, header ? " (" : "", header ? name : "", header ? ")" : "",
+                   before, cell, after);
+}
+
+static int reserve(struct csv_load *l, struct err *err)
+{
+    struct records *r = &l->out;
+    if (r->count < l->capacity) {
+        return 0;
+    }
+    uint64_t n = l->capacity == 0 ? CSV_FIRST_RECORDS : l->capacity * 2;
+    const char *where = r->where;
+    void *p = records_resize(r->values, n, r->numbers * sizeof *r->values, where, err);
+    if (p != NULL) {
+        r->values = p;
+        p = records_resize(r->places, n, sizeof *r->places, where, err);
+    }
+    if (p != NULL) {
+        r->places = p;
+        p = l->request->label_is_class
+                ? records_resize(r->label_cells, n, sizeof *r->label_cells, where, err)
+                : records_resize(r->labels, n, sizeof *r->labels, where, err);
+    }
+    if (p != NULL && l->request->label_is_class) {
+        r->label_cells = p;
+    } else if (p != NULL) {
+        r->labels = p;
+    }
+    for (size_t k = 0; p != NULL && k < r->category_count; k++) {
+        p = records_resize(r->categories[k].cells, n, sizeof(uint32_t), where, err);
+        if (p != NULL) {
+            r->categories[k].cells = p;
+        }
+    }
+    if (p == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    l->capacity = n;
+    return 0;
+}
+
+static int add_label(struct csv_load *l, const struct csv_row *row, size_t column, struct err *err)
+{
+    struct records *r = &l->out;
+    const char *text = row->fields[column];
+    if (csv_is_missing(text)) {
+        return cell_error(l, row, column, "the label is missing (",
+                          "); data.missing: skip leaves such records out", err);
+    }
+    if (l->request->label_is_class) {
+        struct err cause;
+        int rc = names_add(&r->label_texts, text, &r->label_cells[r->count], &cause);
+        return rc == 0 ? 0
+                       : cell_error(l, row, column, "with the label ",
+                                    " there are more than 100000 different ones; for real labels "
+                                    "set data.label_kind: real",
+                                    err);
+    }
+    double value;
+    if (!csv_is_number(text, &value)) {
+        return cell_error(l, row, column, "the label ",
+                          " is not a number; for classes set data.label_kind: class", err);
+    }
+    r->labels[r->count] = value;
+    return 0;
+}
+
+static int add_number(struct csv_load *l, const struct csv_row *row, size_t column, float *out,
+                      struct err *err)
+{
+    double value;
+    if (csv_is_number(row->fields[column], &value)) {
+        *out = (float)value;
+        return 0;
+    }
+    if (!csv_is_missing(row->fields[column])) {
+        return cell_error(
+            l, row, column, "",
+            " is not a number; name the column in data.categorical or data.ignore, or "
+            "as data.label",
+            err);
+    }
+    *out = NAN;
+    return 0;
+}
+
+static int add_category(struct csv_load *l, const struct csv_row *row, size_t column,
+                        struct category_column *c, struct err *err)
+{
+    uint32_t *cell = &c->cells[l->out.count];
+    if (csv_is_missing(row->fields[column])) {
+        *cell = RECORDS_CATEGORY_NONE;
+        return 0;
+    }
+    struct err cause;
+    int rc = names_add(&c->values, row->fields[column], cell, &cause);
+    return rc == 0 ? 0
+                   : cell_error(l, row, column, "with ",
+                                " there are more than 100000 different categories; name the column "
+                                "in data.ignore",
+                                err);
+}
+
+/* Does a column that is used lack its value? */
+static bool lacks_value(const struct csv_load *l, const struct csv_row *row, size_t *column)
+{
+    for (size_t j = 0; j < row->count; j++) {
+        if (l->columns.roles[j] != CSV_IGNORED && csv_is_missing(row->fields[j])) {
+            *column = j;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_cells(struct csv_load *l, const struct csv_row *row, struct err *err)
+{
+    struct records *r = &l->out;
+    float *number = r->values + r->count * r->numbers;
+    struct category_column *category = r->categories;
+    int rc = 0;
+    for (size_t j = 0; rc == 0 && j < row->count; j++) {
+        switch (l->columns.roles[j]) {
+        case CSV_NUMBER:
+            rc = add_number(l, row, j, number++, err);
+            break;
+        case CSV_CATEGORY:
+            rc = add_category(l, row, j, category++, err);
+            break;
+        case CSV_LABEL:
+            rc = add_label(l, row, j, err);
+            break;
+        case CSV_IGNORED:
+            break;
+        }
+    }
+    return rc;
+}
+
+static int add_row(struct csv_load *l, const struct csv_row *row, struct err *err)
+{
+    if (row->count != l->columns.count) {
+        return err_set(err, ERR_CORRUPT,
+                       "%s:%" PRIu64 ": %zu field%s, expected %zu as in line %" PRIu64,
+                       l->request->path, row->line, row->count, row->count == 1 ? "" : "s",
+                       l->columns.count, l->columns.first_line);
+    }
+    int policy = l->request->spec->missing;
+    size_t column = 0;
+    if ((policy == DATA_MISSING_ERROR || policy == DATA_MISSING_SKIP) &&
+        lacks_value(l, row, &column)) {
+        if (policy == DATA_MISSING_ERROR && column != l->columns.label) {
+            return cell_error(l, row, column, "the value is missing (",
+                              "); set data.missing to mean, median, zero or skip", err);
+        }
+        if (policy == DATA_MISSING_SKIP) {
+            l->skipped++;
+            return 0;
+        }
+    }
+    int rc = reserve(l, err);
+    if (rc == 0) {
+        rc = add_cells(l, row, err);
+    }
+    if (rc == 0) {
+        l->out.places[l->out.count++] = row->line;
+    }
+    return rc;
+}
+
+/* Prepare empty records for the columns. */
+static void begin(struct csv_load *l)
+{
+    const struct csv_columns *c = &l->columns;
+    struct records *r = &l->out;
+    r->where = mem_strdup(l->request->path);
+    r->numbers = c->numbers;
+    r->shape = (struct shape){.rank = 1, .dims = {c->numbers}};
+    r->named = c->header;
+    r->by_line = true;
+    r->columns = mem_new(c->numbers, sizeof *r->columns);
+    r->categories = mem_new(c->categories, sizeof *r->categories);
+    size_t number = 0;
+    for (size_t j = 0; j < c->count; j++) {
+        if (c->roles[j] == CSV_NUMBER) {
+            r->columns[number++] = mem_strdup(c->names[j]);
+        } else if (c->roles[j] == CSV_CATEGORY) {
+            r->categories[r->category_count++].name = mem_strdup(c->names[j]);
+        }
+    }
+}
+
+static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *row,
+                    struct err *err)
+{
+    uint64_t limit = l->request->limit;
+    int rc = 0;
+    while (rc == 0 && row != NULL && (limit == 0 || l->out.count < limit)) {
+        rc = add_row(l, row, err);
+        if (rc == 0) {
+            rc = csv_next(file, &row, err);
+        }
+    }
+    if (rc == 0 && l->out.count == 0) {
+        rc = l->skipped > 0
+                 ? err_set(err, ERR_INVALID,
+                           "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
+                           l->request->path, l->skipped)
+                 : err_set(err, ERR_INVALID, "%s: a header line and no records", l->request->path);
+    }
+    return rc;
+}
+
+static int read_open(struct csv_load *l, struct csv *file, bool header, struct err *err)
+{
+    const struct csv_row *row;
+    int rc = csv_next(file, &row, err);
+    if (rc == 0 && row == NULL) {
+        rc = err_set(err, ERR_INVALID, "%s: the file is empty", l->request->path);
+    }
+    if (rc == 0) {
+        rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    begin(l);
+    if (header) {
+        rc = csv_next(file, &row, err);
+    }
+    return rc != 0 ? rc : add_rows(l, file, row, err);
+}
+
+static int csv_read(const struct format_request *q, struct records *out, struct err *err)
+{
+    if (q->labels_path[0] != '\0') {
+        return err_set(
+            err, ERR_INVALID,
+            "data.%s.labels is set, but a CSV file has its labels in a column (data.label)",
+            q->key);
+    }
+    char separator = ',';
+    bool header = false;
+    int rc = csv_separator(q->spec->separator, &separator, err);
+    if (rc == 0) {
+        rc = csv_has_header(q->path, separator, q->spec, &header, err);
+    }
+    struct csv *file = NULL;
+    if (rc == 0) {
+        rc = csv_open(q->path, separator, &file, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    struct csv_load load = {.request = q};
+    rc = read_open(&load, file, header, err);
+    csv_close(file);
+    csv_columns_release(&load.columns);
+    if (rc == 0) {
+        *out = load.out;
+    } else {
+        records_release(&load.out);
+    }
+    return rc;
+}
+
+const struct format format_csv = {.name = "csv", .sniff = csv_sniff, .read = csv_read};

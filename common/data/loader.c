@@ -1,0 +1,213 @@
+#include "data/loader.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "data/order.h"
+
+enum slot_state { SLOT_FREE, SLOT_REQUESTED, SLOT_DECODING, SLOT_READY, SLOT_TAKEN };
+
+/* One request and the batch that answers it. While DECODING it belongs to the thread, in the other
+ * states to the owner; the state itself is under the mutex. */
+struct slot {
+    enum slot_state state;
+    uint64_t number; /* requests count up; the smallest is the oldest */
+    uint64_t epoch, first;
+    size_t count;
+    struct batch batch;
+};
+
+struct loader {
+    const struct dataset *data;
+    uint64_t seed;
+    size_t batch_records;
+    uint64_t *records; /* [batch_records] of the thread */
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t requested, decoded;
+    bool stop;
+    uint64_t next_number;
+    size_t slot_count;
+    struct slot *slots;
+};
+
+/* The oldest slot whose state is in @from..@to, or NULL. A handful of slots: a scan is enough. */
+static struct slot *oldest(struct loader *l, enum slot_state from, enum slot_state to)
+{
+    struct slot *found = NULL;
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state >= from && s->state <= to && (found == NULL || s->number < found->number)) {
+            found = s;
+        }
+    }
+    return found;
+}
+
+static void decode(struct loader *l, struct slot *s)
+{
+    struct order order;
+    order_init(&order, dataset_info(l->data)->records, l->seed, s->epoch);
+    for (size_t i = 0; i < s->count; i++) {
+        l->records[i] = order_record(&order, s->first + i);
+    }
+    dataset_read(l->data, l->records, s->count, &s->batch);
+}
+
+static void *loader_main(void *arg)
+{
+    struct loader *l = arg;
+    pthread_mutex_lock(&l->mutex);
+    while (!l->stop) {
+        struct slot *s = oldest(l, SLOT_REQUESTED, SLOT_REQUESTED);
+        if (s == NULL) {
+            pthread_cond_wait(&l->requested, &l->mutex);
+            continue;
+        }
+        s->state = SLOT_DECODING;
+        pthread_mutex_unlock(&l->mutex);
+        decode(l, s);
+        pthread_mutex_lock(&l->mutex);
+        s->state = SLOT_READY;
+        pthread_cond_signal(&l->decoded);
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return NULL;
+}
+
+static void release(struct loader *l)
+{
+    for (size_t i = 0; i < l->slot_count; i++) {
+        batch_release(&l->slots[i].batch);
+    }
+    pthread_cond_destroy(&l->decoded);
+    pthread_cond_destroy(&l->requested);
+    pthread_mutex_destroy(&l->mutex);
+    free(l->slots);
+    free(l->records);
+    free(l);
+}
+
+int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
+               struct loader **out, struct err *err)
+{
+    assert(batch_records > 0 && depth > 0);
+    struct loader *l = mem_new(1, sizeof *l);
+    l->data = data;
+    l->seed = seed;
+    l->batch_records = batch_records;
+    l->slots = mem_new(depth, sizeof *l->slots);
+    l->slot_count = depth;
+    pthread_mutex_init(&l->mutex, NULL);
+    pthread_cond_init(&l->requested, NULL);
+    pthread_cond_init(&l->decoded, NULL);
+    int rc = 0;
+    l->records = mem_try_aligned(batch_records, sizeof *l->records, "loader", err);
+    if (l->records == NULL) {
+        rc = ERR_EXHAUSTED;
+    }
+    for (size_t i = 0; rc == 0 && i < depth; i++) {
+        rc = batch_init(&l->slots[i].batch, dataset_info(data), batch_records, err);
+    }
+    if (rc == 0) {
+        int e = pthread_create(&l->thread, NULL, loader_main, l);
+        rc = e == 0 ? 0 : err_errno(err, e, "start the loader thread");
+    }
+    if (rc != 0) {
+        release(l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void loader_free(struct loader *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&l->mutex);
+    l->stop = true;
+    pthread_cond_signal(&l->requested);
+    pthread_mutex_unlock(&l->mutex);
+    pthread_join(l->thread, NULL);
+    release(l);
+}
+
+int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err)
+{
+    uint64_t records = dataset_info(l->data)->records;
+    if (count > l->batch_records || first > records || count > records - first) {
+        return err_set(err, ERR_RANGE,
+                       "load positions %" PRIu64 "..+%zu: there are %" PRIu64
+                       " records, and %zu fit in a batch",
+                       first, count, records, l->batch_records);
+    }
+    pthread_mutex_lock(&l->mutex);
+    struct slot *s = oldest(l, SLOT_FREE, SLOT_FREE);
+    if (s != NULL) {
+        s->number = l->next_number++;
+        s->epoch = epoch;
+        s->first = first;
+        s->count = count;
+        s->state = SLOT_REQUESTED;
+        pthread_cond_signal(&l->requested);
+    }
+    pthread_mutex_unlock(&l->mutex);
+    if (s == NULL) {
+        return err_set(err, ERR_EXHAUSTED, "load: all %zu batches are open", l->slot_count);
+    }
+    return 0;
+}
+
+const struct batch *loader_take(struct loader *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    struct slot *s = oldest(l, SLOT_REQUESTED, SLOT_READY);
+    while (s != NULL && s->state != SLOT_READY) {
+        pthread_cond_wait(&l->decoded, &l->mutex);
+    }
+    if (s != NULL) {
+        s->state = SLOT_TAKEN;
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return s == NULL ? NULL : &s->batch;
+}
+
+void loader_return(struct loader *l, const struct batch *b)
+{
+    pthread_mutex_lock(&l->mutex);
+    bool known = false;
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (&s->batch == b && s->state == SLOT_TAKEN) {
+            s->state = SLOT_FREE;
+            known = true;
+        }
+    }
+    pthread_mutex_unlock(&l->mutex);
+    assert(known);
+}
+
+void loader_reset(struct loader *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    for (size_t i = 0; i < l->slot_count; i++) {
+        if (l->slots[i].state == SLOT_REQUESTED) {
+            l->slots[i].state = SLOT_FREE;
+        }
+    }
+    for (size_t i = 0; i < l->slot_count; i++) {
+        while (l->slots[i].state == SLOT_DECODING) { /* at most one, soon done */
+            pthread_cond_wait(&l->decoded, &l->mutex);
+        }
+        if (l->slots[i].state == SLOT_READY) {
+            l->slots[i].state = SLOT_FREE;
+        }
+    }
+    pthread_mutex_unlock(&l->mutex);
+}

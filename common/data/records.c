@@ -1,0 +1,273 @@
+#include "data/records.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+#define RECORDS_FIRST_BYTES (1U << 20) /* the first allocation; then it doubles */
+
+void records_drop_columns(struct records *r)
+{
+    for (size_t i = 0; r->columns != NULL && i < r->numbers; i++) {
+        free(r->columns[i]);
+    }
+    free(r->columns);
+    r->columns = NULL;
+    for (size_t i = 0; i < r->category_count; i++) {
+        free(r->categories[i].name);
+        free(r->categories[i].cells);
+        names_release(&r->categories[i].values);
+    }
+    free(r->categories);
+    r->categories = NULL;
+    r->category_count = 0;
+}
+
+void records_release(struct records *r)
+{
+    records_drop_columns(r);
+    free(r->where);
+    free(r->labels_where);
+    free(r->bytes);
+    free(r->values);
+    free(r->labels);
+    names_release(&r->label_texts);
+    free(r->label_cells);
+    free(r->places);
+    *r = (struct records){0};
+}
+
+void records_where_label(const struct records *r, uint64_t record, struct buf *out)
+{
+    const char *file = r->labels_where != NULL ? r->labels_where : r->where;
+    uint64_t place = r->places != NULL ? r->places[record] : record;
+    buf_printf(out, r->by_line ? "%s:%" PRIu64 : "%s: record %" PRIu64, file, place);
+}
+
+int records_check_memory(uint64_t count, size_t size, const char *where, struct err *err)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t limit = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : SIZE_MAX / 2;
+    if (size == 0 || count <= limit / size) {
+        return 0;
+    }
+    char need[32] = "more than 16 EiB", have[32];
+    if (count <= UINT64_MAX / size) {
+        (void)text_bytes(count * size, need, sizeof need);
+    }
+    return err_set(err, ERR_EXHAUSTED, "%s: the records need %s, this machine has %s of memory",
+                   where, need, text_bytes(limit, have, sizeof have));
+}
+
+void *records_resize(void *array, uint64_t count, size_t size, const char *where, struct err *err)
+{
+    if (records_check_memory(count, size, where, err) != 0) {
+        return NULL;
+    }
+    size_t bytes = (size_t)count * size;
+    void *resized = realloc(array, bytes == 0 ? 1 : bytes);
+    if (resized == NULL) {
+        err_set(err, ERR_EXHAUSTED, "%s: no memory for %" PRIu64 " × %zu bytes", where, count,
+                size);
+    }
+    return resized;
+}
+
+void *records_grow(void *array, uint64_t *capacity, uint64_t need, size_t size, const char *where,
+                   struct err *err)
+{
+    if (need <= *capacity) {
+        return array;
+    }
+    uint64_t first = RECORDS_FIRST_BYTES / size;
+    uint64_t n = *capacity < first ? first : *capacity * 2;
+    n = n < need ? need : n;
+    if (records_check_memory(n, size, where, NULL) != 0) {
+        n = need; /* the last doubling may be too much where the need is not */
+    }
+    void *grown = records_resize(array, n, size, where, err);
+    if (grown != NULL) {
+        *capacity = n;
+    }
+    return grown;
+}
+
+/* Record @from of @b becomes record @to of @a, which has the same arrays. */
+static void copy_record(struct records *a, uint64_t to, const struct records *b, uint64_t from)
+{
+    size_t n = a->numbers;
+    if (b->bytes != NULL) {
+        memmove(a->bytes + to * n, b->bytes + from * n, n);
+    }
+    if (b->values != NULL) {
+        memmove(a->values + to * n, b->values + from * n, n * sizeof *a->values);
+    }
+    for (size_t i = 0; i < a->category_count; i++) {
+        a->categories[i].cells[to] = b->categories[i].cells[from];
+    }
+    if (b->labels != NULL) {
+        a->labels[to] = b->labels[from];
+    }
+    if (b->label_cells != NULL) {
+        a->label_cells[to] = b->label_cells[from];
+    }
+    if (b->places != NULL) {
+        a->places[to] = b->places[from];
+    }
+}
+
+static struct names names_copy(const struct names *n)
+{
+    struct names copy = {0};
+    uint32_t number;
+    for (size_t i = 0; i < n->count; i++) {
+        (void)names_add(&copy, n->texts[i], &number, NULL); /* fits: the original did */
+    }
+    return copy;
+}
+
+static void *rows(const void *like, uint64_t count, size_t size, bool *ok, struct err *err)
+{
+    if (like == NULL || !*ok) {
+        return NULL;
+    }
+    void *p = mem_try_aligned((size_t)count, size, "test records", err);
+    *ok = p != NULL;
+    return p;
+}
+
+/* An empty twin of @all with room for @count records. */
+static int twin(const struct records *all, uint64_t count, struct records *out, struct err *err)
+{
+    bool ok = true;
+    struct records t = {
+        .where = mem_strdup(all->where),
+        .labels_where = mem_strdup(all->labels_where),
+        .count = count,
+        .shape = all->shape,
+        .numbers = all->numbers,
+        .bytes = rows(all->bytes, count, all->numbers, &ok, err),
+        .values = rows(all->values, count, all->numbers * sizeof(float), &ok, err),
+        .labels = rows(all->labels, count, sizeof(double), &ok, err),
+        .label_texts = names_copy(&all->label_texts),
+        .label_cells = rows(all->label_cells, count, sizeof(uint32_t), &ok, err),
+        .places = rows(all->places, count, sizeof(uint64_t), &ok, err),
+        .by_line = all->by_line,
+        .named = all->named,
+    };
+    if (all->columns != NULL) {
+        t.columns = mem_new(all->numbers, sizeof *t.columns);
+        for (size_t i = 0; i < all->numbers; i++) {
+            t.columns[i] = mem_strdup(all->columns[i]);
+        }
+    }
+    t.categories = mem_new(all->category_count, sizeof *t.categories);
+    for (size_t i = 0; i < all->category_count; i++) {
+        const struct category_column *c = &all->categories[i];
+        t.categories[t.category_count++] = (struct category_column){
+            .name = mem_strdup(c->name),
+            .values = names_copy(&c->values),
+            .cells = rows(c->cells, count, sizeof *c->cells, &ok, err),
+        };
+    }
+    if (!ok) {
+        records_release(&t);
+        return ERR_EXHAUSTED;
+    }
+    *out = t;
+    return 0;
+}
+
+static bool is_test(uint64_t key, uint64_t record, double test_fraction)
+{
+    return rng_uniform(key, record) < test_fraction;
+}
+
+int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
+                  struct err *err)
+{
+    uint64_t key = rng_key(seed, "test_fraction");
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < all->count; i++) {
+        count += is_test(key, i, test_fraction);
+    }
+    if (count == 0 || count == all->count) {
+        return err_set(err, ERR_INVALID,
+                       "%s: data.test_fraction %g of %" PRIu64 " records leaves no record for %s",
+                       all->where, test_fraction, all->count, count == 0 ? "test" : "train");
+    }
+    if (all->places == NULL) { /* messages name the record in the file, not in its part */
+        all->places = mem_try_aligned((size_t)all->count, sizeof *all->places, "records", err);
+        if (all->places == NULL) {
+            return ERR_EXHAUSTED;
+        }
+        for (uint64_t i = 0; i < all->count; i++) {
+            all->places[i] = i;
+        }
+    }
+    struct records t;
+    int rc = twin(all, count, &t, err);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t to_test = 0, to_train = 0;
+    for (uint64_t i = 0; i < all->count; i++) {
+        if (is_test(key, i, test_fraction)) {
+            copy_record(&t, to_test++, all, i);
+        } else {
+            copy_record(all, to_train++, all, i);
+        }
+    }
+    all->count = to_train;
+    *test = t;
+    return 0;
+}
+
+void records_limit(struct records *r, uint64_t limit)
+{
+    if (limit > 0 && r->count > limit) {
+        r->count = limit;
+    }
+}
+
+static const char *column_name(const struct records *r, size_t i)
+{
+    return i < r->numbers ? r->columns[i] : r->categories[i - r->numbers].name;
+}
+
+int records_match(const struct records *train, const struct records *test, struct err *err)
+{
+    if (!shape_equal(&train->shape, &test->shape)) {
+        char a[96], b[96];
+        return err_set(err, ERR_INVALID, "%s: a record has shape %s, in %s it has %s", test->where,
+                       shape_format(&test->shape, b, sizeof b), train->where,
+                       shape_format(&train->shape, a, sizeof a));
+    }
+    if ((train->bytes == NULL) != (test->bytes == NULL)) {
+        return err_set(err, ERR_INVALID, "%s holds %s, %s holds %s", test->where,
+                       test->bytes != NULL ? "bytes" : "other numbers", train->where,
+                       train->bytes != NULL ? "bytes" : "other numbers");
+    }
+    if ((train->labels == NULL) != (test->labels == NULL)) {
+        return err_set(err, ERR_INVALID, "%s and %s have labels of different kinds", test->where,
+                       train->where);
+    }
+    if (train->category_count != test->category_count) {
+        return err_set(err, ERR_INVALID, "%s has %zu categorical columns, %s has %zu", test->where,
+                       test->category_count, train->where, train->category_count);
+    }
+    bool named = train->named && test->named;
+    for (size_t i = 0; named && i < train->numbers + train->category_count; i++) {
+        const char *a = column_name(train, i), *b = column_name(test, i);
+        if (strcmp(a, b) != 0) {
+            return err_set(err, ERR_INVALID, "%s: column \"%.60s\" stands where %s has \"%.60s\"",
+                           test->where, b, train->where, a);
+        }
+    }
+    return 0;
+}

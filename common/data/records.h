@@ -1,0 +1,70 @@
+/* Records as a format read them: complete and checked, but not yet split, encoded or scaled.
+ *
+ * A record is a row of numbers (or of bytes), then of category columns (text), and a label that is
+ * a number or a text. dataset_open() turns this into floats. */
+#ifndef GRADUS_DATA_RECORDS_H
+#define GRADUS_DATA_RECORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "data/names.h"
+#include "tensor/shape.h"
+
+#define RECORDS_CATEGORY_NONE UINT32_MAX /* a missing category */
+
+/* One column of text, to be one-hot encoded. */
+struct category_column {
+    char *name; /* for messages */
+    struct names values;
+    uint32_t *cells; /* [count] numbers in values, or RECORDS_CATEGORY_NONE */
+};
+
+struct records {
+    char *where;        /* the file, as messages name it */
+    char *labels_where; /* the file of the labels, or NULL when it is the same */
+    uint64_t count;
+    struct shape shape; /* of the numbers of one record */
+    size_t numbers;     /* their count */
+    uint8_t *bytes;     /* [count × numbers] when the file holds bytes, else NULL */
+    float *values;      /* [count × numbers] otherwise; NAN: missing */
+    char **columns;     /* [numbers] names for messages, or NULL */
+    bool named;         /* the names of columns and categories are from the file */
+    struct category_column *categories;
+    size_t category_count;
+    double *labels; /* [count], or NULL when they are text */
+    struct names label_texts;
+    uint32_t *label_cells; /* [count] numbers in label_texts */
+    uint64_t *places;      /* [count] line or number of each record in the file; NULL: its index */
+    bool by_line;          /* places are lines */
+};
+
+void records_release(struct records *r);      /* zeroed struct is fine */
+void records_drop_columns(struct records *r); /* frees names of columns and all categories */
+/* Append where the label of a record is: "iris.csv:17" or "train-labels: record 17". */
+void records_where_label(const struct records *r, uint64_t record, struct buf *out);
+/* Move the records that belong to the test part to @test (zeroed); both keep their order. A
+ * record's part is a pure function of (@seed, its number). Errors: ERR_INVALID one part is empty;
+ * ERR_EXHAUSTED. */
+int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
+                  struct err *err);
+/* Keep the first @limit records; 0: all. */
+void records_limit(struct records *r, uint64_t limit);
+/* Both sources must have the same numbers and columns. Errors: ERR_INVALID with the first
+ * difference. */
+int records_match(const struct records *train, const struct records *test, struct err *err);
+
+/* Grow an array of which a file says the size, so that @need elements fit: it doubles from small,
+ * because a lying header must not allocate terabytes. Returns the array, or NULL and the old one
+ * stays. Errors: ERR_EXHAUSTED, also when the machine has no such memory. */
+void *records_grow(void *array, uint64_t *capacity, uint64_t need, size_t size, const char *where,
+                   struct err *err);
+/* Resize an array to @count elements, with the errors of records_grow(). */
+void *records_resize(void *array, uint64_t count, size_t size, const char *where, struct err *err);
+/* Errors: ERR_EXHAUSTED when @count × @size bytes are more than the machine's memory. */
+int records_check_memory(uint64_t count, size_t size, const char *where, struct err *err);
+
+#endif

@@ -1,0 +1,162 @@
+#include "data/scaling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* What the scalings need to know of one number over all train records. */
+struct spread {
+    double mean, deviation, smallest, largest;
+};
+
+static double number(const struct records *r, uint64_t record, size_t j)
+{
+    size_t i = record * r->numbers + j;
+    return r->bytes != NULL ? r->bytes[i] : r->values[i];
+}
+
+/* Record by record, as memory lies; two passes, because E[x²] − E[x]² cancels. */
+static struct spread *measure(const struct records *r, size_t count)
+{
+    struct spread *s = mem_new(count, sizeof *s);
+    for (size_t j = 0; j < count; j++) {
+        s[j] = (struct spread){.smallest = INFINITY, .largest = -INFINITY};
+    }
+    for (uint64_t i = 0; i < r->count; i++) {
+        for (size_t j = 0; j < count; j++) {
+            double v = number(r, i, j);
+            s[j].mean += v;
+            s[j].smallest = v < s[j].smallest ? v : s[j].smallest;
+            s[j].largest = v > s[j].largest ? v : s[j].largest;
+        }
+    }
+    for (size_t j = 0; j < count; j++) {
+        s[j].mean /= (double)r->count;
+    }
+    for (uint64_t i = 0; i < r->count; i++) {
+        for (size_t j = 0; j < count; j++) {
+            double d = number(r, i, j) - s[j].mean;
+            s[j].deviation += d * d;
+        }
+    }
+    for (size_t j = 0; j < count; j++) {
+        s[j].deviation = sqrt(s[j].deviation / (double)r->count);
+    }
+    return s;
+}
+
+/* 1 ÷ @range; a feature that never varies stays as it is. */
+static float inverse(double range)
+{
+    return range > 0 && isfinite(1 / range) ? (float)(1 / range) : 1.0F;
+}
+
+static double magnitude(const struct spread *s)
+{
+    return fmax(fabs(s->smallest), fabs(s->largest));
+}
+
+static void make_uniform(struct scaling *s, double factor)
+{
+    s->uniform = true;
+    s->shift = mem_new(1, sizeof *s->shift);
+    s->factor = mem_new(1, sizeof *s->factor);
+    s->factor[0] = (float)factor;
+}
+
+static void fit_unit(struct scaling *s, const struct records *train, const struct spread *spread)
+{
+    if (train->shape.rank < 2) {
+        for (size_t j = 0; j < s->count; j++) {
+            s->factor[j] = inverse(magnitude(&spread[j]));
+        }
+        return;
+    }
+    double largest = 0;
+    for (size_t j = 0; j < s->count; j++) {
+        largest = fmax(largest, magnitude(&spread[j]));
+    }
+    for (size_t j = 0; j < s->count; j++) {
+        s->factor[j] = inverse(largest);
+    }
+}
+
+void scaling_fit(struct scaling *s, enum data_scale kind, const struct records *train, size_t count)
+{
+    *s = (struct scaling){.count = count};
+    if (kind == DATA_SCALE_AUTO) {
+        kind =
+            train->shape.rank < 2 && train->bytes == NULL ? DATA_SCALE_STANDARD : DATA_SCALE_UNIT;
+    }
+    if (kind == DATA_SCALE_NONE || count == 0) {
+        make_uniform(s, 1);
+        return;
+    }
+    if (kind == DATA_SCALE_UNIT && train->bytes != NULL) {
+        make_uniform(s, 1.0 / 255);
+        return;
+    }
+    struct spread *spread = measure(train, count);
+    s->shift = mem_new(count, sizeof *s->shift);
+    s->factor = mem_new(count, sizeof *s->factor);
+    for (size_t j = 0; j < count && kind == DATA_SCALE_STANDARD; j++) {
+        s->shift[j] = (float)spread[j].mean;
+        s->factor[j] = inverse(spread[j].deviation);
+    }
+    for (size_t j = 0; j < count && kind == DATA_SCALE_MINMAX; j++) {
+        s->shift[j] = (float)spread[j].smallest;
+        s->factor[j] = inverse(spread[j].largest - spread[j].smallest);
+    }
+    if (kind == DATA_SCALE_UNIT) {
+        fit_unit(s, train, spread);
+    }
+    free(spread);
+}
+
+void scaling_release(struct scaling *s)
+{
+    free(s->shift);
+    free(s->factor);
+    *s = (struct scaling){0};
+}
+
+struct scaling scaling_copy(const struct scaling *s)
+{
+    size_t n = s->uniform ? 1 : s->count;
+    struct scaling copy = {.count = s->count, .uniform = s->uniform};
+    copy.shift = mem_new(n, sizeof *copy.shift);
+    copy.factor = mem_new(n, sizeof *copy.factor);
+    memcpy(copy.shift, s->shift, n * sizeof *copy.shift);
+    memcpy(copy.factor, s->factor, n * sizeof *copy.factor);
+    return copy;
+}
+
+void scaling_apply(const struct scaling *s, float *values, uint64_t records, size_t width)
+{
+    for (uint64_t i = 0; i < records; i++) {
+        float *row = values + i * width;
+        for (size_t j = 0; j < s->count; j++) {
+            size_t k = s->uniform ? 0 : j;
+            row[j] = (row[j] - s->shift[k]) * s->factor[k];
+        }
+    }
+}
+
+void scaling_apply_bytes(const struct scaling *s, const uint8_t *restrict bytes,
+                         float *restrict out)
+{
+    const float *restrict shift = s->shift, *restrict factor = s->factor;
+    size_t n = s->count;
+    if (s->uniform) {
+        float f = factor[0]; /* bytes are never shifted uniformly */
+        for (size_t j = 0; j < n; j++) {
+            out[j] = (float)bytes[j] * f;
+        }
+        return;
+    }
+    for (size_t j = 0; j < n; j++) {
+        out[j] = ((float)bytes[j] - shift[j]) * factor[j];
+    }
+}

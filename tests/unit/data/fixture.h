@@ -1,0 +1,147 @@
+/* Files and specs for the tests of this room: a temporary directory, IDX and text files in it. */
+#ifndef GRADUS_TESTS_DATA_FIXTURE_H
+#define GRADUS_TESTS_DATA_FIXTURE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "data/dataset.h"
+
+static char fixture_dir[] = "/tmp/gradus-data-XXXXXX";
+
+static inline int fixture_setup(void **state)
+{
+    (void)state;
+    (void)strcpy(fixture_dir + sizeof fixture_dir - 7, "XXXXXX");
+    return mkdtemp(fixture_dir) == NULL ? -1 : 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+    (void)state;
+    return file_remove_tree(fixture_dir, NULL);
+}
+
+static inline void fixture_write(const char *name, const void *data, size_t n)
+{
+    char *path = file_join(fixture_dir, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+static inline void fixture_text(const char *name, const char *text)
+{
+    fixture_write(name, text, strlen(text));
+}
+
+static inline void fixture_write_gz(const char *name, const void *data, size_t n)
+{
+    char *path = file_join(fixture_dir, name);
+    gzFile f = gzopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(gzwrite(f, data, (unsigned)n), (int)n);
+    assert_int_equal(gzclose(f), Z_OK);
+    free(path);
+}
+
+/* An IDX header of @rank sizes and @n bytes of values; returns owned, *size is its length. */
+static inline uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t rank,
+                                   const void *values, size_t n, size_t *size)
+{
+    uint8_t *p = mem_new(4 + rank * 4 + n, 1);
+    p[2] = type;
+    p[3] = (uint8_t)rank;
+    for (size_t i = 0; i < rank; i++) {
+        p[4 + 4 * i] = (uint8_t)(dims[i] >> 24);
+        p[5 + 4 * i] = (uint8_t)(dims[i] >> 16);
+        p[6 + 4 * i] = (uint8_t)(dims[i] >> 8);
+        p[7 + 4 * i] = (uint8_t)dims[i];
+    }
+    if (n > 0) {
+        memcpy(p + 4 + rank * 4, values, n);
+    }
+    *size = 4 + rank * 4 + n;
+    return p;
+}
+
+static inline void fixture_write_idx(const char *name, uint8_t type, const uint32_t *dims,
+                                     size_t rank, const void *values, size_t n)
+{
+    size_t size;
+    uint8_t *file = fixture_idx(type, dims, rank, values, n, &size);
+    fixture_write(name, file, size);
+    free(file);
+}
+
+/* The defaults of a job file; the strings are replaced by literals, nothing is to be freed. */
+static inline struct data_spec fixture_spec(char *train, char *labels)
+{
+    static char minus_one[] = "-1", comma[] = ",", none[] = "";
+    return (struct data_spec){
+        .dir = fixture_dir,
+        .train = {.file = train, .labels = labels},
+        .test = {.file = none, .labels = none},
+        .label = minus_one,
+        .separator = comma,
+        .categorical = none,
+        .ignore = none,
+    };
+}
+
+/* Opening must fail with @code and a message that holds @part. */
+static inline void fixture_refused(const struct data_spec *spec, enum data_label_kind kind,
+                                   int code, const char *part)
+{
+    struct dataset *train = NULL, *test = NULL;
+    struct err err = {0};
+    int rc = dataset_open(spec, kind, &train, &test, &err);
+    if (rc == 0 || strstr(err.msg, part) == NULL) {
+        print_error("expected \"%s\", got %d \"%s\"\n", part, rc, err.msg);
+    }
+    assert_int_equal(rc, code);
+    assert_int_equal(err.code, code);
+    assert_non_null(strstr(err.msg, part));
+    assert_null(train);
+    assert_null(test);
+}
+
+static inline struct dataset *fixture_open(const struct data_spec *spec, enum data_label_kind kind,
+                                           struct dataset **test)
+{
+    struct dataset *train = NULL, *second = NULL;
+    struct err err = {0};
+    if (dataset_open(spec, kind, &train, &second, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    if (test != NULL) {
+        *test = second;
+    } else {
+        assert_null(second);
+    }
+    return train;
+}
+
+/* All records of @d in order. */
+static inline struct batch fixture_read(const struct dataset *d)
+{
+    size_t n = (size_t)dataset_info(d)->records;
+    struct batch b;
+    assert_int_equal(batch_init(&b, dataset_info(d), n, NULL), 0);
+    uint64_t *records = mem_new(n, sizeof *records);
+    for (size_t i = 0; i < n; i++) {
+        records[i] = i;
+    }
+    dataset_read(d, records, n, &b);
+    free(records);
+    return b;
+}
+
+#endif
