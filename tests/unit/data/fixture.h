@@ -17,7 +17,7 @@ static char fixture_dir[] = "/tmp/gradus-data-XXXXXX";
 static inline int fixture_setup(void **state)
 {
     (void)state;
-    (void)strcpy(fixture_dir + sizeof fixture_dir - 7, "XXXXXX");
+    memcpy(fixture_dir + sizeof fixture_dir - 7, "XXXXXX", 6);
     return mkdtemp(fixture_dir) == NULL ? -1 : 0;
 }
 

@@ -1,0 +1,147 @@
+/* Random garbage and random damage through every format: any answer is fine, a crash is not. */
+#include "support/test.h"
+
+#include "base/rng.h"
+#include "unit/data/fixture.h"
+
+#define ROUNDS 1500
+
+struct text {
+    uint8_t bytes[2048];
+    size_t n;
+};
+
+static void open_once(const struct data_spec *spec)
+{
+    struct dataset *train = NULL, *test = NULL;
+    struct err err = {0};
+    int rc = dataset_open(spec, DATA_LABEL_CLASS, &train, &test, &err);
+    if (rc == 0) {
+        struct batch b = fixture_read(train);
+        batch_release(&b);
+    } else {
+        assert_true(err.code == rc && err.msg[0] != '\0');
+    }
+    dataset_free(train);
+    dataset_free(test);
+}
+
+/* Bytes of @alphabet, or any bytes when it is NULL. */
+static void garbage(struct text *t, uint64_t key, const char *alphabet)
+{
+    t->n = (size_t)rng_below(key, 0, 400);
+    size_t letters = alphabet == NULL ? 256 : strlen(alphabet);
+    for (size_t i = 0; i < t->n; i++) {
+        uint64_t k = rng_below(key, i + 1, letters);
+        t->bytes[i] = alphabet == NULL ? (uint8_t)k : (uint8_t)alphabet[k];
+    }
+}
+
+/* Change, cut or repeat a few bytes. */
+static void damage(struct text *t, uint64_t key)
+{
+    uint64_t changes = rng_below(key, 0, 4);
+    for (uint64_t i = 0; i < changes && t->n > 0; i++) {
+        size_t at = (size_t)rng_below(key, 10 * i + 1, t->n);
+        switch (rng_below(key, 10 * i + 2, 3)) {
+        case 0:
+            t->bytes[at] = (uint8_t)rng_below(key, 10 * i + 3, 256);
+            break;
+        case 1:
+            t->n = at;
+            break;
+        default:
+            memmove(t->bytes + at, t->bytes + at / 2, t->n - at);
+            break;
+        }
+    }
+}
+
+static void idx_survives(void **state)
+{
+    (void)state;
+    static const uint8_t types[] = {8, 9, 11, 12, 13, 14};
+    static const uint8_t values[512] = {1, 2, 3};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t key = rng_key_mix(rng_key(1, "idx"), round);
+        size_t rank = 1 + (size_t)rng_below(key, 1, 4);
+        uint32_t dims[4];
+        for (size_t i = 0; i < 4; i++) {
+            dims[i] = 1 + (uint32_t)rng_below(key, 2 + i, 3);
+        }
+        size_t n;
+        uint8_t *file = fixture_idx(types[rng_below(key, 8, 6)], dims, rank, values,
+                                    (size_t)rng_below(key, 9, sizeof values), &n);
+        struct text t = {.n = n};
+        memcpy(t.bytes, file, n);
+        free(file);
+        damage(&t, key);
+        fixture_write("x", t.bytes, t.n);
+        fixture_write_idx("y", 8, dims, 1, values, dims[0]);
+        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){"y"});
+        spec.format = DATA_FORMAT_IDX;
+        open_once(&spec);
+        spec = fixture_spec((char[]){"x"}, (char[]){"x"});
+        open_once(&spec);
+        garbage(&t, key, NULL);
+        fixture_write("x", t.bytes, t.n);
+        open_once(&spec);
+    }
+}
+
+static void gzip_survives(void **state)
+{
+    (void)state;
+    static const char csv[] = "a,b,c\n1,2,x\n3,4,y\n5,6,x\n";
+    fixture_write_gz("x", csv, sizeof csv - 1);
+    char *path = file_join(fixture_dir, "x");
+    struct buf whole = {0};
+    assert_int_equal(file_read(path, 2048, &whole, NULL), 0);
+    struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct text t = {.n = whole.len};
+        memcpy(t.bytes, whole.data, whole.len);
+        damage(&t, rng_key_mix(2, round));
+        fixture_write("x", t.bytes, t.n);
+        open_once(&spec);
+    }
+    buf_release(&whole);
+    free(path);
+}
+
+static void csv_survives(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "\"\"\",,,,\n\n\r\t ;0123456789.-eaNn?\xC3\xB6";
+    static const char good[] = "a,b,\"c\"\"d\"\r\n1,,x\n3,\"4\",y\n5,6,\"x\ny\"\n";
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t key = rng_key_mix(rng_key(1, "csv"), round);
+        struct text t;
+        if (round % 2 == 0) {
+            garbage(&t, key, alphabet);
+        } else {
+            t.n = sizeof good - 1;
+            memcpy(t.bytes, good, t.n);
+            damage(&t, key);
+        }
+        fixture_write("x", t.bytes, t.n);
+        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
+        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_CSV;
+        spec.missing = (int)rng_below(key, 1000, 5);
+        spec.header = (int)rng_below(key, 1001, 3);
+        spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
+        spec.separator = rng_below(key, 1003, 3) == 0 ? (char[]){" "} : (char[]){","};
+        spec.categorical = rng_below(key, 1004, 2) == 0 ? (char[]){"0"} : (char[]){""};
+        open_once(&spec);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idx_survives),
+        cmocka_unit_test(gzip_survives),
+        cmocka_unit_test(csv_survives),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
