@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,24 @@
 
 /* ---- process ---- */
 
+static _Thread_local char *captured;
+static _Thread_local size_t captured_bytes;
+
+void rpc_log_capture(char *out, size_t n)
+{
+    captured = out;
+    captured_bytes = n;
+    if (out) {
+        out[0] = '\0';
+    }
+}
+
 static void log_from_grpc(gpr_log_func_args *args)
 {
+    if (captured) {
+        snprintf(captured, captured_bytes, "%s", args->message);
+        return;
+    }
     char message[1024];
     log_error("grpc", "file=%s line=%d message=%s", args->file, args->line,
               log_quote(args->message, message, sizeof(message)));

@@ -21,6 +21,12 @@
 #define RPC_KEEPALIVE_MS_DEFAULT 10000
 #define RPC_KEEPALIVE_TIMEOUT_MS 5000
 
+/* ---- log ---- */
+
+/* What gRPC says on this thread goes into @out (cut, terminated) instead of the log, until called
+ * with NULL. */
+void rpc_log_capture(char *out, size_t n);
+
 /* ---- completion queues ---- */
 
 /* What a completion queue gives back: the code to run. Embedded in the owner of the operation. */

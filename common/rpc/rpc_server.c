@@ -204,6 +204,21 @@ static bool unix_in_use(const char *path)
     return used;
 }
 
+/* The reason inside gRPC's nested error text: what the system said, or the resolver. */
+static void bind_reason(const char *text, char *out, size_t n)
+{
+    static const char *const marks[] = {"os_error:\"", "UNKNOWN:"};
+    snprintf(out, n, "not an address of this machine");
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        const char *start = strstr(text, marks[i]);
+        if (start) {
+            start += strlen(marks[i]);
+            snprintf(out, n, "%.*s", (int)strcspn(start, "\"{"), start);
+            return;
+        }
+    }
+}
+
 static int bind_address(struct rpc_server *s, char **address, struct err *err)
 {
     const char *a = *address;
@@ -212,11 +227,15 @@ static int bind_address(struct rpc_server *s, char **address, struct err *err)
         return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: another server does", a);
     }
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    char said[2048];
+    rpc_log_capture(said, sizeof(said));
     int port = grpc_server_add_http2_port(s->grpc, a, credentials);
+    rpc_log_capture(NULL, 0);
     grpc_server_credentials_release(credentials);
     if (port <= 0) {
-        return err_set(err, ERR_UNAVAILABLE,
-                       "cannot listen on %s: the address is in use or not of this machine", a);
+        char reason[256];
+        bind_reason(said, reason, sizeof(reason));
+        return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: %s", a, reason);
     }
     if (!is_unix) {
         size_t host = (size_t)(strrchr(a, ':') - a);

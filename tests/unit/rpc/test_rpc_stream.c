@@ -1,0 +1,409 @@
+/* Streams, both ends ours. */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/echo_service.h"
+
+struct fixture {
+    struct echo echo;
+    struct rpc_server *server;
+    struct rpc_channel *channel;
+};
+
+static void start(struct fixture *f, const struct rpc_server_options *server_options)
+{
+    struct err err = {0};
+    echo_init(&f->echo);
+    f->server = echo_server(&f->echo, server_options, &err);
+    assert_string_equal(err.msg, "");
+    struct rpc_channel_options options = {.target = rpc_server_address(f->server, 0)};
+    f->channel = rpc_channel_new(&options, &err);
+    assert_non_null(f->channel);
+}
+
+static void stop(struct fixture *f)
+{
+    rpc_channel_free(f->channel);
+    rpc_server_free(f->server);
+    echo_release(&f->echo);
+}
+
+/* What a stream brought; only the loop writes it until `done` is counted. */
+struct seen {
+    struct latch messages;
+    struct latch done;
+    uint64_t numbers; /* sum */
+    bool in_order;    /* numbers are 0, 1, 2 … */
+    size_t bulk_bytes;
+    uint64_t bulk_sum;
+    int code;
+    char message[300];
+};
+
+static void seen_init(struct seen *s)
+{
+    *s = (struct seen){.in_order = true};
+    latch_init(&s->messages);
+    latch_init(&s->done);
+}
+
+static void seen_release(struct seen *s)
+{
+    latch_release(&s->messages);
+    latch_release(&s->done);
+}
+
+static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct seen *s = ctx;
+    const echo_item *item = (const echo_item *)msg->body;
+    s->in_order = s->in_order && item->number == s->messages.count;
+    s->numbers += item->number;
+    const unsigned char *data = NULL;
+    size_t bytes = 0;
+    while (msg->bulk && rpc_spans_next(msg->bulk, &data, &bytes)) {
+        s->bulk_bytes += bytes;
+        for (size_t i = 0; i < bytes; i += 97) {
+            s->bulk_sum += data[i];
+        }
+    }
+    latch_add(&s->messages);
+}
+
+static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct seen *s = ctx;
+    s->code = status->err.code;
+    snprintf(s->message, sizeof(s->message), "%.290s", status->err.msg);
+    latch_add(&s->done);
+}
+
+static const struct rpc_stream_events events = {.message = on_message, .done = on_done};
+
+static struct rpc_stream *open_stream(struct fixture *f, struct seen *seen, const char *method,
+                                      const echo_item *body)
+{
+    struct rpc_request request = {.service = &gradus__test__echo__descriptor,
+                                  .method = method,
+                                  .body = body ? &body->base : NULL,
+                                  .request_bulk = ECHO_BULK_FIELD,
+                                  .response_bulk = ECHO_BULK_FIELD,
+                                  .timeout_ms = 60000};
+    struct err err = {0};
+    struct rpc_stream *stream = rpc_stream_open(f->channel, &request, &events, seen, &err);
+    assert_string_equal(err.msg, "");
+    return stream;
+}
+
+static void send_number(struct rpc_stream *stream, uint64_t number)
+{
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.number = number;
+    struct err err = {0};
+    rpc_stream_send(stream, &item.base, NULL, &err);
+    assert_string_equal(err.msg, "");
+}
+
+static void test_server_stream(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.number = 1000;
+    struct rpc_stream *stream = open_stream(&f, &seen, "Count", &item);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, 0);
+    assert_int_equal(seen.messages.count, 1000);
+    assert_true(seen.in_order);
+    struct err err;
+    assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), ERR_CANCELLED);
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+static void test_client_stream(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Sum", NULL);
+    for (uint64_t i = 1; i <= 100; i++) {
+        send_number(stream, i);
+    }
+    assert_int_equal(rpc_stream_half_close(stream), 0);
+    struct err err;
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), ERR_STATE);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, 0);
+    assert_int_equal(seen.numbers, 5050);
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+/* 32 MiB in 1 MiB messages through queues that hold only a few of them. */
+static void test_chat_large(void **state)
+{
+    (void)state;
+    enum { CHUNK = 1 << 20, CHUNKS = 32 };
+    struct fixture f;
+    struct seen seen;
+    start(&f, &(struct rpc_server_options){.send_bytes_max = 4 << 20});
+    seen_init(&seen);
+    rpc_channel_free(f.channel);
+    struct err err = {0};
+    f.channel =
+        rpc_channel_new(&(struct rpc_channel_options){.target = rpc_server_address(f.server, 0),
+                                                      .send_bytes_max = 4 << 20},
+                        &err);
+    unsigned char *data = mem_new(CHUNK, 1);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < CHUNK; i++) {
+        data[i] = (unsigned char)(i % 251);
+        sum += data[i];
+    }
+    struct latch released;
+    latch_init(&released);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+    for (uint64_t i = 0; i < CHUNKS; i++) {
+        assert_int_equal(rpc_stream_wait_writable(stream, 20000, &err), 0);
+        struct rpc_piece pieces[] = {{data, 1001}, {data + 1001, CHUNK - 1001}};
+        struct rpc_blob blob = {pieces, 2, (void (*)(void *))latch_add, &released};
+        echo_item item = GRADUS__TEST__ITEM__INIT;
+        item.number = i;
+        assert_int_equal(rpc_stream_send(stream, &item.base, &blob, &err), 0);
+    }
+    rpc_stream_half_close(stream);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, 0);
+    assert_int_equal(seen.messages.count, CHUNKS);
+    assert_true(seen.in_order);
+    assert_int_equal(seen.bulk_bytes, (size_t)CHUNK * CHUNKS);
+    assert_true(seen.bulk_sum > 0 && sum > seen.bulk_sum / 1000);
+    rpc_stream_free(stream);
+    stop(&f);
+    assert_int_equal(released.count, CHUNKS);
+    latch_release(&released);
+    seen_release(&seen);
+    free(data);
+}
+
+/* The server pauses: what the client sends meets a full queue, not memory without end. */
+static void test_back_pressure(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    struct err err = {0};
+    rpc_channel_free(f.channel);
+    f.channel =
+        rpc_channel_new(&(struct rpc_channel_options){.target = rpc_server_address(f.server, 0),
+                                                      .send_bytes_max = 4 << 20},
+                        &err);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+    char pause[] = "pause";
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.text = pause;
+    assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), 0);
+    assert_true(latch_wait(&f.echo.held, 1));
+
+    size_t bytes = 1 << 20;
+    unsigned char *data = mem_new(bytes, 1);
+    struct rpc_piece piece = {data, bytes};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    gradus__test__item__init(&item);
+    int rc = 0;
+    uint64_t sent = 0;
+    while (rc == 0 && sent < 1000) {
+        item.number = sent;
+        rc = rpc_stream_send(stream, &item.base, &blob, &err);
+        sent += rc == 0;
+    }
+    assert_int_equal(rc, ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "queued already"));
+    assert_int_equal(rpc_stream_wait_writable(stream, 1, &err), ERR_TIMEOUT);
+    assert_int_equal(seen.messages.count, 0);
+
+    rpc_resume(f.echo.hanging);
+    assert_true(latch_wait(&seen.messages, (unsigned)sent));
+    rpc_stream_half_close(stream);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, 0);
+    assert_true(seen.in_order);
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    free(data);
+    stop(&f);
+}
+
+/* The client takes nothing: the server's queue fills up, and its sends say so. */
+static void test_slow_reader(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, &(struct rpc_server_options){.send_bytes_max = 1 << 20});
+    seen_init(&seen);
+    unsigned char *data = mem_new(65536, 1);
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.number = 10000;
+    item.plain = (ProtobufCBinaryData){.len = 65536, .data = data};
+    struct rpc_stream *stream = open_stream(&f, &seen, "Count", &item);
+    rpc_stream_pause(stream);
+    assert_true(latch_wait(&f.echo.filled, 1));
+    rpc_stream_free(stream); /* cancels while sending */
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, ERR_CANCELLED);
+    assert_true(latch_wait(&f.echo.cancelled, 1));
+    seen_release(&seen);
+    free(data);
+    stop(&f);
+}
+
+static void test_stream_fails(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+    send_number(stream, 0);
+    char text[] = "fail";
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.text = text;
+    struct err err = {0};
+    assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), 0);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.messages.count, 1);
+    assert_int_equal(seen.code, ERR_ABORTED);
+    assert_non_null(strstr(seen.message, "gradus.test.Echo.Chat at 127.0.0.1:"));
+    assert_int_equal(rpc_stream_half_close(stream), ERR_CANCELLED);
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    char hang[] = "hang";
+    item.text = hang;
+    struct rpc_stream *stream = open_stream(&f, &seen, "Count", &item);
+    assert_true(latch_wait(&f.echo.held, 1));
+    rpc_stream_cancel(stream);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, ERR_CANCELLED);
+    assert_true(latch_wait(&f.echo.cancelled, 1));
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+/* A unary method whose client says that it is done without having said anything. */
+static void test_no_message(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, NULL);
+    seen_init(&seen);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Unary", NULL);
+    assert_int_equal(rpc_stream_half_close(stream), 0);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, ERR_INVALID);
+    assert_non_null(strstr(seen.message, "request: there is none"));
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+/* Too large for the server in the middle of a stream. */
+static void test_oversize(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    start(&f, &(struct rpc_server_options){.message_bytes_max = 10000});
+    seen_init(&seen);
+    struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+    send_number(stream, 0);
+    assert_true(latch_wait(&seen.messages, 1));
+    unsigned char data[20000] = {0};
+    struct rpc_piece piece = {data, sizeof(data)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    struct err err = {0};
+    assert_int_equal(rpc_stream_send(stream, &item.base, &blob, &err), 0);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, ERR_EXHAUSTED);
+    assert_true(latch_wait(&f.echo.done, 1));
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+/* A channel is freed while a stream is busy in both directions. */
+static void test_free_while_busy(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 10; round++) {
+        struct fixture f;
+        struct seen seen;
+        start(&f, NULL);
+        seen_init(&seen);
+        struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+        unsigned char data[40000] = {0};
+        struct rpc_piece piece = {data, sizeof(data)};
+        struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        for (unsigned i = 0; i < 20; i++) {
+            echo_item item = GRADUS__TEST__ITEM__INIT;
+            struct err err = {0};
+            assert_int_equal(rpc_stream_send(stream, &item.base, &blob, &err), 0);
+        }
+        assert_true(latch_wait(&seen.messages, round + 1));
+        rpc_channel_free(f.channel);
+        f.channel = NULL;
+        assert_int_equal(seen.done.count, 1);
+        assert_int_equal(seen.code, ERR_CANCELLED);
+        rpc_stream_free(stream);
+        assert_true(latch_wait(&f.echo.cancelled, 1));
+        seen_release(&seen);
+        stop(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_server_stream), cmocka_unit_test(test_client_stream),
+        cmocka_unit_test(test_chat_large),    cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_slow_reader),   cmocka_unit_test(test_stream_fails),
+        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_no_message),
+        cmocka_unit_test(test_oversize),      cmocka_unit_test(test_free_while_busy),
+    };
+    rpc_init();
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    rpc_shutdown();
+    return rc;
+}
