@@ -27,4 +27,8 @@ struct http *http_start(const struct http_options *options, struct err *err);
 const char *http_address(const struct http *h); /* with the port that was chosen; borrows */
 void http_stop(struct http *h);                 /* waits for its thread, frees; NULL is fine */
 
+/* Ask http://@address/healthz: 0 when it is well. Errors: ERR_INVALID the address; ERR_UNAVAILABLE
+ * with what it answered, or that nobody did. */
+int http_probe(const char *address, unsigned timeout_ms, struct err *err);
+
 #endif

@@ -5,16 +5,16 @@
  *     static const struct service SERVICE = {.name = "ps", .summary = "…", .fields = FIELDS, …};
  *     int main(int argc, char **argv) { return service_main(argc, argv, &SERVICE); }
  *
- * Order of a run: settings → logs → signals blocked → rpc_init → start() → RPC server → ready() →
- * HTTP → one line on stdout, health SERVING → wait → signal → health NOT_SERVING → drain() → RPC
- * server stopped → stop(). All hooks run on the main thread.
+ * Order of a run: settings → signals blocked → logs → rpc_init → start() → RPC server and HTTP port
+ * answer → ready() → one line on stdout, health SERVING → wait → signal → health NOT_SERVING →
+ * drain() → RPC server stopped → stop(). All hooks run on the main thread.
  *
  * The line, complete and flushed, and all that stdout ever gets:
  *     gradus-ps ready grpc=127.0.0.1:41234 http=127.0.0.1:41235
  *
  * Exit codes: 0 drained after SIGTERM or SIGINT, 1 failed (the reason is the last line of the log),
  * 2 the arguments or the settings are wrong, 128 + signal after a second SIGTERM or SIGINT, or when
- * draining took longer than grace_ms + SERVICE_STOP_MS. SIGHUP is ignored. */
+ * the end takes longer than grace_ms + SERVICE_STOP_MS after the first. SIGHUP is ignored. */
 #ifndef GRADUS_SERVICE_SERVICE_H
 #define GRADUS_SERVICE_SERVICE_H
 
@@ -63,6 +63,7 @@ struct service_methods {
 struct service {
     const char *name;           /* "ps": the program is gradus-ps */
     const char *summary;        /* one line for --help */
+    const char *listen;         /* default of --listen; NULL: 127.0.0.1 and any free port */
     const struct field *fields; /* rows of the service's own settings */
     size_t field_count;
     size_t config_bytes; /* of the struct that the rows describe; zeroed, then filled */
@@ -74,13 +75,13 @@ struct service {
      * service_serve(). The RPC server does not answer yet. When it fails, it has undone what it
      * did. */
     int (*start)(struct service_context *sc, struct err *err);
-    /* The addresses are known and calls may come: join a master, start threads. May be NULL. When
-     * it fails, drain() and stop() are called. */
+    /* The addresses are known and calls may come: join a master, start threads. May be NULL. One
+     * that waits looks at service_ending(), and fails with ERR_CANCELLED. */
     int (*ready)(struct service_context *sc, struct err *err);
     /* Health says NOT_SERVING: end what is going on within @grace_ms. Calls are still answered. May
-     * be NULL. */
+     * be NULL. Called when ready() was called, also after it failed. */
     void (*drain)(struct service_context *sc, int64_t grace_ms);
-    /* No call comes any more: free the state. */
+    /* No call comes any more: free the state. Called when start() was well. */
     void (*stop)(struct service_context *sc);
 };
 
@@ -98,7 +99,6 @@ struct meter_registry *service_meters(const struct service_context *sc);
 /* In start(): serve these methods. Errors: as rpc_server_add(). */
 int service_serve(struct service_context *sc, const struct service_methods *methods,
                   struct err *err);
-/* NULL before the RPC server was made, that is, in start(). */
 struct rpc_server *service_rpc_server(const struct service_context *sc);
 /* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
 const char *service_listening(const struct service_context *sc);
@@ -106,6 +106,8 @@ const char *service_advertised(const struct service_context *sc);
 
 /* Any thread: why /healthz and grpc.health.v1 say no, or NULL for well. @reason is copied. */
 void service_set_unhealthy(struct service_context *sc, const char *reason);
+/* Any thread: has a signal or service_end() asked for the end? */
+bool service_ending(struct service_context *sc);
 /* Any thread: end the process as a signal would, with exit code 1 and this error when @err is not
  * NULL. The first call counts. */
 void service_end(struct service_context *sc, const struct err *err);
