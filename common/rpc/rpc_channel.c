@@ -56,7 +56,7 @@ static grpc_channel *create_channel(const struct rpc_channel *c,
 
 struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct err *err)
 {
-    if (!o->target || (strncmp(o->target, "unix:", 5) != 0 && !strrchr(o->target, ':'))) {
+    if (!o->target || !rpc_address_is_valid(o->target)) {
         err_set(err, ERR_INVALID, "target \"%s\": expected host:port or unix:/path",
                 o->target ? o->target : "");
         return NULL;

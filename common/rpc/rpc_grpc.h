@@ -106,6 +106,9 @@ const grpc_metadata *rpc_header_find(const grpc_metadata_array *array, const cha
 /* Takes the slice; a terminated copy; returns owned. */
 char *rpc_slice_to_str(grpc_slice slice);
 
+/* True for "host:port" (gRPC takes 99999 for another port) and "unix:/path". */
+bool rpc_address_is_valid(const char *address);
+
 /* ---- channel arguments ---- */
 
 #define RPC_ARGS_MAX 20

@@ -38,7 +38,7 @@ static int copy_addresses(struct rpc_server *s, const struct rpc_server_options 
     s->addresses = mem_new(o->address_count, sizeof(*s->addresses));
     for (size_t i = 0; i < o->address_count; i++) {
         const char *a = o->addresses[i];
-        if (strncmp(a, "unix:", 5) != 0 && !strrchr(a, ':')) {
+        if (!rpc_address_is_valid(a)) {
             return err_set(err, ERR_INVALID,
                            "listen address \"%s\": expected host:port or unix:/path", a);
         }
