@@ -273,20 +273,21 @@ static int start_ports(struct service_context *sc, struct err *err)
     return 0;
 }
 
-/* The one line on stdout. Who started us is gone when it cannot be written. */
+/* Well first, then the line: who has read it may rely on it. It cannot be written when the process
+ * that started us is gone. */
 static int announce(struct service_context *sc, struct err *err)
 {
+    pthread_mutex_lock(&sc->lock);
+    sc->ready = true;
+    tell_health(sc);
+    pthread_mutex_unlock(&sc->lock);
+    log_info("ready", "grpc=%s advertised=%s http=%s pid=%d", service_listening(sc), sc->advertised,
+             http_address(sc->http), (int)getpid());
     if (printf("%s ready grpc=%s http=%s\n", sc->program, service_listening(sc),
                http_address(sc->http)) < 0 ||
         fflush(stdout) != 0) {
         return err_errno(err, errno, "write the ready line to stdout");
     }
-    log_info("ready", "grpc=%s advertised=%s http=%s pid=%d", service_listening(sc), sc->advertised,
-             http_address(sc->http), (int)getpid());
-    pthread_mutex_lock(&sc->lock);
-    sc->ready = true;
-    tell_health(sc);
-    pthread_mutex_unlock(&sc->lock);
     return 0;
 }
 

@@ -1,0 +1,92 @@
+#include "support/test.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "service/address.h"
+
+static void test_parse_and_format(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        const char *host;
+        unsigned port;
+    } rows[] = {{"127.0.0.1:80", "127.0.0.1", 80},
+                {"master:0", "master", 0},
+                {"[::1]:65535", "::1", 65535}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct address a;
+        char out[ADDRESS_BYTES];
+        assert_int_equal(address_parse(rows[i].text, &a, NULL), 0);
+        assert_string_equal(a.host, rows[i].host);
+        assert_int_equal(a.port, rows[i].port);
+        assert_string_equal(address_format(&a, out, sizeof out), rows[i].text);
+    }
+}
+
+static void test_bad_addresses(void **state)
+{
+    (void)state;
+    char long_host[ADDRESS_HOST_BYTES + 8];
+    memset(long_host, 'a', sizeof long_host);
+    memcpy(long_host + ADDRESS_HOST_BYTES, ":80", 4);
+    const char *const rows[] = {"",         "host",     "host:",  ":80",   "host:65536", "host:-1",
+                                "host:80x", "host: 80", "::1:80", "[]:80", "[::1]80",    long_host};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct address a = {.host = "kept"};
+        struct err err = {0};
+        assert_int_equal(address_parse(rows[i], &a, &err), ERR_INVALID);
+        assert_non_null(strstr(err.msg, "; host:port"));
+        assert_string_equal(a.host, "kept");
+    }
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    const struct {
+        const char *host;
+        bool loopback;
+        bool any;
+    } rows[] = {{"127.0.0.1", true, false}, {"127.9.9.9", true, false}, {"::1", true, false},
+                {"localhost", true, false}, {"0.0.0.0", false, true},   {"::", false, true},
+                {"10.0.0.1", false, false}, {"master", false, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct address a = {.port = 1};
+        strcpy(a.host, rows[i].host);
+        assert_int_equal(address_is_loopback(&a), rows[i].loopback);
+        assert_int_equal(address_is_any(&a), rows[i].any);
+    }
+}
+
+static void test_listen_and_connect(void **state)
+{
+    (void)state;
+    struct address a = {.host = "127.0.0.1"};
+    struct err err = {0};
+    int server = address_listen(&a, &err);
+    assert_true(server >= 0);
+    assert_true(a.port != 0);
+    int client = address_connect(&a, 1000, &err);
+    assert_true(client >= 0);
+    struct address again = a;
+    assert_int_equal(address_listen(&again, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "listen on 127.0.0.1:"));
+    assert_non_null(strstr(err.msg, "Address already in use"));
+    (void)close(client);
+    (void)close(server);
+    assert_int_equal(address_connect(&a, 1000, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "refused"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse_and_format),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_listen_and_connect),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "service/address.h"
+#include "service/http.h"
+
+struct fixture {
+    struct meter_registry *meters;
+    struct http *http;
+    const char *reason; /* NULL: well */
+};
+
+static bool healthy(void *ctx, char *reason, size_t n)
+{
+    const struct fixture *f = ctx;
+    (void)snprintf(reason, n, "%s", f->reason != NULL ? f->reason : "");
+    return f->reason == NULL;
+}
+
+static int start(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->meters = meter_registry_new();
+    meter_add(meter_counter(f->meters, "pushes_total", "Pushes", NULL, 0), 5);
+    const struct http_options options = {
+        .address = "127.0.0.1:0", .meters = f->meters, .healthy = healthy, .ctx = f};
+    struct err err = {0};
+    f->http = http_start(&options, &err);
+    assert_non_null(f->http);
+    *state = f;
+    return 0;
+}
+
+static int stop(void **state)
+{
+    struct fixture *f = *state;
+    http_stop(f->http);
+    meter_registry_free(f->meters);
+    free(f);
+    return 0;
+}
+
+/* Send @request as it is and read until the server closes. */
+static char *ask(const struct fixture *f, const char *request, size_t n)
+{
+    struct address a;
+    assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
+    int fd = address_connect(&a, 5000, NULL);
+    assert_true(fd >= 0);
+    while (n > 0) {
+        ssize_t k = send(fd, request, n, MSG_NOSIGNAL);
+        if (k <= 0) {
+            break; /* refused while we were sending */
+        }
+        request += k;
+        n -= (size_t)k;
+    }
+    static char answer[65536];
+    size_t have = 0;
+    for (ssize_t k = 1; k > 0 && have + 1 < sizeof answer; have += k > 0 ? (size_t)k : 0) {
+        k = recv(fd, answer + have, sizeof answer - 1 - have, 0);
+    }
+    answer[have] = '\0';
+    (void)close(fd);
+    return answer;
+}
+
+static char *get(const struct fixture *f, const char *path)
+{
+    char request[256];
+    int n = snprintf(request, sizeof request,
+                     "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    return ask(f, request, (size_t)n);
+}
+
+static void assert_answer(const char *answer, const char *status, const char *part)
+{
+    char line[64];
+    (void)snprintf(line, sizeof line, "HTTP/1.1 %s", status);
+    if (strncmp(answer, line, strlen(line)) != 0 || strstr(answer, part) == NULL) {
+        fail_msg("not \"%s\" with \"%s\": %s", line, part, answer);
+    }
+}
+
+static void test_pages(void **state)
+{
+    struct fixture *f = *state;
+    assert_answer(get(f, "/metrics"), "200", "\ngradus_pushes_total 5\n");
+    assert_answer(get(f, "/metrics"), "200", "text/plain; version=0.0.4");
+    assert_answer(get(f, "/healthz"), "200", "\r\n\r\nok\n");
+    assert_answer(get(f, "/nothing"), "404", "not found");
+    assert_answer(get(f, "/"), "404", "/metrics");
+    assert_null(strstr(http_address(f->http), ":0"));
+}
+
+static void test_unhealthy_says_why(void **state)
+{
+    struct fixture *f = *state;
+    f->reason = "the master is gone";
+    assert_answer(get(f, "/healthz"), "503", "the master is gone\n");
+    struct err err = {0};
+    assert_int_equal(http_probe(http_address(f->http), 2000, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "the master is gone (HTTP 503)"));
+    f->reason = NULL;
+    assert_int_equal(http_probe(http_address(f->http), 2000, &err), 0);
+    assert_int_equal(http_probe("nonsense", 2000, &err), ERR_INVALID);
+}
+
+static void test_other_requests(void **state)
+{
+    struct fixture *f = *state;
+    static const char post[] = "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                               "Content-Length: 3\r\n\r\nabc";
+    assert_answer(ask(f, post, sizeof post - 1), "405", "Allow: GET, HEAD");
+    static const char head[] = "HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const char *answer = ask(f, head, sizeof head - 1);
+    assert_answer(answer, "200", "Content-Length: ");
+    assert_null(strstr(answer, "gradus_pushes"));
+}
+
+static void test_garbage_and_too_much(void **state)
+{
+    struct fixture *f = *state;
+    static const char garbage[] = "\x16\x03\x01\x02\r\n\r\n";
+    (void)ask(f, garbage, sizeof garbage - 1);
+    static char huge[200000];
+    memset(huge, 'a', sizeof huge);
+    memcpy(huge, "GET /", 5);
+    (void)ask(f, huge, sizeof huge);
+    assert_answer(get(f, "/healthz"), "200", "ok"); /* and it lives */
+}
+
+static void test_port_in_use(void **state)
+{
+    struct fixture *f = *state;
+    const struct http_options options = {.address = http_address(f->http), .meters = f->meters};
+    struct err err = {0};
+    assert_null(http_start(&options, &err));
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, http_address(f->http)));
+    assert_non_null(strstr(err.msg, "in use"));
+    const struct http_options bad = {.address = "no port", .meters = f->meters};
+    assert_null(http_start(&bad, &err));
+    assert_int_equal(err.code, ERR_INVALID);
+    assert_int_equal(http_probe("127.0.0.1:1", 1000, &err), ERR_UNAVAILABLE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_pages, start, stop),
+        cmocka_unit_test_setup_teardown(test_unhealthy_says_why, start, stop),
+        cmocka_unit_test_setup_teardown(test_other_requests, start, stop),
+        cmocka_unit_test_setup_teardown(test_garbage_and_too_much, start, stop),
+        cmocka_unit_test_setup_teardown(test_port_in_use, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
