@@ -35,7 +35,7 @@ static void check_input(const struct job_reader *r)
 static void check_length(const struct job_reader *r)
 {
     const struct training_spec *t = &r->spec->training;
-    if (t->epochs == 0 && t->steps == 0) {
+    if (r->sound[JOB_SECTION_TRAINING] && t->epochs == 0 && t->steps == 0) {
         const char *path =
             job_seen(r, JOB_SECTION_TRAINING, "epochs") ? "training.epochs" : "training.steps";
         job_report(r, path,
@@ -48,7 +48,8 @@ static void check_replicas(const struct job_reader *r)
 {
     const struct training_spec *t = &r->spec->training;
     int64_t workers = r->spec->cluster.workers;
-    if (t->mode == TRAINING_SYNC && t->replicas > 0 && t->replicas < workers) {
+    bool sound = r->sound[JOB_SECTION_TRAINING] && r->sound[JOB_SECTION_CLUSTER];
+    if (sound && t->mode == TRAINING_SYNC && t->replicas > 0 && t->replicas < workers) {
         job_report(r, "training.replicas",
                    "training.replicas: %" PRId64 " replicas leave %" PRId64 " of %" PRId64
                    " workers idle; allowed: at least cluster.workers, or 0 for as many",

@@ -46,6 +46,7 @@ struct job_reader {
     struct yaml_node *root; /* a mapping */
     struct job_spec *spec;
     bool *seen[JOB_SECTION_COUNT];
+    bool sound[JOB_SECTION_COUNT]; /* its rows had no problem, so they can be held against others */
     bool loss_known;
 };
 
@@ -54,8 +55,6 @@ void job_report(const struct job_reader *r, const char *path, const char *fmt, .
     __attribute__((format(printf, 3, 4)));
 /* Whether the file or a --set gave the key @path of the section. */
 bool job_seen(const struct job_reader *r, enum job_section_id section, const char *path);
-/* The mapping of a section, NULL when it is absent or has nothing in it. */
-const struct yaml_node *job_section_map(const struct job_reader *r, enum job_section_id section);
 /* The binding of a section's rows. @extra borrows. */
 struct binding job_binding(const struct job_reader *r, enum job_section_id section,
                            const char *const *extra);

@@ -139,9 +139,11 @@ static void check_names(const struct job_reader *r, const struct model_spec *mod
     for (size_t i = 0; i < model->layer_count; i++) {
         for (size_t k = 0; k < i; k++) {
             if (strcmp(model->layers[k].name, model->layers[i].name) == 0) {
-                yaml_diag(r->diags, r->file, items[i],
-                          "two layers have the name '%s'; give one "
-                          "of them another 'name:'",
+                struct yaml_node *params;
+                job_layer_entry(items[i], &params);
+                const struct yaml_entry *name = params == NULL ? NULL : yaml_find(params, "name");
+                yaml_diag(r->diags, r->file, name == NULL ? items[i] : name->value,
+                          "two layers have the name '%s'; give one of them another 'name'",
                           model->layers[i].name);
                 break;
             }
@@ -234,17 +236,17 @@ static bool loss_given(const struct yaml_node *map)
 
 void job_model_read(struct job_reader *r)
 {
-    const struct yaml_node *map = job_section_map(r, JOB_SECTION_MODEL);
-    if (map == NULL) {
-        return;
+    const struct yaml_entry *section = yaml_find(r->root, "model");
+    if (section == NULL ||
+        (section->value->kind != YAML_MAPPING && !yaml_is_null(section->value))) {
+        return; /* reported with the rows */
     }
+    const struct yaml_node *map = section->value;
     r->loss_known = loss_given(map);
     const struct yaml_entry *layers = yaml_find(map, "layers");
     if (layers == NULL) {
         yaml_diag(r->diags, r->file, map,
-                  "model.layers is missing; allowed: a list of 1 to %d "
-                  "layers",
-                  JOB_LAYERS_MAX);
+                  "model.layers is missing; allowed: a list of 1 to %d layers", JOB_LAYERS_MAX);
     } else {
         read_layers(r, layers->value);
     }

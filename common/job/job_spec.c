@@ -52,12 +52,6 @@ bool job_seen(const struct job_reader *r, enum job_section_id section, const cha
     return r->seen[section][field - fields];
 }
 
-const struct yaml_node *job_section_map(const struct job_reader *r, enum job_section_id section)
-{
-    const struct yaml_entry *entry = yaml_find(r->root, job_sections[section].name);
-    return entry == NULL || entry->value->kind != YAML_MAPPING ? NULL : entry->value;
-}
-
 struct binding job_binding(const struct job_reader *r, enum job_section_id section,
                            const char *const *extra)
 {
@@ -125,13 +119,24 @@ void job_update_read(struct job_reader *r)
     if (section == NULL) {
         return;
     }
+    if (section->value->kind != YAML_MAPPING && !yaml_is_null(section->value)) {
+        const struct binding b = {.where = "update", .file = r->file, .diags = r->diags};
+        binding_read(&b, section->value); /* reports that it is no mapping */
+        return;
+    }
     const char **names = job_rule_names();
     const struct yaml_entry *entry = yaml_find(section->value, "rule");
     int choice = -1;
-    if (section->value->kind != YAML_MAPPING && !yaml_is_null(section->value)) {
-        job_report(r, "update", "update: a section of keys must stand here, such as 'rule: adam'");
-    } else if (entry == NULL) {
-        job_report(r, "update", "update.rule is missing; allowed: name of an update rule");
+    if (entry == NULL) {
+        const struct field field = {.path = "rule", .type = FIELD_ENUM, .choices = names};
+        bool seen = false;
+        const struct binding b = {.fields = &field,
+                                  .count = 1,
+                                  .seen = &seen,
+                                  .where = "update",
+                                  .file = r->file,
+                                  .diags = r->diags};
+        binding_require(&b, section->value);
     } else if (job_choice(r, names, "update.rule", entry->value, &choice)) {
         const struct rule *rule = rule_at((size_t)choice);
         struct update_spec *update = &r->spec->update;
@@ -177,7 +182,9 @@ static void read_tree(struct job_reader *r)
         r->seen[id] = mem_new(section_count((enum job_section_id)id) + 1, sizeof(bool));
         field_defaults(job_sections[id].fields, section_count((enum job_section_id)id),
                        section_object(r->spec, (enum job_section_id)id));
+        size_t before = r->diags->count;
         read_section(r, (enum job_section_id)id);
+        r->sound[id] = r->diags->count == before;
     }
     job_model_read(r);
     job_update_read(r);
@@ -188,41 +195,62 @@ static void read_tree(struct job_reader *r)
     }
 }
 
-int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
-                   size_t set_count, struct job_spec *spec, struct diags *diags)
+/* Read @root with @sets applied; problems go to @diags. */
+static void parse_root(struct yaml_node *root, const char *file, const char *const *sets,
+                       size_t set_count, struct job_spec *spec, struct diags *diags)
 {
-    size_t before = diags->count;
-    struct yaml_node *root = yaml_parse(text, n, file, diags);
-    if (root == NULL) {
-        return ERR_INVALID;
-    }
-    if (root->kind != YAML_MAPPING) {
-        yaml_diag(diags, file, root,
-                  "a job file is a list of sections: name, data, model, update, …");
-        yaml_node_free(root);
-        return ERR_INVALID;
-    }
     char **sources = mem_new(set_count + 1, sizeof *sources); /* the tree borrows them */
     for (size_t i = 0; i < set_count; i++) {
         char shown[SOURCE_BYTES];
         sources[i] = mem_printf("--set %s", text_shown(sets[i], shown, sizeof shown));
         job_set_apply(root, sets[i], sources[i], diags);
     }
-    struct job_spec parsed = {0};
-    struct job_reader reader = {.file = file, .diags = diags, .root = root, .spec = &parsed};
+    struct job_reader reader = {.file = file, .diags = diags, .root = root, .spec = spec};
     read_tree(&reader);
     yaml_node_free(root);
     for (size_t i = 0; i < set_count; i++) {
         free(sources[i]);
     }
     free(sources);
-    if (diags->count > before) {
-        job_spec_release(&parsed);
-        return ERR_INVALID;
+}
+
+/* Append @from to @to: what is wrong in @file first, then what is wrong on the command line. */
+static void hand_over(const struct diags *from, const char *file, struct diags *to)
+{
+    for (int in_file = 1; in_file >= 0; in_file--) {
+        for (size_t i = 0; i < from->count; i++) {
+            const struct diag *d = &from->items[i];
+            if ((strcmp(d->file, file) == 0) == (in_file == 1)) {
+                diags_add(to, d->file, d->line, d->column, "%s", d->message);
+            }
+        }
     }
-    parsed.text = job_write(&parsed);
-    *spec = parsed;
-    return 0;
+}
+
+int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
+                   size_t set_count, struct job_spec *spec, struct diags *diags)
+{
+    struct diags problems = {0};
+    struct job_spec parsed = {0};
+    struct yaml_node *root = yaml_parse(text, n, file, &problems);
+    if (root != NULL && (root->kind != YAML_MAPPING || (root->count == 0 && set_count == 0))) {
+        yaml_diag(&problems, file, root,
+                  "%s; allowed: the sections name, data, model, update, training, cluster",
+                  root->kind == YAML_MAPPING ? "the file is empty" : "this is not a job file");
+        yaml_node_free(root);
+    } else if (root != NULL) {
+        parse_root(root, file, sets, set_count, &parsed, &problems);
+    }
+    int code = problems.count > 0 ? ERR_INVALID : 0;
+    if (code == 0) {
+        parsed.text = job_write(&parsed);
+        *spec = parsed;
+    } else {
+        hand_over(&problems, file, diags);
+        job_spec_release(&parsed);
+    }
+    diags_release(&problems);
+    return code;
 }
 
 void job_spec_release(struct job_spec *spec)

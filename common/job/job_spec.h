@@ -21,7 +21,7 @@ struct training_spec {
     int64_t steps;      /* 0: bounded by epochs alone */
     int64_t seed;
     int64_t staleness;     /* bounded: how many batches a worker may be ahead */
-    bool overlap; /* async, bounded: compute while the batch before is exchanged */
+    bool overlap;          /* async, bounded: compute while the batch before is exchanged */
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */
