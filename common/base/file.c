@@ -78,6 +78,17 @@ int file_writer_add(struct file_writer *w, const void *data, size_t n, struct er
     return 0;
 }
 
+int file_sync_dir(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, errno, "open %s", path);
+    }
+    int rc = fsync(fd) == 0 ? 0 : err_errno(err, errno, "fsync %s", path);
+    (void)close(fd);
+    return rc;
+}
+
 static int sync_parent(const char *path, struct err *err)
 {
     char dir[PATH_MAX];
@@ -90,13 +101,7 @@ static int sync_parent(const char *path, struct err *err)
     } else {
         *slash = '\0';
     }
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return err_errno(err, errno, "open %s", dir);
-    }
-    int rc = fsync(fd) == 0 ? 0 : err_errno(err, errno, "fsync %s", dir);
-    (void)close(fd);
-    return rc;
+    return file_sync_dir(dir, err);
 }
 
 static void writer_free(struct file_writer *w)

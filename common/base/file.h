@@ -27,6 +27,9 @@ int file_writer_add(struct file_writer *w, const void *data, size_t n, struct er
 int file_writer_commit(struct file_writer *w, struct err *err); /* closes in any case */
 void file_writer_abort(struct file_writer *w);                  /* safe after commit */
 
+/* fsync of a directory: its entries are there after a crash. */
+int file_sync_dir(const char *path, struct err *err);
+
 /* mkdir -p. */
 int file_make_dirs(const char *path, struct err *err);
 /* rm -r of a directory tree; missing is fine. Never follows links. */

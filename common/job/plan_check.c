@@ -159,7 +159,8 @@ static int check_partitions(struct plan *plan, struct err *err)
         shard = p->shard;
         int rc = check_partition(plan, p, plan->shard_elements[shard], err);
         if (rc != 0) {
-            return err_wrap(err, "partition %zu", i);
+            (void)err_wrap(err, "partition %zu", i);
+            return rc;
         }
         plan->shard_elements[shard] += p->count;
     }

@@ -1,0 +1,43 @@
+/* A complete checkpoint, opened for reading: the values and slots of a job as whole variables,
+ * however many shards wrote them, so that it restores onto any number of parameter servers.
+ *
+ * Threads may read from one open checkpoint at the same time. Keeps one file open per shard. */
+#ifndef GRADUS_CHECKPOINT_CHECKPOINT_H
+#define GRADUS_CHECKPOINT_CHECKPOINT_H
+
+#include "checkpoint/manifest.h"
+
+enum checkpoint_check {
+    CHECKPOINT_QUICK, /* files are there with the right sizes and headers */
+    CHECKPOINT_FULL,  /* and their content has the checksums of the manifest */
+};
+
+struct checkpoint;
+
+/* @path: the directory of the checkpoint. Every element of every variable and slot must be in
+ * exactly one file. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT says which file and why;
+ * ERR_UNSUPPORTED. */
+int checkpoint_open(const char *path, enum checkpoint_check check, struct checkpoint **out,
+                    struct err *err);
+void checkpoint_close(struct checkpoint *c); /* NULL is fine */
+
+const struct manifest *checkpoint_manifest(const struct checkpoint *c);
+/* The ledger that shard @shard had (borrowed); NULL when there is no such shard. */
+const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shard);
+
+/* Elements @first .. @first+@count-1 (flat, row-major) of @variable, or of its slot @slot when that
+ * is not NULL. Errors: ERR_NOT_FOUND no such variable or slot; ERR_RANGE; ERR_CORRUPT. */
+int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
+                    uint64_t first, uint64_t count, float *out, struct err *err);
+/* All of one shard of @plan, which may have any number of shards: into the flat buffer @values, and
+ * into @slots[rule->slot_count] (@rule NULL: no slots). Errors: ERR_INVALID another rule, a
+ * variable that the checkpoint has not or in another shape. */
+int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
+                          const struct rule *rule, float *values, float *const *slots,
+                          struct err *err);
+
+/* One safetensors file of whole variables, without slots and metadata: equal values give equal
+ * bytes. */
+int checkpoint_export(const struct checkpoint *c, const char *out_path, struct err *err);
+
+#endif

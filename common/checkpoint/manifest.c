@@ -1,0 +1,144 @@
+#include "checkpoint/manifest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/json_doc.h"
+#include "checkpoint/ledger_json.h"
+#include "checkpoint/shard_file.h"
+
+const char *const manifest_mode_names[] = {
+    [TRAINING_SYNC] = "sync", [TRAINING_ASYNC] = "async", [TRAINING_BOUNDED] = "bounded", NULL};
+
+void manifest_init(struct manifest *m, const char *job, const char *text, enum training_mode mode,
+                   const struct rule *rule, const struct plan *plan)
+{
+    *m = (struct manifest){
+        .job = mem_strdup(job),
+        .text = mem_strdup(text),
+        .mode = (int)mode,
+        .rule = mem_strdup(rule->name),
+        .slot_count = rule->slot_count,
+        .variable_count = plan->variable_count,
+        .shard_count = plan->shard_count,
+    };
+    for (size_t k = 0; k < rule->slot_count; k++) {
+        m->slots[k] = mem_strdup(rule->slot_names[k]);
+    }
+    m->variables = mem_new(m->variable_count, sizeof *m->variables);
+    memcpy(m->variables, plan->variables, m->variable_count * sizeof *m->variables);
+    m->shards = mem_new(m->shard_count, sizeof *m->shards);
+}
+
+void manifest_release(struct manifest *m)
+{
+    free(m->job);
+    free(m->text);
+    free(m->rule);
+    for (size_t k = 0; k < RULE_SLOTS_MAX; k++) {
+        free(m->slots[k]);
+    }
+    ledger_release(&m->ledger);
+    free(m->variables);
+    free(m->shards);
+    *m = (struct manifest){0};
+}
+
+static void add_text(struct buf *out, const char *key, const char *value)
+{
+    buf_printf(out, "  \"%s\": ", key);
+    json_doc_add_string(out, value);
+    buf_add_str(out, ",\n");
+}
+
+static void add_number(struct buf *out, const char *key, uint64_t value)
+{
+    buf_printf(out, "  \"%s\": %" PRIu64 ",\n", key, value);
+}
+
+static void add_variables(struct buf *out, const struct manifest *m)
+{
+    buf_add_str(out, "  \"variables\": [\n");
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const struct variable_spec *v = &m->variables[i];
+        buf_add_str(out, "    {\"name\": ");
+        json_doc_add_string(out, v->name);
+        buf_add_str(out, ", \"shape\": [");
+        for (size_t d = 0; d < v->shape.rank; d++) {
+            buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ", ", v->shape.dims[d]);
+        }
+        buf_printf(out, "]}%s\n", i + 1 < m->variable_count ? "," : "");
+    }
+    buf_add_str(out, "  ],\n");
+}
+
+static void add_shards(struct buf *out, const struct manifest *m)
+{
+    buf_add_str(out, "  \"shards\": [\n");
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        const struct manifest_shard *s = &m->shards[i];
+        char name[SHARD_FILE_NAME_BYTES];
+        buf_printf(out, "    {\"file\": \"%s\", \"version\": %" PRIu64 ", \"bytes\": %" PRIu64,
+                   shard_file_name(i, m->shard_count, name), s->version, s->bytes);
+        buf_printf(out, ", \"checksum\": \"0x%016" PRIx64 "\"}%s\n", s->checksum,
+                   i + 1 < m->shard_count ? "," : "");
+    }
+    buf_add_str(out, "  ],\n");
+}
+
+static void format(const struct manifest *m, struct buf *out)
+{
+    buf_add_str(out, "{\n");
+    add_text(out, "format", "gradus-checkpoint");
+    add_number(out, "format_version", MANIFEST_FORMAT_VERSION);
+    add_text(out, "job", m->job);
+    buf_printf(out, "  \"created_ms\": %" PRId64 ",\n", m->created_ms);
+    add_text(out, "mode", manifest_mode_names[m->mode]);
+    add_number(out, "generation", m->generation);
+    add_number(out, "step", m->step);
+    add_number(out, "epoch", m->epoch);
+    add_number(out, "records", m->records);
+    add_text(out, "rule", m->rule);
+    buf_add_str(out, "  \"slots\": [");
+    for (size_t k = 0; k < m->slot_count; k++) {
+        buf_add_str(out, k == 0 ? "" : ", ");
+        json_doc_add_string(out, m->slots[k]);
+    }
+    buf_add_str(out, "],\n");
+    add_variables(out, m);
+    add_shards(out, m);
+    if (m->ledger.split_count > 0) {
+        buf_add_str(out, "  \"ledger\": ");
+        ledger_json_format(&m->ledger, out);
+        buf_add_str(out, ",\n");
+    }
+    add_text(out, "text", m->text);
+    buf_printf(out, "  \"checksum\": \"0x%016" PRIx64 "\"\n}\n", checksum_of(out->data, out->len));
+}
+
+int manifest_write(const char *dir, const struct manifest *m, struct err *err)
+{
+    if (!text_is_utf8(m->job, strlen(m->job)) || !text_is_utf8(m->text, strlen(m->text))) {
+        return err_set(err, ERR_INVALID, "checkpoint %s: the job's text is not UTF-8", dir);
+    }
+    struct buf text = {0};
+    format(m, &text);
+    char *path = file_join(dir, MANIFEST_NAME);
+    char *parent = file_join(dir, "..");
+    int rc = file_write_atomic(path, text.data, text.len, err);
+    if (rc == 0) {
+        rc = file_sync_dir(parent, err); /* the directory itself may be as new as the file */
+    }
+    free(path);
+    free(parent);
+    buf_release(&text);
+    if (rc != 0) {
+        (void)err_wrap(err, "checkpoint %s", dir);
+    }
+    return rc;
+}

@@ -1,0 +1,54 @@
+/* The manifest of a checkpoint: what it is of, and which files with which sizes and checksums
+ * belong to it. It is written last, so a directory without one is not a checkpoint. JSON; its last
+ * member is the checksum of all text before that member's line. */
+#ifndef GRADUS_CHECKPOINT_MANIFEST_H
+#define GRADUS_CHECKPOINT_MANIFEST_H
+
+#include "job/ledger.h"
+#include "job/plan.h"
+#include "rule/rule.h"
+
+#define MANIFEST_NAME "manifest.json"
+#define MANIFEST_FORMAT_VERSION 1
+#define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
+
+struct manifest_shard { /* file "shard-<index>-of-<count>.safetensors" */
+    uint64_t version;   /* updates that the shard had applied */
+    uint64_t bytes, checksum;
+};
+
+struct manifest {
+    char *job;  /* id */
+    char *text; /* the canonical job file */
+    int mode;   /* enum training_mode */
+    char *rule;
+    char *slots[RULE_SLOTS_MAX];
+    size_t slot_count;
+    uint64_t generation;
+    uint64_t step, epoch, records;   /* progress; records: applied in all epochs */
+    int64_t created_ms;              /* Unix time */
+    struct ledger ledger;            /* data position of the job; split_count 0: none */
+    struct variable_spec *variables; /* names and shapes; initialisers are not kept */
+    size_t variable_count;
+    struct manifest_shard *shards;
+    uint32_t shard_count;
+};
+
+/* Copies what it is given; the caller fills in the numbers, the ledger and the shards. */
+void manifest_init(struct manifest *m, const char *job, const char *text, enum training_mode mode,
+                   const struct rule *rule, const struct plan *plan);
+void manifest_release(struct manifest *m);
+
+/* Write @dir/manifest.json, atomically and durably. Errors: those of files; ERR_INVALID not UTF-8.
+ */
+int manifest_write(const char *dir, const struct manifest *m, struct err *err);
+/* @m is overwritten on success. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT; ERR_UNSUPPORTED. */
+int manifest_read(const char *dir, struct manifest *m, struct err *err);
+/* Are the files there, with their sizes and (@checksums) their content? Errors: ERR_CORRUPT. */
+int manifest_check_files(const char *dir, const struct manifest *m, bool checksums,
+                         struct err *err);
+
+/* "sync", "async", "bounded" */
+extern const char *const manifest_mode_names[];
+
+#endif

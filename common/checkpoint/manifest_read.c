@@ -1,0 +1,367 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "checkpoint/json_doc.h"
+#include "checkpoint/ledger_json.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_file.h"
+
+#define CHUNK_BYTES (1U << 20)
+
+/* "0x" and 16 digits, as we write them. */
+static bool parse_checksum(const char *text, uint64_t *out)
+{
+    if (strlen(text) != 18 || text[0] != '0' || text[1] != 'x' ||
+        strspn(text + 2, "0123456789abcdef") != 16) {
+        return false;
+    }
+    *out = strtoull(text, NULL, 16);
+    return true;
+}
+
+/* The end of the text is always `  "checksum": "0x<16 digits>"\n}\n`; it covers all before itself.
+ */
+static int check_own_checksum(const struct buf *text, struct err *err)
+{
+    static const char before[] = "  \"checksum\": \"";
+    static const char after[] = "\"\n}\n";
+    const size_t tail = sizeof before - 1 + 18 + sizeof after - 1;
+    if (text->len < tail) {
+        return err_set(err, ERR_CORRUPT, "%zu bytes are no manifest", text->len);
+    }
+    const char *p = text->data + text->len - tail;
+    char digits[19] = {0};
+    memcpy(digits, p + sizeof before - 1, 18);
+    uint64_t noted = 0;
+    if (memcmp(p, before, sizeof before - 1) != 0 || !parse_checksum(digits, &noted) ||
+        memcmp(p + sizeof before - 1 + 18, after, sizeof after - 1) != 0) {
+        return err_set(err, ERR_CORRUPT, "it does not end with its checksum: cut or changed");
+    }
+    uint64_t found = checksum_of(text->data, text->len - tail);
+    if (found != noted) {
+        return err_set(err, ERR_CORRUPT,
+                       "its checksum differs (noted 0x%016" PRIx64 ", found 0x%016" PRIx64
+                       "): damaged or changed by hand",
+                       noted, found);
+    }
+    return 0;
+}
+
+static int read_format(const struct json_t *root, struct err *err)
+{
+    const char *name = NULL;
+    uint64_t version = 0;
+    int rc = json_doc_string(root, "format", &name, err);
+    if (rc == 0 && strcmp(name, "gradus-checkpoint") != 0) {
+        rc = err_set(err, ERR_CORRUPT, "format: %.40s; gradus-checkpoint is expected", name);
+    }
+    if (rc == 0) {
+        rc = json_doc_u64(root, "format_version", INT64_MAX, &version, err);
+    }
+    if (rc == 0 && version != MANIFEST_FORMAT_VERSION) {
+        rc = err_set(err, ERR_UNSUPPORTED, "format_version: %" PRIu64 "; this program knows %d",
+                     version, MANIFEST_FORMAT_VERSION);
+    }
+    return rc;
+}
+
+static int read_texts(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    struct {
+        const char *key;
+        char **out;
+    } const rows[] = {{"job", &m->job}, {"text", &m->text}, {"rule", &m->rule}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *text = NULL;
+        int rc = json_doc_string(root, rows[i].key, &text, err);
+        if (rc != 0) {
+            return rc;
+        }
+        *rows[i].out = mem_strdup(text);
+    }
+    const char *mode = NULL;
+    int rc = json_doc_string(root, "mode", &mode, err);
+    if (rc != 0) {
+        return rc;
+    }
+    for (m->mode = 0; manifest_mode_names[m->mode] != NULL; m->mode++) {
+        if (strcmp(manifest_mode_names[m->mode], mode) == 0) {
+            return 0;
+        }
+    }
+    return err_set(err, ERR_CORRUPT, "mode: %.40s is not known", mode);
+}
+
+static int read_numbers(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    uint64_t created = 0;
+    struct {
+        const char *key;
+        uint64_t *out;
+    } const rows[] = {{"generation", &m->generation},
+                      {"step", &m->step},
+                      {"epoch", &m->epoch},
+                      {"records", &m->records},
+                      {"created_ms", &created}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int rc = json_doc_u64(root, rows[i].key, INT64_MAX, rows[i].out, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    m->created_ms = (int64_t)created;
+    return 0;
+}
+
+static int read_slots(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *slots = NULL;
+    size_t count = 0;
+    int rc = json_doc_array(root, "slots", RULE_SLOTS_MAX, &slots, &count, err);
+    for (size_t k = 0; rc == 0 && k < count; k++) {
+        const char *name = NULL;
+        if (!json_doc_item_string(slots, k, &name) || name[0] == '\0') {
+            return err_set(err, ERR_CORRUPT, "slots[%zu]: a name is expected", k);
+        }
+        m->slots[m->slot_count++] = mem_strdup(name);
+    }
+    return rc;
+}
+
+static int read_variable(const struct json_t *object, struct variable_spec *v, struct err *err)
+{
+    const char *name = NULL;
+    const struct json_t *dims = NULL;
+    int rc = json_doc_string(object, "name", &name, err);
+    if (rc == 0 && (name[0] == '\0' || strlen(name) >= sizeof v->name)) {
+        rc = err_set(err, ERR_CORRUPT, "name: from 1 to %zu bytes", sizeof v->name - 1);
+    }
+    if (rc == 0) {
+        memcpy(v->name, name, strlen(name));
+        rc = json_doc_array(object, "shape", SHAPE_RANK_MAX, &dims, &v->shape.rank, err);
+    }
+    for (size_t d = 0; rc == 0 && d < v->shape.rank; d++) {
+        if (!json_doc_item_u64(dims, d, &v->shape.dims[d])) {
+            rc = err_set(err, ERR_CORRUPT, "shape[%zu]: a whole number is expected", d);
+        }
+    }
+    uint64_t elements = rc == 0 ? shape_count(&v->shape) : 0;
+    if (rc == 0 && (elements == 0 || elements > PLAN_ELEMENTS_MAX)) {
+        rc = err_set(err, ERR_CORRUPT, "shape: from 1 to %" PRIu64 " elements", PLAN_ELEMENTS_MAX);
+    }
+    return rc;
+}
+
+static int read_variables(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *list = NULL;
+    size_t count = 0;
+    int rc = json_doc_array(root, "variables", PLAN_VARIABLES_MAX, &list, &count, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (count == 0) {
+        return err_set(err, ERR_CORRUPT, "variables: none");
+    }
+    m->variables = mem_new(count, sizeof *m->variables);
+    m->variable_count = count;
+    for (size_t i = 0; i < count; i++) {
+        rc = read_variable(json_doc_item(list, i), &m->variables[i], err);
+        if (rc != 0) {
+            (void)err_wrap(err, "variables[%zu]", i);
+            return rc;
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(m->variables[k].name, m->variables[i].name) == 0) {
+                return err_set(err, ERR_CORRUPT, "variables[%zu]: the name %s is used twice", i,
+                               m->variables[i].name);
+            }
+        }
+    }
+    return 0;
+}
+
+static int read_shard(const struct json_t *object, uint32_t index, uint32_t count,
+                      struct manifest_shard *s, struct err *err)
+{
+    char expected[SHARD_FILE_NAME_BYTES];
+    const char *name = NULL;
+    const char *sum = NULL;
+    int rc = json_doc_string(object, "file", &name, err);
+    if (rc == 0 && strcmp(name, shard_file_name(index, count, expected)) != 0) {
+        /* No other name is ever opened, so a manifest cannot point outside its directory. */
+        rc = err_set(err, ERR_CORRUPT, "file: %.80s; %s is expected", name, expected);
+    }
+    if (rc == 0) {
+        rc = json_doc_u64(object, "version", INT64_MAX, &s->version, err);
+    }
+    if (rc == 0) {
+        rc = json_doc_u64(object, "bytes", INT64_MAX, &s->bytes, err);
+    }
+    if (rc == 0) {
+        rc = json_doc_string(object, "checksum", &sum, err);
+    }
+    if (rc == 0 && !parse_checksum(sum, &s->checksum)) {
+        rc = err_set(err, ERR_CORRUPT, "checksum: 0x and 16 digits are expected");
+    }
+    return rc;
+}
+
+static int read_shards(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *list = NULL;
+    size_t count = 0;
+    int rc = json_doc_array(root, "shards", PLAN_SHARDS_MAX, &list, &count, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (count == 0) {
+        return err_set(err, ERR_CORRUPT, "shards: none");
+    }
+    m->shards = mem_new(count, sizeof *m->shards);
+    m->shard_count = (uint32_t)count;
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        rc = read_shard(json_doc_item(list, i), i, m->shard_count, &m->shards[i], err);
+        if (rc != 0) {
+            (void)err_wrap(err, "shards[%u]", i);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int read_ledger(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *ledger = NULL;
+    if (json_doc_object(root, "ledger", &ledger, NULL) != 0) {
+        return 0; /* a job may leave it to the shards */
+    }
+    int rc = ledger_json_read(ledger, &m->ledger, err);
+    if (rc != 0) {
+        (void)err_wrap(err, "ledger");
+    }
+    return rc;
+}
+
+static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
+        read_texts, read_numbers, read_slots, read_variables, read_shards, read_ledger};
+    int rc = read_format(root, err);
+    for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
+        rc = readers[i](root, m, err);
+    }
+    return rc;
+}
+
+int manifest_read(const char *dir, struct manifest *m, struct err *err)
+{
+    struct buf text = {0};
+    struct json_t *root = NULL;
+    struct manifest made = {0};
+    char *path = file_join(dir, MANIFEST_NAME);
+    int rc = file_read(path, MANIFEST_BYTES_MAX, &text, err);
+    free(path);
+    if (rc == 0) {
+        rc = check_own_checksum(&text, err);
+        if (rc == 0) {
+            rc = json_doc_parse(text.data, text.len, &root, err);
+        }
+        if (rc == 0) {
+            rc = read_all(root, &made, err);
+        }
+        if (rc != 0) {
+            (void)err_wrap(err, MANIFEST_NAME);
+        }
+    }
+    json_doc_free(root);
+    buf_release(&text);
+    if (rc != 0) {
+        manifest_release(&made);
+        (void)err_wrap(err, "checkpoint %s", dir);
+        return rc;
+    }
+    *m = made;
+    return 0;
+}
+
+static int sum_of_file(int fd, uint64_t *out, struct err *err)
+{
+    char *chunk = mem_new(CHUNK_BYTES, 1);
+    struct checksum *sum = checksum_new();
+    int rc = 0;
+    for (;;) {
+        ssize_t n = read(fd, chunk, CHUNK_BYTES);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            rc = err_errno(err, errno, "read");
+        }
+        if (n <= 0) {
+            break;
+        }
+        checksum_add(sum, chunk, (size_t)n);
+    }
+    *out = checksum_value(sum);
+    checksum_free(sum);
+    free(chunk);
+    return rc;
+}
+
+static int check_content(int fd, const struct manifest_shard *s, bool checksums, struct err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        return err_errno(err, errno, "stat");
+    }
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != s->bytes) {
+        return err_set(err, ERR_CORRUPT,
+                       "size differs (manifest %" PRIu64 " bytes, file %" PRIu64 ")", s->bytes,
+                       (uint64_t)st.st_size);
+    }
+    if (!checksums) {
+        return 0;
+    }
+    uint64_t sum = 0;
+    int rc = sum_of_file(fd, &sum, err);
+    if (rc == 0 && sum != s->checksum) {
+        rc = err_set(err, ERR_CORRUPT,
+                     "checksum differs (manifest 0x%016" PRIx64 ", file 0x%016" PRIx64 ")",
+                     s->checksum, sum);
+    }
+    return rc;
+}
+
+int manifest_check_files(const char *dir, const struct manifest *m, bool checksums, struct err *err)
+{
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        char name[SHARD_FILE_NAME_BYTES];
+        char *path = file_join(dir, shard_file_name(i, m->shard_count, name));
+        int rc;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) {
+            rc = err_set(err, ERR_CORRUPT, "missing");
+        } else if (fd < 0) {
+            rc = err_errno(err, errno, "open");
+        } else {
+            rc = check_content(fd, &m->shards[i], checksums, err);
+            (void)close(fd);
+        }
+        free(path);
+        if (rc != 0) {
+            (void)err_wrap(err, "%s", name);
+            (void)err_wrap(err, "checkpoint %s", dir);
+            return rc;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,274 @@
+#include "checkpoint/shard_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/ledger_json.h"
+
+#define FORMAT "gradus-shard"
+#define FORMAT_VERSION "1"
+
+const char *shard_file_name(uint32_t shard, uint32_t shard_count, char out[SHARD_FILE_NAME_BYTES])
+{
+    (void)snprintf(out, SHARD_FILE_NAME_BYTES, "shard-%u-of-%u.safetensors", shard, shard_count);
+    return out;
+}
+
+/* Tensor @k · partitions + @i is partition i: its values for k = 0, its slot k - 1 otherwise. */
+static void declare(const struct shard_file_state *s, const struct partition *parts, size_t count,
+                    struct safetensors_tensor *tensors)
+{
+    for (size_t n = 0; n < count * (1 + s->rule->slot_count); n++) {
+        const struct partition *p = &parts[n % count];
+        const struct variable_spec *v = &s->plan->variables[p->variable];
+        size_t slot = n / count;
+        struct safetensors_tensor *t = &tensors[n];
+        t->name = mem_printf("%s[%" PRIu64 ":%" PRIu64 "]%s%s", v->name, p->row_first,
+                             p->row_first + p->row_count, slot == 0 ? "" : "#",
+                             slot == 0 ? "" : s->rule->slot_names[slot - 1]);
+        t->dtype = SAFETENSORS_F32;
+        t->rank = v->shape.rank;
+        for (size_t d = 0; d < t->rank; d++) {
+            t->dims[d] = d == 0 ? p->row_count : v->shape.dims[d];
+        }
+    }
+}
+
+#define META_COUNT 10
+
+/* The keys sorted; the caller frees texts[]. */
+static void make_meta(const struct shard_file_state *s, struct safetensors_meta meta[META_COUNT],
+                      char *texts[META_COUNT])
+{
+    struct buf ledger = {0};
+    ledger_json_format(s->ledger, &ledger);
+    char *const made[META_COUNT] = {
+        mem_strdup(FORMAT),
+        mem_strdup(FORMAT_VERSION),
+        mem_printf("%" PRIu64, s->generation),
+        mem_strdup(s->job),
+        buf_take(&ledger),
+        mem_strdup(s->rule->name),
+        mem_printf("%u", s->shard),
+        mem_printf("%u", s->plan->shard_count),
+        mem_printf("%" PRIu64, s->step),
+        mem_printf("%" PRIu64, s->version),
+    };
+    static const char *const keys[META_COUNT] = {"format", "format_version", "generation", "job",
+                                                 "ledger", "rule",           "shard",      "shards",
+                                                 "step",   "version"};
+    for (size_t i = 0; i < META_COUNT; i++) {
+        texts[i] = made[i];
+        meta[i] = (struct safetensors_meta){keys[i], made[i]};
+    }
+}
+
+static int write_tensors(struct safetensors_writer *w, const struct shard_file_state *s,
+                         const struct partition *parts, size_t count, struct err *err)
+{
+    int rc = 0;
+    for (size_t n; rc == 0 && safetensors_writer_next(w, &n);) {
+        const struct partition *p = &parts[n % count];
+        const float *buffer = n < count ? s->values : s->slots[n / count - 1];
+        rc = safetensors_writer_add(w, buffer + p->offset, (size_t)p->count * sizeof(float), err);
+    }
+    return rc;
+}
+
+int shard_file_write(const char *path, const struct shard_file_state *state,
+                     struct safetensors_written *out, struct err *err)
+{
+    size_t count = 0;
+    const struct partition *parts = plan_shard(state->plan, state->shard, &count);
+    if (count == 0) {
+        return err_set(err, ERR_INVALID, "write %s: shard %u of %u", path, state->shard,
+                       state->plan->shard_count);
+    }
+    size_t tensor_count = count * (1 + state->rule->slot_count);
+    struct safetensors_tensor *tensors = mem_new(tensor_count, sizeof *tensors);
+    declare(state, parts, count, tensors);
+    struct safetensors_meta meta[META_COUNT];
+    char *texts[META_COUNT];
+    make_meta(state, meta, texts);
+    struct safetensors_writer w;
+    int rc = safetensors_writer_open(&w, path, tensors, tensor_count, meta, META_COUNT, err);
+    if (rc == 0) {
+        rc = write_tensors(&w, state, parts, count, err);
+        if (rc == 0) {
+            rc = safetensors_writer_commit(&w, out, err);
+        } else {
+            safetensors_writer_abort(&w);
+        }
+    }
+    for (size_t i = 0; i < META_COUNT; i++) {
+        free(texts[i]);
+    }
+    for (size_t i = 0; i < tensor_count; i++) {
+        free((void *)(uintptr_t)tensors[i].name); /* made in declare() */
+    }
+    free(tensors);
+    return rc;
+}
+
+static int meta_text(const struct safetensors *f, const char *key, const char **out,
+                     struct err *err)
+{
+    const char *text = safetensors_meta_find(f, key);
+    if (text == NULL) {
+        return err_set(err, ERR_CORRUPT, "metadata: %s: missing", key);
+    }
+    *out = text;
+    return 0;
+}
+
+static int meta_number(const struct safetensors *f, const char *key, uint64_t max, uint64_t *out,
+                       struct err *err)
+{
+    const char *text = NULL;
+    int64_t n = 0;
+    int rc = meta_text(f, key, &text, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!text_to_int(text, &n) || n < 0 || (uint64_t)n > max) {
+        return err_set(err, ERR_CORRUPT, "metadata: %s: \"%.40s\" is not a number in range", key,
+                       text);
+    }
+    *out = (uint64_t)n;
+    return 0;
+}
+
+static int check_format(const struct safetensors *f, struct err *err)
+{
+    const char *format = safetensors_meta_find(f, "format");
+    const char *version = safetensors_meta_find(f, "format_version");
+    if (format == NULL || strcmp(format, FORMAT) != 0 || version == NULL) {
+        return err_set(err, ERR_CORRUPT, "metadata: not the file of a shard (format %s)", FORMAT);
+    }
+    if (strcmp(version, FORMAT_VERSION) != 0) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "metadata: format version %.20s; this program knows " FORMAT_VERSION,
+                       version);
+    }
+    return 0;
+}
+
+static int read_numbers(struct shard_file *f, struct err *err)
+{
+    uint64_t shard = 0;
+    uint64_t count = 0;
+    int rc = meta_number(&f->file, "shards", PLAN_SHARDS_MAX, &count, err);
+    if (rc == 0) {
+        rc = meta_number(&f->file, "shard", count == 0 ? 0 : count - 1, &shard, err);
+    }
+    if (rc == 0) {
+        rc = meta_number(&f->file, "generation", INT64_MAX, &f->generation, err);
+    }
+    if (rc == 0) {
+        rc = meta_number(&f->file, "step", INT64_MAX, &f->step, err);
+    }
+    if (rc == 0) {
+        rc = meta_number(&f->file, "version", INT64_MAX, &f->version, err);
+    }
+    f->shard = (uint32_t)shard;
+    f->shard_count = (uint32_t)count;
+    return rc;
+}
+
+int shard_file_open(struct shard_file *f, const char *path, struct err *err)
+{
+    struct shard_file made = {0};
+    int rc = safetensors_open(&made.file, path, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const char *ledger = NULL;
+    rc = check_format(&made.file, err);
+    if (rc == 0) {
+        rc = meta_text(&made.file, "job", &made.job, err);
+    }
+    if (rc == 0) {
+        rc = meta_text(&made.file, "rule", &made.rule, err);
+    }
+    if (rc == 0) {
+        rc = meta_text(&made.file, "ledger", &ledger, err);
+    }
+    if (rc == 0) {
+        rc = read_numbers(&made, err);
+    }
+    if (rc == 0) {
+        rc = ledger_json_parse(ledger, strlen(ledger), &made.ledger, err);
+        if (rc != 0) {
+            (void)err_wrap(err, "metadata: ledger");
+        }
+    }
+    if (rc != 0) {
+        (void)err_wrap(err, "read %s", path);
+        shard_file_close(&made);
+        return rc;
+    }
+    *f = made;
+    return 0;
+}
+
+void shard_file_close(struct shard_file *f)
+{
+    ledger_release(&f->ledger);
+    safetensors_close(&f->file);
+    *f = (struct shard_file){0};
+}
+
+/* A number in decimal from @p up to @end, without sign or leading zeros. */
+static bool parse_rows(const char *p, const char *end, uint64_t *out)
+{
+    char digits[20];
+    size_t n = (size_t)(end - p);
+    int64_t value = 0;
+    if (n == 0 || n >= sizeof digits || (n > 1 && p[0] == '0') || p[0] < '0' || p[0] > '9') {
+        return false;
+    }
+    memcpy(digits, p, n);
+    digits[n] = '\0';
+    if (!text_to_int(digits, &value)) {
+        return false;
+    }
+    *out = (uint64_t)value;
+    return true;
+}
+
+/* From the right, since a variable's name may hold any of the separators. */
+bool shard_file_tensor_parse(const char *name, struct shard_file_tensor *out)
+{
+    *out = (struct shard_file_tensor){0};
+    size_t n = strlen(name);
+    const char *close = n > 0 && name[n - 1] == ']' ? name + n - 1 : NULL;
+    if (close == NULL) {
+        const char *hash = strrchr(name, '#');
+        if (hash == NULL || hash == name || hash[-1] != ']' || hash[1] == '\0' ||
+            strlen(hash + 1) >= sizeof out->slot) {
+            return false;
+        }
+        memcpy(out->slot, hash + 1, strlen(hash + 1));
+        close = hash - 1;
+    }
+    const char *open = close;
+    const char *colon = NULL;
+    while (open > name && *open != '[') {
+        open--;
+        colon = *open == ':' ? open : colon;
+    }
+    uint64_t end = 0;
+    size_t variable = (size_t)(open - name);
+    if (colon == NULL || variable == 0 || variable >= sizeof out->variable || *open != '[' ||
+        !parse_rows(open + 1, colon, &out->row_first) || !parse_rows(colon + 1, close, &end) ||
+        end <= out->row_first) {
+        return false;
+    }
+    memcpy(out->variable, name, variable);
+    out->row_count = end - out->row_first;
+    return true;
+}

@@ -1,0 +1,57 @@
+/* The file of one shard in a checkpoint: safetensors, one tensor per partition and slot.
+ *
+ *     dense_1.kernel[0:392]      values of rows 0 to 391 of variable dense_1.kernel
+ *     dense_1.kernel[0:392]#m    slot m of the same rows
+ *
+ * Metadata: format, format_version, generation, job, ledger (JSON), rule, shard, shards, step,
+ * version. The ledger is the shard's own: the pushes that its values hold. */
+#ifndef GRADUS_CHECKPOINT_SHARD_FILE_H
+#define GRADUS_CHECKPOINT_SHARD_FILE_H
+
+#include "checkpoint/safetensors.h"
+#include "job/ledger.h"
+#include "job/plan.h"
+#include "rule/rule.h"
+
+#define SHARD_FILE_NAME_BYTES 64 /* "shard-1023-of-1024.safetensors" */
+#define SHARD_FILE_SLOT_BYTES 64
+
+/* "shard-0-of-2.safetensors" into @out; returns @out. */
+const char *shard_file_name(uint32_t shard, uint32_t shard_count, char out[SHARD_FILE_NAME_BYTES]);
+
+/* What a shard writes; everything borrowed. */
+struct shard_file_state {
+    const char *job;
+    const struct plan *plan;
+    uint32_t shard;
+    const struct rule *rule;
+    uint64_t version, generation, step;
+    const struct ledger *ledger;
+    const float *values; /* the shard's flat buffer */
+    float *const *slots; /* [rule->slot_count] parallel buffers */
+};
+/* Errors: ERR_INVALID (no such shard); those of files. Nothing has the name @path until all is
+ * written. */
+int shard_file_write(const char *path, const struct shard_file_state *state,
+                     struct safetensors_written *out, struct err *err);
+
+struct shard_file {
+    struct safetensors file;
+    const char *job, *rule; /* borrow from @file */
+    uint32_t shard, shard_count;
+    uint64_t version, generation, step;
+    struct ledger ledger;
+};
+/* @f is overwritten on success. Errors: ERR_CORRUPT. */
+int shard_file_open(struct shard_file *f, const char *path, struct err *err);
+void shard_file_close(struct shard_file *f); /* safe on a zeroed struct */
+
+/* The parts of a tensor's name. */
+struct shard_file_tensor {
+    char variable[VARIABLE_NAME_BYTES];
+    uint64_t row_first, row_count;
+    char slot[SHARD_FILE_SLOT_BYTES]; /* empty: values */
+};
+bool shard_file_tensor_parse(const char *name, struct shard_file_tensor *out);
+
+#endif
