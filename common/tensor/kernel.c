@@ -8,11 +8,23 @@
 
 /* Sums run in this many lanes, whatever the machine's width. */
 #define LANES 16
+/* Repeated rows are copied in blocks of about this size. */
+#define REPEAT_BYTES 4096
 
 void kernel_repeat_row(size_t rows, size_t width, const float *row, float *out)
 {
-    for (size_t i = 0; i < rows; i++) {
-        memcpy(out + i * width, row, width * sizeof *out);
+    if (rows == 0) {
+        return;
+    }
+    memcpy(out, row, width * sizeof *out);
+    /* Rows may be short: copy what is there already, twice as much each time, while it is in cache.
+     */
+    size_t block = 1;
+    for (size_t done = 1; done < rows;) {
+        size_t n = rows - done < block ? rows - done : block;
+        memcpy(out + done * width, out, n * width * sizeof *out);
+        done += n;
+        block = block * width * sizeof *out < REPEAT_BYTES ? done : block;
     }
 }
 

@@ -64,6 +64,26 @@ static struct span columns_at(const struct window *w, size_t j)
     return span_at(j, w->stride_width, w->pad_left, w->width, w->in_width);
 }
 
+/* Runs are often a few floats, for which a call of memcpy() would cost more than the copy. */
+VECTOR_INLINE void copy_run(size_t n, const float *restrict in, float *restrict out)
+{
+    if (n >= 64) {
+        memcpy(out, in, n * sizeof *out);
+        return;
+    }
+    for (; n >= 4; n -= 4, in += 4, out += 4) {
+        memcpy(out, in, 4 * sizeof *out);
+    }
+    if ((n & 2) != 0) {
+        memcpy(out, in, 2 * sizeof *out);
+        in += 2;
+        out += 2;
+    }
+    if ((n & 1) != 0) {
+        *out = *in;
+    }
+}
+
 /* One patch: its rows are contiguous runs of the image, framed by zeros where it hangs over. */
 static void copy_patch(const struct window *w, struct span rows, struct span columns,
                        const float *image, float *patch)
@@ -75,8 +95,8 @@ static void copy_patch(const struct window *w, struct span rows, struct span col
     }
     for (size_t y = rows.first; y < rows.end; y++) {
         const size_t line = rows.input + (y - rows.first);
-        memcpy(patch + y * row_floats + columns.first * w->channels,
-               image + (line * w->in_width + columns.input) * w->channels, run * sizeof *patch);
+        copy_run(run, image + (line * w->in_width + columns.input) * w->channels,
+                 patch + y * row_floats + columns.first * w->channels);
     }
 }
 
@@ -119,14 +139,14 @@ void window_patches_add(const struct window *w, const float *patches, float *ima
 
 /* What the pooling loops do at one pixel under one window, for all channels. */
 VECTOR_CLONES
-static void max_pixel(size_t n, const float *restrict pixel, uint32_t element, float *restrict best,
+static void max_pixel(size_t n, const float *restrict pixel, uint32_t number, float *restrict best,
                       uint32_t *restrict winner)
 {
     for (size_t c = 0; c < n; c++) {
         /* NaN wins and stays, so that a diverged model shows. */
         int wins = (pixel[c] > best[c]) | (pixel[c] != pixel[c]);
         best[c] = wins ? pixel[c] : best[c];
-        winner[c] = wins ? element : winner[c];
+        winner[c] = wins ? number : winner[c];
     }
 }
 
@@ -145,18 +165,16 @@ static void max_at(const struct window *w, struct span rows, struct span columns
     for (size_t c = 0; c < w->channels; c++) {
         out[c] = -INFINITY;
         if (winner != NULL) {
-            winner[c] = (uint32_t)(rows.first * w->width + columns.first);
+            winner[c] = (uint32_t)(rows.input * w->in_width + columns.input);
         }
     }
-    for (size_t y = rows.first; y < rows.end; y++) {
-        const size_t line = rows.input + (y - rows.first);
-        for (size_t x = columns.first; x < columns.end; x++) {
-            const size_t column = columns.input + (x - columns.first);
-            const float *pixel = image + (line * w->in_width + column) * w->channels;
+    for (size_t y = 0; y < rows.end - rows.first; y++) {
+        for (size_t x = 0; x < columns.end - columns.first; x++) {
+            const size_t pixel = (rows.input + y) * w->in_width + columns.input + x;
             if (winner != NULL) {
-                max_pixel(w->channels, pixel, (uint32_t)(y * w->width + x), out, winner);
+                max_pixel(w->channels, image + pixel * w->channels, (uint32_t)pixel, out, winner);
             } else {
-                max_pixel_only(w->channels, pixel, out);
+                max_pixel_only(w->channels, image + pixel * w->channels, out);
             }
         }
     }
@@ -176,17 +194,13 @@ void window_max(const struct window *w, const float *image, float *out, uint32_t
 void window_max_backward(const struct window *w, const float *dy, const uint32_t *winner,
                          float *dimage)
 {
-    for (size_t i = 0; i < w->out_height; i++) {
-        for (size_t j = 0; j < w->out_width; j++) {
-            for (size_t c = 0; c < w->channels; c++) {
-                /* Winners lie inside the image, so the padding never exceeds the sum. */
-                size_t line = i * w->stride_height + winner[c] / w->width - w->pad_top;
-                size_t column = j * w->stride_width + winner[c] % w->width - w->pad_left;
-                dimage[(line * w->in_width + column) * w->channels + c] += dy[c];
-            }
-            dy += w->channels;
-            winner += w->channels;
+    const size_t positions = window_positions(w);
+    for (size_t i = 0; i < positions; i++) {
+        for (size_t c = 0; c < w->channels; c++) {
+            dimage[winner[c] * w->channels + c] += dy[c];
         }
+        dy += w->channels;
+        winner += w->channels;
     }
 }
 

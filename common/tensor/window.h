@@ -30,8 +30,8 @@ void window_patches(const struct window *w, const float *image, float *patches);
 /* The reverse for gradients: adds every patch element to the pixel it came from. */
 void window_patches_add(const struct window *w, const float *patches, float *image);
 
-/* The largest value under each window, [positions × channels], and which window element it was
- * (row · width + column; the first of equals). @winner may be NULL. */
+/* The largest value under each window, [positions × channels], and the number of its pixel in the
+ * image (row · in_width + column; the first of equals). @winner may be NULL. */
 void window_max(const struct window *w, const float *image, float *out, uint32_t *winner);
 /* Adds dy to the winners in @dimage. */
 void window_max_backward(const struct window *w, const float *dy, const uint32_t *winner,
