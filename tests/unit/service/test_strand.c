@@ -57,7 +57,7 @@ static void *post_all(void *arg)
 static void test_many_threads_one_at_a_time_in_order(void **state)
 {
     (void)state;
-    struct guarded g = {0};
+    struct guarded g = {.ran = 0};
     pthread_t threads[THREADS];
     struct poster posters[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -97,7 +97,7 @@ static void trace_and_post(struct strand_task *task)
 static void test_a_task_posted_inside_runs_after(void **state)
 {
     (void)state;
-    struct strand s = {0};
+    struct strand s = {NULL};
     char trace[16] = "";
     size_t length = 0;
     struct nested d = {.strand = &s, .trace = trace, .name = 'D', .length = &length};
@@ -121,7 +121,7 @@ static void run_again(struct strand_task *task)
 static void test_a_task_may_post_itself_again(void **state)
 {
     (void)state;
-    struct strand s = {0};
+    struct strand s = {NULL};
     size_t times = 0;
     struct nested a = {.strand = &s, .length = &times};
     strand_post(&s, &a.task, run_again);
