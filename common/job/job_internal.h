@@ -25,8 +25,10 @@ enum job_section_id {
 struct job_extra {
     const char *name;
     const char *allowed;
+    const char *def; /* in the reference; NULL: required */
     const char *help;
 };
+extern const char job_layer_name_help[];
 
 struct job_section {
     const char *name; /* "" for the root */

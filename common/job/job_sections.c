@@ -174,18 +174,28 @@ COUNT(model_fields);
 COUNT(training_fields);
 COUNT(cluster_fields);
 
+const char job_layer_name_help[] =
+    "Name of the layer, first part of its variables' names; by default its kind and its number "
+    "among the layers of that kind, from 1";
+
 static const struct job_extra model_extras[] = {
-    {"layers", "list of 1 to 64 layers",
-     "The layers from the input to the output: a name (relu) or a name with parameters "
-     "(dense: {units: 10})"},
-    {"metrics", "list of loss, accuracy, auc, rmse",
-     "What evaluation reports besides the loss; by default accuracy for softmax_cross_entropy, "
-     "accuracy and auc for sigmoid_cross_entropy, rmse for mean_squared_error"},
-    {NULL, NULL, NULL},
+    {.name = "layers",
+     .allowed = "list of 1 to 64 layers",
+     .help = "The layers from the input to the output: a name (relu) or a name with parameters "
+             "(dense: {units: 10})"},
+    {.name = "metrics",
+     .allowed = "list of loss, accuracy, auc, rmse",
+     .def = "by loss",
+     .help = "What evaluation reports besides the loss; by default accuracy for "
+             "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
+             "mean_squared_error"},
+    {.name = NULL},
 };
 static const struct job_extra update_extras[] = {
-    {"rule", "name of an update rule", "The update rule; its hyperparameters stand beside it"},
-    {NULL, NULL, NULL},
+    {.name = "rule",
+     .allowed = "name of an update rule",
+     .help = "The update rule; its hyperparameters stand beside it"},
+    {.name = NULL},
 };
 
 const struct job_section job_sections[JOB_SECTION_COUNT] = {
