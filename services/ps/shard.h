@@ -1,0 +1,199 @@
+/* The core of a parameter server: what one shard decides.
+ *
+ * An event goes in, actions come out. No clock, thread, socket, file, log or message type inside,
+ * and no array of floats: arithmetic and memory are actions on buffers and versions, so the same
+ * core runs over a hundred million floats here and over eight in a simulator.
+ *
+ * It decides: which generation may speak, which push is new, what is added to what and when it is
+ * applied, which request waits and which is answered, which versions stay readable.
+ *
+ * Owner: whoever steps it, one at a time (a strand). Buffers (struct-less pointers) that come with
+ * an event belong to the core until it emits SHARD_RELEASE for them.
+ *
+ * Answers: every request event gets exactly one SHARD_REPLY (or SHARD_WRITE for a checkpoint), in
+ * its own step or a later one, unless its caller is gone (SHARD_GONE). */
+#ifndef GRADUS_PS_SHARD_H
+#define GRADUS_PS_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "job/job_spec.h"
+#include "job/ledger.h"
+
+#define SHARD_PARKED_MAX 8192  /* requests that wait: thousands of clients with one each */
+#define SHARD_PINS_MAX 4       /* the master keeps one; room for a late Unpin */
+#define SHARD_PIN_ID_BYTES 129 /* with the NUL */
+#define SHARD_WORKERS_MAX 4096
+#define SHARD_WORKER_BYTES 129   /* with the NUL */
+#define SHARD_REPLICAS_MAX 65536 /* 2 MiB of nodes */
+#define SHARD_QUEUE_MAX 256      /* pushes that wait for a free snapshot; each holds a gradient */
+
+struct shard;
+
+enum shard_push_result { /* = PushResult */
+                         SHARD_PUSH_NONE,
+                         SHARD_PUSH_ACCEPTED,
+                         SHARD_PUSH_APPLIED,
+                         SHARD_PUSH_DUPLICATE,
+};
+
+enum shard_pull_kind { /* = Pull.Kind */
+                       SHARD_PULL_LATEST,
+                       SHARD_PULL_VERSION,
+                       SHARD_PULL_PINNED,
+};
+
+/* ---- events ---- */
+
+/* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
+#define SHARD_EVENTS(X)                                                                            \
+    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle */                             \
+    X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
+    X(PIN, pin)               /* shard_pin.c */                                                    \
+    X(UNPIN, unpin)           /* shard_pin.c */                                                    \
+    X(CHECKPOINT, checkpoint) /* shard_pin.c: write a pinned version */                            \
+    X(STATE, state)           /* shard_membership.c: what is it like; of a repeated OpenShard */   \
+    X(GONE, gone)             /* shard_park.c: the caller of `tag` is gone; no reply */            \
+    X(SNAPSHOT, snapshot)     /* shard_apply.c: a snapshot is free again; no reply */              \
+    X(CLOSE, close)           /* shard_membership.c: nothing is asked afterwards */
+
+enum shard_event_kind {
+#define X(NAME, name) SHARD_##NAME,
+    SHARD_EVENTS(X)
+#undef X
+        SHARD_EVENT_KINDS
+};
+
+struct shard_push {
+    uint64_t step; /* sync */
+    uint32_t replica_first, replica_end;
+    uint64_t epoch; /* async, bounded */
+    uint32_t split, batch;
+    uint64_t examples;
+    uint64_t base_version;
+    uint64_t elements; /* that came; 0: an empty contribution */
+    void *buffer;      /* the gradient; NULL without one */
+};
+
+struct shard_pull {
+    enum shard_pull_kind kind;
+    uint64_t version;
+    const char *pin_id;
+    bool progress;
+    uint64_t epoch;
+    uint32_t split;
+};
+
+struct shard_event {
+    enum shard_event_kind kind;
+    uint64_t now_ms;
+    uint64_t generation;
+    void *tag;      /* of the request, handed back in its reply; unique among those that wait */
+    bool can_apply; /* a snapshot is free to write the next version to */
+
+    /* SHARD_EXCHANGE; all borrowed but push.buffer */
+    const char *worker;
+    bool has_push, has_pull;
+    bool idle; /* bounded: nobody waits for this worker until its next push or pull */
+    struct shard_push push;
+    struct shard_pull pull;
+
+    /* SHARD_MEMBERSHIP */
+    const char *const *workers;
+    size_t worker_count;
+    uint32_t replicas;
+    enum training_mode mode;
+
+    /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
+    const char *pin_id;
+    bool slots;         /* SHARD_PIN: keep the slots too */
+    void *slots_buffer; /* where to; NULL: the rule has none */
+};
+
+/* ---- actions ---- */
+
+enum shard_action_kind {
+    SHARD_ADD,     /* buffer += source */
+    SHARD_APPLY,   /* version := the one before it, updated with buffer / examples; without a
+                      buffer the values stay the same. The two newest versions stay readable. */
+    SHARD_RELEASE, /* buffer is not needed any more */
+    SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
+                      the slots to it */
+    SHARD_FORGET,  /* version (one SHARD_KEEP less) */
+    SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
+    SHARD_REPLY,   /* answer `tag` */
+};
+
+struct shard_action {
+    enum shard_action_kind kind;
+    void *tag;
+    void *buffer;
+    void *source;
+    uint64_t version;
+    uint64_t examples;
+    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient */
+
+    /* SHARD_REPLY */
+    int code; /* 0, or ERR_*: shard_actions.err has the words */
+    enum shard_push_result push;
+    bool values; /* send the values of `version` */
+    uint32_t progress;
+    uint64_t generation;
+    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
+};
+
+/* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between
+ * steps, so that a step allocates nothing. */
+struct shard_actions {
+    struct shard_action *items;
+    size_t count, capacity;
+    struct err err; /* of all replies with a code: one step has one reason to refuse */
+};
+void shard_actions_release(struct shard_actions *a);
+
+/* ---- the shard ---- */
+
+struct shard_options {
+    uint64_t generation;
+    uint64_t version; /* 0, or of the checkpoint */
+    uint64_t elements;
+    enum training_mode mode;
+    uint32_t replicas;
+    uint64_t staleness;          /* bounded */
+    bool has_slots;              /* the rule has optimizer slots */
+    const struct ledger *ledger; /* the data position at `version`; copied */
+    const char *const *workers;  /* copied */
+    size_t worker_count;
+};
+
+/* Returns owned. Errors: ERR_INVALID replicas, workers or ledger that cannot be. */
+struct shard *shard_new(const struct shard_options *options, struct err *err);
+/* Buffers that are still in it are the caller's to find: step SHARD_CLOSE before. */
+void shard_free(struct shard *s);
+
+/* Take one event. @out is emptied first. */
+void shard_step(struct shard *s, const struct shard_event *event, struct shard_actions *out);
+
+/* True when something waits for a free snapshot alone: the caller steps SHARD_SNAPSHOT with
+ * can_apply when there is one. */
+bool shard_wants_snapshot(const struct shard *s);
+
+struct shard_info {
+    uint64_t generation;
+    uint64_t version;
+    uint64_t elements;
+    enum training_mode mode;
+    uint64_t pushes_applied;
+    uint64_t pushes_duplicate;
+    size_t parked;
+    uint64_t parked_since_ms; /* of the oldest; 0: none waits */
+    size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
+    size_t pins;
+    const struct ledger *ledger; /* NULL in sync; borrows */
+};
+void shard_info(const struct shard *s, struct shard_info *out);
+
+#endif

@@ -1,0 +1,118 @@
+/* Bounded staleness (stale synchronous parallel; Ho et al., "More effective distributed ML via a
+ * stale synchronous parallel parameter server", NIPS 2013): no worker reads parameters while it is
+ * more than `staleness` pushes ahead of the slowest one that is at work. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "ps/shard_internal.h"
+
+uint32_t shard_worker_find(const struct shard *s, const char *id)
+{
+    for (uint32_t i = 0; id != NULL && i < s->worker_count; i++) {
+        if (strcmp(s->workers[i].id, id) == 0) {
+            return i;
+        }
+    }
+    return SHARD_WORKER_NONE;
+}
+
+int shard_workers_check(const char *const *ids, size_t count, struct err *err)
+{
+    if (count > SHARD_WORKERS_MAX) {
+        return err_set(err, ERR_INVALID, "%zu workers; at most %d", count, SHARD_WORKERS_MAX);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strnlen(ids[i], SHARD_WORKER_BYTES);
+        if (length == 0 || length == SHARD_WORKER_BYTES) {
+            char shown[64];
+            return err_set(err, ERR_INVALID, "worker '%s': its id must have 1 to %d bytes",
+                           text_shown(ids[i], shown, sizeof shown), SHARD_WORKER_BYTES - 1);
+        }
+    }
+    return 0;
+}
+
+static void update_pace(struct shard *s)
+{
+    s->pace = UINT64_MAX;
+    for (size_t i = 0; i < s->worker_count; i++) {
+        if (s->workers[i].active && s->workers[i].clock < s->pace) {
+            s->pace = s->workers[i].clock;
+        }
+    }
+}
+
+static uint32_t find_in(const struct shard_worker *workers, size_t count, const char *id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(workers[i].id, id) == 0) {
+            return i;
+        }
+    }
+    return SHARD_WORKER_NONE;
+}
+
+void shard_workers_set(struct shard *s, const char *const *ids, size_t count)
+{
+    struct shard_worker *workers = mem_new(count, sizeof *workers);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t known = shard_worker_find(s, ids[i]);
+        if (known != SHARD_WORKER_NONE) {
+            workers[i] = s->workers[known];
+        } else {
+            memcpy(workers[i].id, ids[i], strnlen(ids[i], SHARD_WORKER_BYTES - 1));
+        }
+    }
+    for (size_t i = 0; i < s->queue_count; i++) {
+        uint32_t *worker = &s->queue[i].worker;
+        if (*worker != SHARD_WORKER_NONE) {
+            *worker = find_in(workers, count, s->workers[*worker].id);
+        }
+    }
+    free(s->workers);
+    s->workers = workers;
+    s->worker_count = count;
+    update_pace(s);
+}
+
+void shard_worker_activate(struct shard *s, uint32_t worker)
+{
+    if (worker == SHARD_WORKER_NONE || s->workers[worker].active) {
+        return;
+    }
+    s->workers[worker].active = true;
+    if (s->pace != UINT64_MAX) {
+        s->workers[worker].clock = s->pace;
+    }
+    update_pace(s);
+}
+
+void shard_worker_idle(struct shard *s, uint32_t worker)
+{
+    if (worker != SHARD_WORKER_NONE) {
+        s->workers[worker].active = false;
+        update_pace(s);
+    }
+}
+
+void shard_worker_tick(struct shard *s, uint32_t worker)
+{
+    if (worker == SHARD_WORKER_NONE) {
+        return;
+    }
+    uint64_t before = s->workers[worker].clock++;
+    if (before == s->pace) {
+        update_pace(s);
+    }
+}
+
+bool shard_worker_ahead(const struct shard *s, uint32_t worker)
+{
+    if (worker == SHARD_WORKER_NONE || s->pace == UINT64_MAX) {
+        return false;
+    }
+    uint64_t clock = s->workers[worker].clock;
+    return clock > s->pace && clock - s->pace > s->staleness;
+}

@@ -1,0 +1,331 @@
+/* A shard's core with eight floats: does its actions and checks what must hold after every one.
+ * Rule: w ← w − sum / examples, so that values show which gradients were applied. */
+#ifndef GRADUS_TESTS_PS_SHARD_RIG_H
+#define GRADUS_TESTS_PS_SHARD_RIG_H
+
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps/shard.h"
+
+#define RIG_FLOATS 8
+#define RIG_VERSIONS 4096
+#define RIG_REPLIES 20000
+
+struct rig_reply {
+    uintptr_t tag;
+    int code;
+    enum shard_push_result push;
+    bool values;
+    bool write;
+    uint64_t version;
+    uint32_t progress;
+    uint64_t generation;
+    uint32_t done0; /* of the ledger; UINT32_MAX without one */
+    char text[ERR_MESSAGE_BYTES];
+};
+
+struct rig {
+    struct shard *shard;
+    struct shard_actions actions;
+    float values[RIG_VERSIONS][RIG_FLOATS];
+    uint64_t version; /* of the newest applied */
+    unsigned kept[RIG_VERSIONS];
+    long buffers; /* alive */
+    struct rig_reply *replies;
+    size_t reply_count;
+    bool can_apply;
+    uint64_t generation; /* of the next requests */
+    struct ledger ledger;
+    struct shard_options options;
+};
+
+static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
+
+static inline void rig_init(struct rig *r, enum training_mode mode, uint32_t replicas)
+{
+    *r = (struct rig){.can_apply = true, .generation = 1};
+    r->replies = calloc(RIG_REPLIES, sizeof *r->replies);
+    assert_non_null(r->replies);
+    struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
+    struct err err;
+    assert_int_equal(ledger_init(&r->ledger, &shape, 0, &err), 0); /* splits of 2, 2, 1 batches */
+    r->options = (struct shard_options){.generation = 1,
+                                        .elements = RIG_FLOATS,
+                                        .mode = mode,
+                                        .replicas = replicas,
+                                        .staleness = 1,
+                                        .has_slots = true,
+                                        .ledger = &r->ledger,
+                                        .workers = RIG_WORKERS,
+                                        .worker_count = 3};
+    r->shard = shard_new(&r->options, &err);
+    assert_non_null(r->shard);
+}
+
+static inline void *rig_buffer(struct rig *r, float first)
+{
+    float *b = malloc(RIG_FLOATS * sizeof *b);
+    assert_non_null(b);
+    for (size_t i = 0; i < RIG_FLOATS; i++) {
+        b[i] = first * (float)(i + 1);
+    }
+    r->buffers++;
+    return b;
+}
+
+static inline void rig_apply(struct rig *r, const struct shard_action *a)
+{
+    assert_int_equal(a->version, r->version + 1);
+    assert_true(a->version < RIG_VERSIONS);
+    assert_true((a->buffer != NULL) == (a->examples > 0));
+    const float *g = a->buffer;
+    for (size_t i = 0; i < RIG_FLOATS; i++) {
+        float step = g == NULL ? 0 : g[i] * (1.0F / (float)a->examples);
+        r->values[a->version][i] = r->values[r->version][i] - step;
+    }
+    r->version = a->version;
+}
+
+static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
+{
+    assert_true(r->reply_count < RIG_REPLIES);
+    struct rig_reply *reply = &r->replies[r->reply_count++];
+    *reply = (struct rig_reply){.tag = (uintptr_t)a->tag,
+                                .code = a->code,
+                                .push = a->push,
+                                .values = a->values,
+                                .write = a->kind == SHARD_WRITE,
+                                .version = a->version,
+                                .progress = a->progress,
+                                .generation = a->generation,
+                                .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
+    if (a->code != 0) {
+        assert_int_equal(a->code, r->actions.err.code);
+        assert_true(r->actions.err.msg[0] != 0);
+        memcpy(reply->text, r->actions.err.msg, sizeof reply->text);
+    }
+    if (a->values || reply->write) { /* what is sent must still be there */
+        assert_true(a->version == r->version || a->version + 1 == r->version ||
+                    r->kept[a->version] > 0);
+    }
+}
+
+static inline void rig_do(struct rig *r, const struct shard_action *a)
+{
+    switch (a->kind) {
+    case SHARD_ADD:
+        for (size_t i = 0; i < RIG_FLOATS; i++) {
+            ((float *)a->buffer)[i] += ((float *)a->source)[i];
+        }
+        break;
+    case SHARD_APPLY:
+        rig_apply(r, a);
+        break;
+    case SHARD_RELEASE:
+        r->buffers--;
+        free(a->buffer);
+        break;
+    case SHARD_KEEP:
+        assert_int_equal(a->version, r->version);
+        r->kept[a->version]++;
+        break;
+    case SHARD_FORGET:
+        assert_true(r->kept[a->version] > 0);
+        r->kept[a->version]--;
+        break;
+    case SHARD_WRITE:
+    case SHARD_REPLY:
+        rig_reply_add(r, a);
+        break;
+    }
+}
+
+static inline void rig_step(struct rig *r, const struct shard_event *e)
+{
+    shard_step(r->shard, e, &r->actions);
+    for (size_t i = 0; i < r->actions.count; i++) {
+        rig_do(r, &r->actions.items[i]);
+    }
+    struct shard_info info;
+    shard_info(r->shard, &info);
+    assert_int_equal(info.version, r->version);
+}
+
+/* The only reply to @tag so far, or NULL. */
+static inline struct rig_reply *rig_find(struct rig *r, uintptr_t tag)
+{
+    struct rig_reply *found = NULL;
+    for (size_t i = 0; i < r->reply_count; i++) {
+        if (r->replies[i].tag == tag) {
+            assert_null(found);
+            found = &r->replies[i];
+        }
+    }
+    return found;
+}
+
+static inline struct rig_reply *rig_replied(struct rig *r, uintptr_t tag)
+{
+    struct rig_reply *reply = rig_find(r, tag);
+    assert_non_null(reply);
+    return reply;
+}
+
+static inline void rig_expect(struct rig *r, uintptr_t tag, int code, const char *says)
+{
+    struct rig_reply *reply = rig_replied(r, tag);
+    assert_int_equal(reply->code, code);
+    if (code != 0 && strstr(reply->text, says) == NULL) {
+        fail_msg("'%s' does not say '%s'", reply->text, says);
+    }
+}
+
+static inline void rig_expect_push(struct rig *r, uintptr_t tag, enum shard_push_result push)
+{
+    struct rig_reply *reply = rig_replied(r, tag);
+    assert_int_equal(reply->code, 0);
+    assert_int_equal(reply->push, push);
+}
+
+static inline void rig_expect_values(struct rig *r, uintptr_t tag, uint64_t version)
+{
+    struct rig_reply *reply = rig_replied(r, tag);
+    assert_int_equal(reply->code, 0);
+    assert_true(reply->values);
+    assert_int_equal(reply->version, version);
+}
+
+static inline struct shard_event rig_exchange(struct rig *r, uintptr_t tag, const char *worker)
+{
+    return (struct shard_event){.kind = SHARD_EXCHANGE,
+                                .generation = r->generation,
+                                .tag = (void *)tag,
+                                .can_apply = r->can_apply,
+                                .worker = worker};
+}
+
+static inline void rig_set_push(struct rig *r, struct shard_event *e, float gradient,
+                                uint64_t examples)
+{
+    e->has_push = true;
+    e->push.examples = examples;
+    e->push.elements = examples == 0 ? 0 : RIG_FLOATS;
+    e->push.buffer = examples == 0 ? NULL : rig_buffer(r, gradient);
+}
+
+/* ---- sync ---- */
+
+static inline struct shard_event rig_sync(struct rig *r, uintptr_t tag, uint64_t step, uint32_t lo,
+                                          uint32_t hi, float gradient, uint64_t examples)
+{
+    struct shard_event e = rig_exchange(r, tag, "w0");
+    rig_set_push(r, &e, gradient, examples);
+    e.push.step = step;
+    e.push.replica_first = lo;
+    e.push.replica_end = hi;
+    return e;
+}
+
+static inline void rig_push_sync(struct rig *r, uintptr_t tag, uint64_t step, uint32_t lo,
+                                 uint32_t hi, float gradient, uint64_t examples)
+{
+    struct shard_event e = rig_sync(r, tag, step, lo, hi, gradient, examples);
+    rig_step(r, &e);
+}
+
+static inline void rig_pull(struct rig *r, uintptr_t tag, enum shard_pull_kind kind,
+                            uint64_t version)
+{
+    struct shard_event e = rig_exchange(r, tag, "w0");
+    e.has_pull = true;
+    e.pull.kind = kind;
+    e.pull.version = version;
+    rig_step(r, &e);
+}
+
+/* ---- async, bounded ---- */
+
+static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const char *worker,
+                                           uint64_t epoch, uint32_t split, uint32_t batch)
+{
+    struct shard_event e = rig_exchange(r, tag, worker);
+    rig_set_push(r, &e, 1, 2);
+    e.push.epoch = epoch;
+    e.push.split = split;
+    e.push.batch = batch;
+    return e;
+}
+
+static inline void rig_push_async(struct rig *r, uintptr_t tag, const char *worker, uint64_t epoch,
+                                  uint32_t split, uint32_t batch)
+{
+    struct shard_event e = rig_async(r, tag, worker, epoch, split, batch);
+    rig_step(r, &e);
+}
+
+static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *worker)
+{
+    struct shard_event e = rig_exchange(r, tag, worker);
+    e.has_pull = true;
+    rig_step(r, &e);
+}
+
+static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
+{
+    struct shard_event e = rig_exchange(r, tag, worker);
+    e.idle = true;
+    rig_step(r, &e);
+}
+
+/* ---- the rest ---- */
+
+static inline void rig_membership(struct rig *r, uintptr_t tag, uint64_t generation, size_t workers)
+{
+    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .generation = generation,
+                            .tag = (void *)tag,
+                            .workers = RIG_WORKERS,
+                            .worker_count = workers,
+                            .replicas = r->options.replicas,
+                            .mode = r->options.mode};
+    rig_step(r, &e);
+}
+
+static inline void rig_pin(struct rig *r, enum shard_event_kind kind, uintptr_t tag, const char *id,
+                           bool slots)
+{
+    struct shard_event e = {.kind = kind,
+                            .generation = r->generation,
+                            .tag = (void *)tag,
+                            .pin_id = id,
+                            .slots = slots};
+    e.slots_buffer = slots && kind == SHARD_PIN ? rig_buffer(r, 0) : NULL;
+    rig_step(r, &e);
+}
+
+static inline void rig_event(struct rig *r, enum shard_event_kind kind, uintptr_t tag)
+{
+    struct shard_event e = {
+        .kind = kind, .generation = r->generation, .tag = (void *)tag, .can_apply = r->can_apply};
+    rig_step(r, &e);
+}
+
+/* Close, and nothing is left. */
+static inline void rig_release(struct rig *r)
+{
+    r->generation = UINT64_MAX;
+    rig_event(r, SHARD_CLOSE, 999999);
+    assert_int_equal(r->buffers, 0);
+    for (size_t v = 0; v < RIG_VERSIONS; v++) {
+        assert_int_equal(r->kept[v], 0);
+    }
+    shard_free(r->shard);
+    shard_actions_release(&r->actions);
+    ledger_release(&r->ledger);
+    free(r->replies);
+}
+
+#endif

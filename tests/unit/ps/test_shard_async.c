@@ -1,0 +1,506 @@
+#include "shard_rig.h"
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525U + 1013904223U;
+    return *seed >> 8;
+}
+
+static void test_each_batch_once_in_order(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    rig_push_async(&r, 1, "w0", 0, 1, 0);
+    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_push_async(&r, 2, "w1", 0, 1, 0);
+    rig_expect_push(&r, 2, SHARD_PUSH_DUPLICATE);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_expect(&r, 3, ERR_RANGE, "batch 1 of split 0 of epoch 0; next is batch 0");
+    rig_push_async(&r, 4, "w0", 0, 2, 1);
+    rig_expect(&r, 4, ERR_INVALID, "batch 1 of split 2, which has 1 batches");
+    rig_push_async(&r, 5, "w0", 0, 3, 0);
+    rig_expect(&r, 5, ERR_INVALID, "the epoch has 3 splits");
+    struct shard_event e = rig_async(&r, 6, "w0", 0, 1, 1);
+    e.push.base_version = 9;
+    rig_step(&r, &e);
+    rig_expect(&r, 6, ERR_INVALID, "version 9, but the shard is at 1");
+    assert_int_equal(r.version, 1);
+    rig_release(&r);
+}
+
+static void test_epochs_roll_when_complete(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    const uint32_t batches[3] = {2, 2, 1};
+    uintptr_t tag = 1;
+    for (uint32_t s = 0; s < 3; s++) {
+        for (uint32_t b = 0; b < batches[s]; b++) {
+            rig_push_async(&r, tag, "w0", 1, 0, 0);
+            rig_expect(&r, tag++, ERR_RANGE, "batches to go");
+            rig_push_async(&r, tag++, "w0", 0, s, b);
+        }
+    }
+    rig_push_async(&r, tag, "w0", 2, 0, 0);
+    rig_expect(&r, tag++, ERR_RANGE, "of epoch 2");
+    rig_push_async(&r, tag, "w0", 1, 0, 1);
+    rig_expect(&r, tag++, ERR_RANGE, "batch 1 of split 0 of epoch 1");
+    rig_push_async(&r, tag, "w0", 1, 2, 0);
+    rig_expect_push(&r, tag++, SHARD_PUSH_APPLIED);
+    rig_push_async(&r, tag, "w0", 0, 1, 1); /* late */
+    rig_expect_push(&r, tag++, SHARD_PUSH_DUPLICATE);
+    assert_int_equal(r.version, 6);
+    rig_release(&r);
+}
+
+static void test_progress_of_a_split(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    rig_push_async(&r, 1, "w0", 0, 1, 0);
+    struct shard_event e = rig_exchange(&r, 2, "w1");
+    e.has_pull = true;
+    e.pull.progress = true;
+    e.pull.split = 1;
+    rig_step(&r, &e);
+    rig_expect_values(&r, 2, 1);
+    assert_int_equal(rig_replied(&r, 2)->progress, 1);
+    e.tag = (void *)(uintptr_t)3;
+    e.pull.split = 99;
+    rig_step(&r, &e);
+    assert_int_equal(rig_replied(&r, 3)->progress, 0);
+    e.tag = (void *)(uintptr_t)4;
+    e.pull.split = 1;
+    e.pull.epoch = 1;
+    rig_step(&r, &e);
+    assert_int_equal(rig_replied(&r, 4)->progress, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_push_async(&r, 10 + i, "w0", 0, 0, i);
+    }
+    rig_push_async(&r, 12, "w0", 0, 1, 1);
+    rig_push_async(&r, 13, "w0", 0, 2, 0);
+    rig_push_async(&r, 14, "w0", 1, 0, 0);
+    e.tag = (void *)(uintptr_t)5;
+    e.pull.epoch = 0;
+    rig_step(&r, &e);
+    assert_int_equal(rig_replied(&r, 5)->progress, 2); /* of an epoch that is over: all */
+    rig_release(&r);
+}
+
+static void test_staleness_is_measured(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    rig_push_async(&r, 1, "w0", 0, 0, 0);
+    rig_push_async(&r, 2, "w0", 0, 0, 1);
+    struct shard_event e = rig_async(&r, 3, "w1", 0, 1, 0);
+    e.push.base_version = 0;
+    shard_step(r.shard, &e, &r.actions);
+    assert_int_equal(r.actions.items[0].kind, SHARD_APPLY);
+    assert_int_equal(r.actions.items[0].staleness, 2);
+    for (size_t i = 0; i < r.actions.count; i++) {
+        rig_do(&r, &r.actions.items[i]);
+    }
+    rig_release(&r);
+}
+
+/* A slow reader holds the last free snapshot: pushes queue, are in, and are answered when applied.
+ */
+static void test_pushes_queue_for_a_snapshot(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    r.can_apply = false;
+    struct shard_event e = rig_async(&r, 1, "w0", 0, 0, 0);
+    e.has_pull = true;
+    rig_step(&r, &e);
+    rig_push_async(&r, 2, "w0", 0, 0, 1);
+    rig_push_async(&r, 3, "w1", 0, 0, 0); /* the same again: waits until it is true */
+    rig_push_async(&r, 4, "w1", 0, 1, 1);
+    rig_expect(&r, 4, ERR_RANGE, "next is batch 0");
+    assert_int_equal(r.reply_count, 1);
+    assert_true(shard_wants_snapshot(r.shard));
+    r.can_apply = true;
+    rig_push_async(&r, 5, "w1", 0, 1, 0); /* does not overtake */
+    assert_int_equal(r.version, 0);
+    rig_event(&r, SHARD_SNAPSHOT, 0);
+    assert_int_equal(r.version, 1);
+    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_expect_values(&r, 1, 1);
+    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    assert_null(rig_find(&r, 2));
+    rig_event(&r, SHARD_SNAPSHOT, 0);
+    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
+    rig_event(&r, SHARD_SNAPSHOT, 0);
+    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    assert_false(shard_wants_snapshot(r.shard));
+    rig_release(&r);
+}
+
+/* What is queued is in: a new generation ends who waits for it, not the push itself. */
+static void test_queued_pushes_survive_a_generation(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    r.can_apply = false;
+    rig_push_async(&r, 1, "w0", 0, 0, 0);
+    rig_push_async(&r, 2, "w1", 0, 1, 0);
+    rig_event(&r, SHARD_GONE, 2);
+    rig_membership(&r, 3, 2, 1);
+    rig_expect(&r, 1, ERR_ABORTED, "it is 2 now");
+    r.generation = 2;
+    rig_push_async(&r, 4, "w0", 0, 1, 0);
+    assert_null(rig_find(&r, 4));
+    r.can_apply = true;
+    rig_event(&r, SHARD_SNAPSHOT, 0);
+    rig_event(&r, SHARD_SNAPSHOT, 0);
+    rig_expect_push(&r, 4, SHARD_PUSH_DUPLICATE);
+    assert_null(rig_find(&r, 2));
+    assert_int_equal(r.version, 2);
+    rig_release(&r);
+}
+
+static void test_the_queue_is_bounded(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    shard_free(r.shard);
+    ledger_release(&r.ledger);
+    struct ledger_shape shape = {.records = 1000, .batch_records = 1, .split_batches = 1000};
+    struct err err;
+    assert_int_equal(ledger_init(&r.ledger, &shape, 0, &err), 0);
+    r.shard = shard_new(&r.options, &err);
+    r.can_apply = false;
+    for (uint32_t i = 0; i < SHARD_QUEUE_MAX; i++) {
+        rig_push_async(&r, i + 1, "w0", 0, 0, i);
+    }
+    rig_push_async(&r, 5000, "w0", 0, 0, SHARD_QUEUE_MAX);
+    rig_expect(&r, 5000, ERR_EXHAUSTED, "256 pushes wait");
+    assert_int_equal(r.buffers, SHARD_QUEUE_MAX);
+    r.can_apply = true;
+    while (shard_wants_snapshot(r.shard)) {
+        rig_event(&r, SHARD_SNAPSHOT, 0);
+    }
+    assert_int_equal(r.version, SHARD_QUEUE_MAX);
+    rig_push_async(&r, 5001, "w0", 0, 0, SHARD_QUEUE_MAX);
+    rig_expect_push(&r, 5001, SHARD_PUSH_APPLIED);
+    rig_release(&r);
+}
+
+static void test_versions_with_pushes_are_for_sync(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    struct shard_event e = rig_async(&r, 1, "w0", 0, 0, 0);
+    e.has_pull = true;
+    e.pull.kind = SHARD_PULL_VERSION;
+    rig_step(&r, &e);
+    rig_expect(&r, 1, ERR_INVALID, "only in sync mode");
+    assert_int_equal(r.version, 0);
+    rig_pull(&r, 2, SHARD_PULL_VERSION, 1);
+    rig_push_async(&r, 3, "w0", 0, 0, 0);
+    rig_expect_values(&r, 2, 1);
+    rig_release(&r);
+}
+
+/* ---- bounded ---- */
+
+static void test_fast_workers_wait_for_slow_ones(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
+    rig_pull_latest(&r, 1, "w0");
+    rig_pull_latest(&r, 2, "w1");
+    rig_push_async(&r, 3, "w0", 0, 0, 0);
+    rig_pull_latest(&r, 4, "w0"); /* one ahead: fine */
+    rig_expect_values(&r, 4, 1);
+    struct shard_event e = rig_async(&r, 5, "w0", 0, 0, 1);
+    e.has_pull = true;
+    rig_step(&r, &e); /* two ahead */
+    assert_null(rig_find(&r, 5));
+    rig_pull_latest(&r, 6, "w1"); /* the slowest never waits */
+    rig_expect_values(&r, 6, 2);
+    rig_push_async(&r, 7, "w1", 0, 1, 0);
+    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_values(&r, 5, 3);
+    rig_release(&r);
+}
+
+static void test_nobody_waits_for_the_idle(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0);
+    rig_pull_latest(&r, 1, "w1");
+    rig_push_async(&r, 2, "w0", 0, 0, 0);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_pull_latest(&r, 4, "w0");
+    assert_null(rig_find(&r, 4));
+    rig_idle(&r, 5, "w1");
+    rig_expect(&r, 5, 0, "");
+    assert_false(rig_replied(&r, 5)->values);
+    rig_expect_values(&r, 4, 2);
+    rig_pull_latest(&r, 6, "w1"); /* back, at the pace of the slowest: w0 is not held up */
+    rig_push_async(&r, 7, "w0", 0, 1, 0);
+    rig_pull_latest(&r, 8, "w0");
+    rig_expect_values(&r, 8, 3);
+    rig_push_async(&r, 9, "w0", 0, 1, 1);
+    rig_pull_latest(&r, 10, "w0");
+    assert_null(rig_find(&r, 10));
+    rig_membership(&r, 11, 2, 1); /* w1 died */
+    rig_expect(&r, 10, ERR_ABORTED, "");
+    r.generation = 2;
+    rig_pull_latest(&r, 12, "w0");
+    rig_expect_values(&r, 12, 4);
+    rig_pull_latest(&r, 13, "w1");
+    rig_expect(&r, 13, ERR_PERMISSION, "worker 'w1' is none of the 1 workers of generation 2");
+    rig_pull_latest(&r, 14, NULL);
+    rig_expect(&r, 14, ERR_PERMISSION, "worker ''");
+    rig_release(&r);
+}
+
+static void test_duplicates_do_not_move_the_clock(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0);
+    rig_pull_latest(&r, 1, "w1");
+    rig_push_async(&r, 2, "w0", 0, 0, 0);
+    rig_push_async(&r, 3, "w0", 0, 0, 0);
+    rig_push_async(&r, 4, "w0", 0, 0, 0);
+    rig_pull_latest(&r, 5, "w0");
+    rig_expect_values(&r, 5, 1);
+    rig_release(&r);
+}
+
+static void test_pinned_reads_do_not_wake_the_idle(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0);
+    rig_pin(&r, SHARD_PIN, 1, "eval", false);
+    rig_push_async(&r, 2, "w0", 0, 0, 0);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_push_async(&r, 4, "w0", 0, 1, 0);
+    struct shard_event e = rig_exchange(&r, 5, "w1");
+    e.has_pull = true;
+    e.pull.kind = SHARD_PULL_PINNED;
+    e.pull.pin_id = "eval";
+    rig_step(&r, &e);
+    rig_expect_values(&r, 5, 0);
+    rig_pull_latest(&r, 6, "w0");
+    rig_expect_values(&r, 6, 3);
+    rig_release(&r);
+}
+
+/* ---- pins ---- */
+
+static void test_pins_keep_versions_and_their_ledger(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    rig_push_async(&r, 1, "w0", 0, 0, 0);
+    rig_pin(&r, SHARD_PIN, 2, "a", true);
+    assert_int_equal(rig_replied(&r, 2)->version, 1);
+    assert_int_equal(rig_replied(&r, 2)->done0, 1);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_push_async(&r, 4, "w0", 0, 1, 0);
+    rig_pin(&r, SHARD_PIN, 5, "a", true); /* again: the same version */
+    assert_int_equal(rig_replied(&r, 5)->version, 1);
+    assert_int_equal(rig_replied(&r, 5)->done0, 1);
+    assert_int_equal(r.buffers, 1);
+    rig_pin(&r, SHARD_CHECKPOINT, 6, "a", false);
+    assert_true(rig_replied(&r, 6)->write);
+    assert_int_equal(rig_replied(&r, 6)->done0, 1);
+    rig_pin(&r, SHARD_PIN, 7, "b", false);
+    rig_pin(&r, SHARD_CHECKPOINT, 8, "b", false);
+    rig_expect(&r, 8, ERR_STATE, "without its slots");
+    rig_pin(&r, SHARD_PIN, 9, "b", true);
+    rig_expect(&r, 9, ERR_EXISTS, "pinned as 'b' without its slots");
+    rig_pin(&r, SHARD_CHECKPOINT, 10, "zzz", false);
+    rig_expect(&r, 10, ERR_NOT_FOUND, "'zzz'");
+    rig_pin(&r, SHARD_UNPIN, 11, "a", false);
+    rig_expect(&r, 11, 0, "");
+    rig_pin(&r, SHARD_UNPIN, 12, "a", false); /* unknown is fine */
+    rig_expect(&r, 12, 0, "");
+    assert_int_equal(r.buffers, 0);
+    struct shard_event e = rig_exchange(&r, 13, "w0");
+    e.has_pull = true;
+    e.pull.kind = SHARD_PULL_PINNED;
+    e.pull.pin_id = "a";
+    rig_step(&r, &e);
+    rig_expect(&r, 13, ERR_NOT_FOUND, "pinned as 'a'");
+    e = rig_async(&r, 14, "w0", 0, 1, 1);
+    e.has_pull = true;
+    e.pull.kind = SHARD_PULL_PINNED;
+    e.pull.pin_id = "b";
+    rig_step(&r, &e);
+    rig_expect(&r, 14, ERR_INVALID, "comes alone");
+    rig_release(&r);
+}
+
+static void test_pins_are_bounded(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    const char *ids[] = {"a", "b", "c", "d", "e"};
+    for (uintptr_t i = 0; i < SHARD_PINS_MAX; i++) {
+        rig_pin(&r, SHARD_PIN, i + 1, ids[i], true);
+        rig_expect(&r, i + 1, 0, "");
+    }
+    rig_pin(&r, SHARD_PIN, 9, "e", true);
+    rig_expect(&r, 9, ERR_EXHAUSTED, "4 versions are pinned already");
+    char longest[SHARD_PIN_ID_BYTES + 1];
+    memset(longest, 'p', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    rig_pin(&r, SHARD_PIN, 10, longest, true);
+    rig_expect(&r, 10, ERR_INVALID, "1 to 128 bytes");
+    rig_pin(&r, SHARD_PIN, 11, "", true);
+    rig_expect(&r, 11, ERR_INVALID, "1 to 128 bytes");
+    rig_pin(&r, SHARD_PIN, 12, NULL, true);
+    rig_expect(&r, 12, ERR_INVALID, "1 to 128 bytes");
+    rig_release(&r);
+}
+
+/* ---- any events in any order ---- */
+
+static struct shard_event random_event(struct rig *r, uint32_t *seed, uintptr_t tag, bool sync)
+{
+    const char *worker = RIG_WORKERS[next_random(seed) % 4];
+    struct shard_event e = rig_exchange(r, tag, worker);
+    uint32_t dice = next_random(seed) % 100;
+    if (dice < 55) {
+        uint64_t examples = next_random(seed) % 4;
+        if (sync) {
+            uint32_t lo = next_random(seed) % 4;
+            uint64_t step = r->version - (r->version > 0 ? next_random(seed) % 2 : 0);
+            e = rig_sync(r, tag, step, lo, lo + 1 + next_random(seed) % 2, 1, examples);
+        } else {
+            e = rig_exchange(r, tag, worker);
+            rig_set_push(r, &e, 1, examples);
+            struct shard_info info;
+            shard_info(r->shard, &info);
+            e.push.epoch = info.ledger->epoch + (next_random(seed) % 8 == 0);
+            e.push.split = next_random(seed) % 3;
+            e.push.batch = next_random(seed) % 2;
+        }
+    }
+    if (dice < 80) {
+        e.has_pull = dice % 2 == 0 || dice >= 55;
+        e.pull.kind = sync ? SHARD_PULL_VERSION : SHARD_PULL_LATEST;
+        e.pull.version = r->version + next_random(seed) % 2;
+    } else if (dice < 84) {
+        e.idle = true;
+    } else if (dice < 90) {
+        e.kind = next_random(seed) % 2 ? SHARD_PIN : SHARD_UNPIN;
+        e.pin_id = next_random(seed) % 2 ? "a" : "b";
+        e.slots = true;
+        e.slots_buffer = e.kind == SHARD_PIN ? rig_buffer(r, 0) : NULL;
+    } else if (dice < 93) {
+        e.kind = SHARD_MEMBERSHIP;
+        e.generation = r->generation + next_random(seed) % 2;
+        e.workers = RIG_WORKERS;
+        e.worker_count = 1 + next_random(seed) % 4;
+        e.replicas = r->options.replicas;
+        e.mode = r->options.mode;
+        r->generation = e.generation;
+    } else if (dice < 95) {
+        e.kind = SHARD_STATE;
+    } else {
+        e.kind = SHARD_SNAPSHOT;
+    }
+    if (next_random(seed) % 20 == 0 && r->generation > 1) {
+        e.generation = e.kind == SHARD_MEMBERSHIP ? e.generation : r->generation - 1;
+    }
+    return e;
+}
+
+/* Versions rise one at a time (rig_apply), what is read is readable (rig_reply_add), a tag is never
+ * answered twice, all are answered in the end, no buffer is lost, and the ledger is exactly what
+ * was applied. */
+static void run_random(enum training_mode mode, uint32_t seed)
+{
+    struct rig r;
+    rig_init(&r, mode, 4);
+    bool replied[1200] = {false};
+    uintptr_t events = 1000;
+    size_t seen = 0;
+    for (uintptr_t tag = 1; tag <= events; tag++) {
+        r.can_apply = next_random(&seed) % 4 != 0;
+        struct shard_event e = random_event(&r, &seed, tag, mode == TRAINING_SYNC);
+        replied[tag] = e.kind == SHARD_SNAPSHOT;
+        uint64_t old_generation = e.generation;
+        uint64_t version = r.version;
+        rig_step(&r, &e);
+        struct shard_info info;
+        shard_info(r.shard, &info);
+        assert_true(r.version - version <= 1);
+        assert_true(info.generation == r.generation);
+        assert_true(old_generation >= r.generation || e.kind == SHARD_SNAPSHOT ||
+                    r.version == version);
+        for (; seen < r.reply_count; seen++) {
+            assert_false(replied[r.replies[seen].tag]);
+            replied[r.replies[seen].tag] = true;
+        }
+        if (info.ledger != NULL) {
+            uint64_t left = ledger_left(info.ledger);
+            assert_int_equal(info.ledger->epoch * 5 + (5 - left), r.version);
+            assert_int_equal(info.pushes_applied, r.version);
+        }
+    }
+    uint64_t generation = r.generation;
+    r.generation = generation + 1;
+    rig_event(&r, SHARD_CLOSE, 1100);
+    for (; seen < r.reply_count; seen++) {
+        assert_false(replied[r.replies[seen].tag]);
+        replied[r.replies[seen].tag] = true;
+    }
+    for (uintptr_t tag = 1; tag <= events; tag++) {
+        assert_true(replied[tag]);
+    }
+    assert_true(r.version > 10);
+    rig_release(&r);
+}
+
+static void test_random_events(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        run_random(TRAINING_SYNC, seed);
+        run_random(TRAINING_ASYNC, seed);
+        run_random(TRAINING_BOUNDED, seed);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_batch_once_in_order),
+        cmocka_unit_test(test_epochs_roll_when_complete),
+        cmocka_unit_test(test_progress_of_a_split),
+        cmocka_unit_test(test_staleness_is_measured),
+        cmocka_unit_test(test_pushes_queue_for_a_snapshot),
+        cmocka_unit_test(test_queued_pushes_survive_a_generation),
+        cmocka_unit_test(test_the_queue_is_bounded),
+        cmocka_unit_test(test_versions_with_pushes_are_for_sync),
+        cmocka_unit_test(test_fast_workers_wait_for_slow_ones),
+        cmocka_unit_test(test_nobody_waits_for_the_idle),
+        cmocka_unit_test(test_duplicates_do_not_move_the_clock),
+        cmocka_unit_test(test_pinned_reads_do_not_wake_the_idle),
+        cmocka_unit_test(test_pins_keep_versions_and_their_ledger),
+        cmocka_unit_test(test_pins_are_bounded),
+        cmocka_unit_test(test_random_events),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
