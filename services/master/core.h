@@ -1,0 +1,337 @@
+/* Inside the master's core. Only the files of the core include this.
+ *
+ * A job in RUNNING does two things at once, each with its own small state:
+ *
+ *   training (phase)   REGROUP ─▶ ASSIGN ─▶ TRAIN ─▶ STAND ─▶ (ASSIGN, TRAIN or FINISH)
+ *                         ▲                  └▶ HOLD ─▶ ASSIGN (sync) or STAND (async, bounded)
+ *                         └── from everywhere but FINISH when a worker is lost or comes
+ *   milestone (work)   NONE ─▶ PIN ─▶ EVALUATE? ─▶ CHECKPOINT? ─▶ MANIFEST ─▶ UNPIN ─▶ NONE
+ *
+ *   REGROUP   the shards are told the new generation
+ *   ASSIGN    the workers are told what to do in it, up to which step
+ *   TRAIN     they compute
+ *   HOLD      they are asked to stop as soon as possible
+ *   STAND     they stand at a milestone, which waits for the work of the one before, or is pinned
+ *   FINISH    nothing is left to compute; evaluation and checkpoint of the last milestone go on
+ *
+ * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the end of
+ * that work. In async and bounded modes a milestone within an epoch is pinned without standing. */
+#ifndef GRADUS_MASTER_CORE_H
+#define GRADUS_MASTER_CORE_H
+
+#include "base/log.h"
+#include "master/master.h"
+
+#define ID_ROOM (JOB_ID_BYTES_MAX + 1)
+#define START_ATTEMPTS_MAX 5   /* failures of nodes while a job starts, before the job fails */
+#define EVALUATE_FAILURES_MAX 3 /* of one chunk */
+#define JOB_REFUSED_MAX 16      /* workers that could not be started in a running job */
+#define RATE_SAMPLES 12         /* one a second: the window of the recent rate */
+#define EPOCHS_OPEN 4           /* epochs whose metrics may still arrive */
+#define NO_STEP UINT64_MAX
+
+struct job;
+
+struct node {
+    uint64_t number; /* never used again */
+    enum master_role role;
+    uint64_t incarnation, pid;
+    char *id, *address, *http_address, *version, *host;
+    bool alive;
+    int64_t joined_wall_ms;
+    uint64_t heartbeat_ms;                     /* when the last one came */
+    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
+    size_t job_count;                          /* a worker: at most 1 */
+};
+
+enum phase {
+    PHASE_NONE,
+    PHASE_INSPECT, /* STARTING */
+    PHASE_OPEN,
+    PHASE_START,
+    PHASE_REGROUP, /* RUNNING */
+    PHASE_ASSIGN,
+    PHASE_TRAIN,
+    PHASE_HOLD,
+    PHASE_STAND,
+    PHASE_FINISH,
+    PHASE_WAIT, /* RECOVERING */
+    PHASE_COUNT
+};
+enum work {
+    WORK_NONE,
+    WORK_PIN,
+    WORK_EVALUATE,
+    WORK_CHECKPOINT,
+    WORK_MANIFEST,
+    WORK_UNPIN,
+    WORK_COUNT
+};
+
+struct job_worker {
+    struct node *node;
+    bool started;    /* its StartJob was answered */
+    bool assigned;   /* has a share of this generation */
+    bool idle, held; /* since the last Assign: stands still; answered a hold */
+    uint64_t position, sequence;
+    uint64_t from;  /* sync: the step that its Assign begins with */
+    uint32_t split; /* its lease, or LEASE_NONE */
+    bool parked;    /* a LeaseSplit waits */
+    uint64_t parked_request, parked_until_ms;
+    bool evaluating;
+};
+
+enum chunk_state { CHUNK_TODO, CHUNK_OUT, CHUNK_DONE };
+struct chunk { /* of an evaluation */
+    enum chunk_state state;
+    unsigned failures;
+    uint64_t failed_node; /* number of the last one */
+    double *sums;         /* until it is merged */
+    size_t sum_count;
+};
+
+struct shard_state { /* of one parameter server, in the order of shards */
+    struct node *node;
+    bool opened; /* OpenShard was sent */
+    bool done;   /* answered the round of calls that is going on */
+    uint64_t version;
+    char *file; /* of the checkpoint in the making */
+    uint64_t bytes, checksum;
+    struct ledger ledger;
+    bool has_ledger;
+};
+
+struct milestone {
+    uint64_t step;
+    bool evaluate, checkpoint, last, cancel;
+    bool stand;   /* nothing may move until it is pinned */
+    bool failed;  /* the checkpoint */
+    char pin_id[64];
+    char directory[ID_ROOM + 32];
+    double epoch;
+    struct job_metrics train;
+    struct ledger ledger; /* the data position */
+};
+
+struct waiter { /* a client that waits for a checkpoint */
+    uint64_t request;
+    bool served; /* by the milestone that is being worked on */
+};
+
+struct epoch_metrics {
+    bool used;
+    uint64_t epoch, batches;
+    struct metrics sums;
+};
+
+struct rate_sample {
+    uint64_t ms, examples, step;
+};
+
+struct job {
+    struct job_record record;
+    struct job_spec spec;
+    bool has_spec;   /* until the job is over and cleaned up */
+    bool changed;    /* in this step */
+    bool restartable; /* cleaning up after a start that failed; then it may start again */
+    enum phase phase;
+    enum work work;
+    unsigned start_attempts;
+
+    struct dataset_info train, test;
+    struct plan plan;
+    bool has_plan;
+    uint32_t replicas;
+    struct ledger ledger; /* sync: at step 0 */
+    struct leases leases; /* async, bounded */
+    uint64_t steps_per_epoch;
+    uint64_t evaluate_steps, checkpoint_steps; /* intervals in steps; 0: never */
+    uint64_t next_evaluate, next_checkpoint;   /* steps at which they are due; NO_STEP: never */
+    uint64_t evaluated_step, checkpointed_step; /* NO_STEP: none */
+
+    struct job_worker *workers;
+    size_t worker_count, worker_capacity;
+    struct shard_state *shards;
+    size_t shard_count;
+    bool regroup_needed;                /* the shards know other workers than there are */
+    uint64_t refused[JOB_REFUSED_MAX]; /* node numbers, a ring */
+    size_t refused_count;
+
+    uint64_t step_limit;  /* sync */
+    bool hold_limit;      /* sync: it is where a hold ends */
+    bool hold_checkpoint, hold_cancel; /* asked for and not begun */
+    bool over;                         /* training has ended; only FINISH is left */
+    struct milestone milestone;
+    unsigned pin_count;
+    struct chunk *chunks;
+    size_t chunk_count, chunk_next, chunk_merged;
+    struct metrics test_sums;
+    struct waiter waiters[MASTER_CHECKPOINT_WAITERS];
+    size_t waiter_count;
+    uint64_t manifest_number;
+
+    struct epoch_metrics epochs[EPOCHS_OPEN];
+    uint64_t reported_epoch, reported_batches; /* async: of the epoch in progress */
+    uint64_t training_ms;                      /* before running_since_ms */
+    uint64_t running_since_ms;                 /* in RUNNING; else 0 and not running */
+    bool running;
+    struct rate_sample samples[RATE_SAMPLES];
+    size_t sample_count; /* ever */
+};
+
+struct call {
+    uint64_t number;
+    enum master_call_kind kind;
+    struct job *job;
+    struct node *node;
+    uint32_t index; /* shard, or chunk of an evaluation */
+    bool hold;      /* ASSIGN */
+    uint64_t generation;
+    unsigned attempts;
+    bool flying;     /* sent and not answered; else it waits to be sent again */
+    uint64_t due_ms; /* when the answer is given up, or it is sent again */
+};
+
+struct master {
+    struct master_config config;
+    uint64_t now_ms;
+    int64_t wall_ms;
+    struct master_actions *actions; /* of the step that is running */
+    struct node **nodes;
+    size_t node_count, node_capacity;
+    struct job **jobs; /* in the order of submission */
+    size_t job_count, job_capacity;
+    struct call *calls;
+    size_t call_count, call_capacity;
+    uint64_t next_number; /* of nodes, calls and manifests */
+    uint64_t next_name[3]; /* of nodes by role */
+    bool reschedule;       /* nodes or jobs changed: see what can start */
+    bool sweep;            /* a job has memory to free at the beginning of the next step */
+    struct master_counts counts;
+    const char *job_names[MASTER_JOBS_PER_PS_MAX]; /* for master_node_at() */
+};
+
+/* actions.c */
+void actions_clear(struct master_actions *a);
+struct master_action *action_add(struct master *m, enum master_action_kind kind);
+void *action_memory(struct master *m, size_t count, size_t size); /* as long as the actions live */
+char *action_printf(struct master *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void action_log(struct master *m, enum log_level level, const char *event, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+struct master_reply *reply_add(struct master *m, uint64_t request);
+void reply_error(struct master *m, uint64_t request, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* node.c */
+struct node *node_find(struct master *m, const char *id, uint64_t incarnation); /* alive */
+bool node_serves(const struct node *n, const struct job *j);
+void node_take(struct node *n, struct job *j);
+void node_drop(struct master *m, struct node *n, struct job *j);
+void node_lost(struct master *m, struct node *n, const char *why);
+void node_free(struct node *n);
+void nodes_tick(struct master *m);
+void on_join(struct master *m, const struct master_event *e);
+void on_heartbeat(struct master *m, const struct master_event *e);
+void on_leave(struct master *m, const struct master_event *e);
+
+/* call.c */
+void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
+                uint32_t index);
+void call_start_hold(struct master *m, struct job *j, struct node *n);
+size_t calls_open(const struct master *m, const struct job *j, enum master_call_kind kind);
+void calls_forget(struct master *m, const struct job *j, enum master_call_kind kind);
+void calls_forget_job(struct master *m, const struct job *j);
+void calls_forget_node(struct master *m, const struct node *n, const struct job *j); /* j NULL: all */
+void calls_unblock(struct master *m, const struct job *j); /* the shards know the generation */
+void calls_tick(struct master *m);
+void on_call_done(struct master *m, const struct master_call_done *done);
+void call_build(struct master *m, const struct call *c, struct master_call *out);
+
+/* job.c */
+struct job *job_find(struct master *m, const char *id);
+void job_free(struct job *j);
+void job_changed(struct master *m, struct job *j);
+void job_store(struct master *m, struct job *j);
+void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
+void job_say(struct master *m, struct job *j, const char *reason); /* a new reason, same state */
+void job_end(struct master *m, struct job *j, enum job_state state, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void job_restart(struct master *m, struct job *j, const char *why); /* STARTING → PENDING */
+void job_cleaned(struct master *m, struct job *j); /* one more node has dropped the job */
+void jobs_sweep(struct master *m);
+void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
+void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
+struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
+struct job_worker *job_worker_add(struct job *j, struct node *n);
+void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
+size_t job_workers_started(const struct job *j);
+void job_names_refresh(struct job *j);
+const char *job_checkpoint_words(struct master *m, const struct job *j);
+void job_release_data(struct job *j);
+void on_restore(struct master *m, const struct master_event *e);
+void on_submit(struct master *m, const struct master_event *e);
+void on_cancel(struct master *m, const struct master_event *e);
+void on_checkpoint(struct master *m, const struct master_event *e);
+void on_store_failed(struct master *m, const struct master_event *e);
+
+/* schedule.c */
+void schedule(struct master *m);
+
+/* start.c */
+void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
+void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
+void start_open_done(struct master *m, struct job *j);
+void start_worker_done(struct master *m, struct job *j, struct node *n);
+void start_worker_gone(struct master *m, struct job *j); /* a worker was removed while STARTING */
+int start_check_data(struct job *j, struct err *err);
+uint32_t start_split_batches(uint64_t batches, uint64_t workers);
+
+/* train.c */
+bool job_is_sync(const struct job *j);
+void train_regroup(struct master *m, struct job *j);
+void train_membership_done(struct master *m, struct job *j);
+void train_assign(struct master *m, struct job *j);
+void train_assign_done(struct master *m, struct job *j, struct node *n, bool hold,
+                       uint64_t position);
+void train_on(struct master *m, struct job *j); /* the milestone is pinned: go on */
+void train_check(struct master *m, struct job *j);
+uint32_t train_active(const struct job *j); /* workers that have a share */
+uint64_t train_step(const struct job *j); /* of the milestone that would be pinned now */
+void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
+                      const char *why);
+void train_over(struct master *m, struct job *j);
+struct job_worker *train_sender(struct master *m, const struct master_event *e, struct job **job);
+bool train_is_present(struct master *m, const struct job *j, const struct master_event *e);
+void leases_tick(struct master *m);
+void on_lease_split(struct master *m, const struct master_event *e);
+void on_report_split(struct master *m, const struct master_event *e);
+void on_report_failure(struct master *m, const struct master_event *e);
+
+/* progress.c */
+void progress_init(struct job *j);
+void progress_step(struct master *m, struct job *j, uint64_t step);
+void progress_refresh(struct job *j, uint64_t now_ms);
+void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
+void on_report_progress(struct master *m, const struct master_event *e);
+
+/* milestone.c */
+void milestone_begin(struct master *m, struct job *j, bool stand);
+bool milestone_due(const struct job *j, uint64_t step); /* evaluation or checkpoint, not the end */
+uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
+void milestone_shard_done(struct master *m, struct job *j, struct shard_state *s,
+                          const struct master_call_done *done, enum master_call_kind kind);
+void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
+void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
+void milestone_release(struct job *j);
+void on_manifest_done(struct master *m, const struct master_manifest_done *done);
+
+/* evaluate.c */
+void evaluate_begin(struct master *m, struct job *j);
+void evaluate_pump(struct master *m, struct job *j);
+void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
+                   const struct master_call_done *done);
+void evaluate_returned(struct master *m, struct job *j, uint32_t chunk); /* its worker is gone */
+void evaluate_release(struct job *j);
+void milestone_evaluated(struct master *m, struct job *j);
+
+#endif

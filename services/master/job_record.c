@@ -1,0 +1,104 @@
+#include "master/job_record.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale)
+{
+    memset(m, 0, sizeof *m);
+    for (int kind = 0; kind < METRIC_KIND_COUNT; kind++) {
+        if ((sums->kinds >> kind & 1u) == 0)
+            continue;
+        double value = metrics_value(sums, (enum metric_kind)kind, label_scale);
+        if (isnan(value) && sums->examples == 0)
+            continue;
+        m->kinds |= 1u << kind;
+        m->values[kind] = value;
+    }
+}
+
+void job_record_init(struct job_record *r)
+{
+    memset(r, 0, sizeof *r);
+    char **strings[] = {&r->id, &r->name, &r->request_id, &r->reason, &r->checkpoint, &r->text};
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+        *strings[i] = mem_strdup("");
+}
+
+void job_record_release(struct job_record *r)
+{
+    free(r->id);
+    free(r->name);
+    free(r->request_id);
+    free(r->reason);
+    free(r->checkpoint);
+    free(r->text);
+    free(r->evaluations);
+    job_names_clear(&r->workers);
+    job_names_clear(&r->ps);
+    free(r->workers.items);
+    free(r->ps.items);
+    memset(r, 0, sizeof *r);
+}
+
+static void names_copy(struct job_names *to, const struct job_names *from)
+{
+    memset(to, 0, sizeof *to);
+    for (size_t i = 0; i < from->count; i++)
+        job_names_add(to, from->items[i]);
+}
+
+void job_record_copy(struct job_record *to, const struct job_record *from)
+{
+    *to = *from;
+    to->id = mem_strdup(from->id);
+    to->name = mem_strdup(from->name);
+    to->request_id = mem_strdup(from->request_id);
+    to->reason = mem_strdup(from->reason);
+    to->checkpoint = mem_strdup(from->checkpoint);
+    to->text = mem_strdup(from->text);
+    to->evaluations = NULL;
+    to->evaluation_capacity = from->evaluation_count;
+    if (from->evaluation_count > 0) {
+        to->evaluations = mem_new(from->evaluation_count, sizeof *to->evaluations);
+        memcpy(to->evaluations, from->evaluations,
+               from->evaluation_count * sizeof *to->evaluations);
+    }
+    names_copy(&to->workers, &from->workers);
+    names_copy(&to->ps, &from->ps);
+}
+
+void job_record_set(char **field, const char *value)
+{
+    char *copy = mem_strdup(value); /* first: @value may be the old one */
+    free(*field);
+    *field = copy;
+}
+
+void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e)
+{
+    if (r->evaluation_count == JOB_EVALUATIONS_MAX) {
+        memmove(r->evaluations, r->evaluations + 1,
+                (JOB_EVALUATIONS_MAX - 1) * sizeof *r->evaluations);
+        r->evaluation_count--;
+    }
+    r->evaluations = mem_grow(r->evaluations, &r->evaluation_capacity, r->evaluation_count + 1,
+                              sizeof *r->evaluations);
+    r->evaluations[r->evaluation_count++] = *e;
+}
+
+void job_names_add(struct job_names *n, const char *name)
+{
+    n->items = mem_grow(n->items, &n->capacity, n->count + 1, sizeof *n->items);
+    n->items[n->count++] = mem_strdup(name);
+}
+
+void job_names_clear(struct job_names *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        free(n->items[i]);
+    n->count = 0;
+}

@@ -1,0 +1,80 @@
+/* What anybody can know about a job: the part of it that is shown, stored, and outlives it. Plain
+ * data; strings are owned and never NULL after job_record_init(). */
+#ifndef GRADUS_MASTER_JOB_RECORD_H
+#define GRADUS_MASTER_JOB_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "graph/metric.h"
+
+#define JOB_ID_BYTES_MAX 128
+#define JOB_EVALUATIONS_MAX 1000
+#define JOB_STALENESS_BUCKETS 24 /* 0, 1, 2, 3-4, 5-8, … */
+
+/* The numbers are those of JobState in types.proto; 0 is not a state. */
+enum job_state {
+    JOB_PENDING = 1,
+    JOB_STARTING,
+    JOB_RUNNING,
+    JOB_RECOVERING,
+    JOB_SUCCEEDED,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_STATE_END /* one past the last */
+};
+
+const char *job_state_name(enum job_state s); /* "PENDING" */
+bool job_state_is_final(enum job_state s);
+/* The one table of transitions (job_state.c has the picture). */
+bool job_state_allows(enum job_state from, enum job_state to);
+
+struct job_metrics {
+    unsigned kinds; /* bit set of 1 << metric_kind: which values are known */
+    double values[METRIC_KIND_COUNT];
+};
+
+/* What @sums say, for the metrics of @sums->kinds. Without examples nothing is known. */
+void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale);
+
+struct job_evaluation {
+    uint64_t step;
+    double epoch; /* epochs of data applied */
+    struct job_metrics train, test;
+    int64_t time_ms; /* Unix time */
+};
+
+struct job_names {
+    char **items;
+    size_t count, capacity;
+};
+
+struct job_record {
+    char *id, *name, *request_id, *reason, *checkpoint, *text;
+    enum job_state state;
+    int mode; /* enum training_mode */
+    int64_t submitted_ms, started_ms, finished_ms; /* Unix time; 0: not yet */
+    uint64_t step, steps_total;
+    double epoch, epochs_total;
+    uint64_t examples;
+    struct job_metrics train, test;
+    struct job_evaluation *evaluations; /* oldest first */
+    size_t evaluation_count, evaluation_capacity;
+    double examples_per_second, seconds, eta_seconds;
+    struct job_names workers, ps;
+    uint64_t generation;
+    uint64_t staleness[JOB_STALENESS_BUCKETS];
+};
+
+void job_record_init(struct job_record *r);
+void job_record_release(struct job_record *r);
+void job_record_copy(struct job_record *to, const struct job_record *from); /* @to is uninitialised */
+void job_record_set(char **field, const char *value); /* replace an owned string */
+/* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
+void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
+
+void job_names_add(struct job_names *n, const char *name);
+void job_names_clear(struct job_names *n);
+
+#endif

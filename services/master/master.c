@@ -1,0 +1,226 @@
+#include "master/master.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "master/core.h"
+
+struct master *master_new(const struct master_config *config)
+{
+    struct master *m = mem_new(1, sizeof *m);
+    m->config = *config;
+    return m;
+}
+
+void master_free(struct master *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        job_free(m->jobs[i]);
+    }
+    for (size_t i = 0; i < m->node_count; i++) {
+        node_free(m->nodes[i]);
+    }
+    free(m->jobs);
+    free(m->nodes);
+    free(m->calls);
+    free(m);
+}
+
+static void on_tick(struct master *m)
+{
+    nodes_tick(m);
+    calls_tick(m);
+    leases_tick(m);
+}
+
+static void dispatch(struct master *m, const struct master_event *e)
+{
+    switch (e->kind) {
+    case MASTER_RESTORE:
+        on_restore(m, e);
+        break;
+    case MASTER_SUBMIT:
+        on_submit(m, e);
+        break;
+    case MASTER_CANCEL:
+        on_cancel(m, e);
+        break;
+    case MASTER_CHECKPOINT:
+        on_checkpoint(m, e);
+        break;
+    case MASTER_JOIN:
+        on_join(m, e);
+        break;
+    case MASTER_HEARTBEAT:
+        on_heartbeat(m, e);
+        break;
+    case MASTER_LEAVE:
+        on_leave(m, e);
+        break;
+    case MASTER_LEASE_SPLIT:
+        on_lease_split(m, e);
+        break;
+    case MASTER_REPORT_SPLIT:
+        on_report_split(m, e);
+        break;
+    case MASTER_REPORT_PROGRESS:
+        on_report_progress(m, e);
+        break;
+    case MASTER_REPORT_FAILURE:
+        on_report_failure(m, e);
+        break;
+    case MASTER_CALL_DONE:
+        on_call_done(m, &e->call);
+        break;
+    case MASTER_MANIFEST_DONE:
+        on_manifest_done(m, &e->manifest);
+        break;
+    case MASTER_STORE_FAILED:
+        on_store_failed(m, e);
+        break;
+    case MASTER_TICK:
+        on_tick(m);
+        break;
+    }
+}
+
+static void earlier(uint64_t *next, uint64_t candidate)
+{
+    *next = candidate < *next ? candidate : *next;
+}
+
+static uint64_t next_timer(const struct master *m)
+{
+    uint64_t next = m->sweep ? m->now_ms : UINT64_MAX;
+    for (size_t i = 0; i < m->node_count; i++) {
+        if (m->nodes[i]->alive) {
+            earlier(&next, m->nodes[i]->heartbeat_ms + m->config.heartbeat_timeout_ms);
+        }
+    }
+    for (size_t i = 0; i < m->call_count; i++) {
+        earlier(&next, m->calls[i].due_ms);
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct job *j = m->jobs[i];
+        for (size_t k = 0; k < j->worker_count; k++) {
+            if (j->workers[k].parked) {
+                earlier(&next, j->workers[k].parked_until_ms);
+            }
+        }
+    }
+    return next;
+}
+
+void master_step(struct master *m, const struct master_event *event,
+                 struct master_actions *actions)
+{
+    if (m->sweep) {
+        jobs_sweep(m);
+    }
+    actions_clear(actions);
+    m->actions = actions;
+    m->now_ms = event->now_ms;
+    m->wall_ms = event->wall_ms;
+    dispatch(m, event);
+    if (m->reschedule) {
+        schedule(m);
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->changed) {
+            m->jobs[i]->changed = false;
+            action_add(m, MASTER_CHANGED)->job = &m->jobs[i]->record;
+        }
+    }
+    actions->timer_ms = next_timer(m);
+    m->actions = NULL;
+}
+
+/* ---- reading ---- */
+
+const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms)
+{
+    struct job *j = job_find(m, id);
+    if (j == NULL) {
+        return NULL;
+    }
+    progress_refresh(j, now_ms);
+    return &j->record;
+}
+
+const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms)
+{
+    if (i >= m->job_count) {
+        return NULL;
+    }
+    struct job *j = m->jobs[m->job_count - 1 - i];
+    progress_refresh(j, now_ms);
+    return &j->record;
+}
+
+const char *master_job_phase(const struct master *m, const char *id)
+{
+    static const char *const NAMES[PHASE_COUNT] = {"-",      "INSPECT", "OPEN", "START",
+                                                   "REGROUP", "ASSIGN",  "TRAIN", "HOLD",
+                                                   "STAND",  "FINISH",  "WAIT"};
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (strcmp(m->jobs[i]->record.id, id) == 0) {
+            return NAMES[m->jobs[i]->phase];
+        }
+    }
+    return "-";
+}
+
+const char *master_job_work(const struct master *m, const char *id)
+{
+    static const char *const NAMES[WORK_COUNT] = {"-",          "PIN",      "EVALUATE",
+                                                  "CHECKPOINT", "MANIFEST", "UNPIN"};
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (strcmp(m->jobs[i]->record.id, id) == 0) {
+            return NAMES[m->jobs[i]->work];
+        }
+    }
+    return "-";
+}
+
+bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
+{
+    if (i >= m->node_count) {
+        return false;
+    }
+    const struct node *n = m->nodes[i];
+    for (size_t k = 0; k < n->job_count; k++) {
+        m->job_names[k] = n->jobs[k]->record.id;
+    }
+    *out = (struct master_node_info){
+        .id = n->id,
+        .address = n->address,
+        .http_address = n->http_address,
+        .version = n->version,
+        .host = n->host,
+        .role = n->role,
+        .alive = n->alive,
+        .jobs = m->job_names,
+        .job_count = n->job_count,
+        .joined_ms = n->joined_wall_ms,
+        .heartbeat_age_ms = now_ms > n->heartbeat_ms ? now_ms - n->heartbeat_ms : 0,
+        .pid = n->pid,
+    };
+    return true;
+}
+
+void master_counts(const struct master *m, struct master_counts *out)
+{
+    *out = m->counts;
+    out->calls_open = m->call_count;
+    for (size_t i = 0; i < m->job_count; i++) {
+        out->jobs[m->jobs[i]->record.state]++;
+        out->leases_out += m->jobs[i]->leases.leased_count;
+    }
+    for (size_t i = 0; i < m->node_count; i++) {
+        out->nodes_alive[m->nodes[i]->role] += m->nodes[i]->alive;
+    }
+}

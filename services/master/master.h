@@ -1,0 +1,324 @@
+/* The master's decisions: which nodes serve which job, what they do next, what is due.
+ *
+ * A pure core: events go in with their time, actions come out; no clock, thread, socket, file or
+ * log inside, so that a simulator can run it. Every outcome is a function of the events.
+ *
+ * Owner: one thread (the loop of the shell, or a test). What an action points to lives until the
+ * next master_step(); whoever needs it longer copies it.
+ *
+ * The core trusts that a completed call of its own says what the node answered, not that the answer
+ * makes sense; an answer that cannot be true fails the job with a message. */
+#ifndef GRADUS_MASTER_MASTER_H
+#define GRADUS_MASTER_MASTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "data/dataset.h"
+#include "job/job_spec.h"
+#include "job/ledger.h"
+#include "job/plan.h"
+#include "master/job_record.h"
+#include "master/lease.h"
+
+struct master;
+
+#define MASTER_NODES_MAX 1024        /* a cluster beyond that needs more than one master */
+#define MASTER_JOBS_PER_PS_MAX 16    /* the protocol's */
+#define MASTER_CHECKPOINT_WAITERS 16 /* clients that wait for one job's checkpoint */
+#define MASTER_EVALUATION_CHUNK 1024 /* test records; fixed, because results are merged by chunk */
+
+struct master_config {
+    uint64_t heartbeat_timeout_ms;
+    size_t jobs_max;     /* PENDING or running at once */
+    size_t finished_max; /* remembered in memory; the store keeps all */
+};
+
+struct master *master_new(const struct master_config *config);
+void master_free(struct master *m);
+
+/* ---- events ---- */
+
+enum master_role { MASTER_PS = 1, MASTER_WORKER = 2 }; /* the numbers of NodeRole */
+
+enum master_event_kind {
+    /* A job from the store, in the order of submission, before anything else. */
+    MASTER_RESTORE,
+    /* Requests of clients; each is answered by one reply. */
+    MASTER_SUBMIT,
+    MASTER_CANCEL,
+    MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
+    /* Requests of nodes; each is answered by one reply. */
+    MASTER_JOIN,
+    MASTER_HEARTBEAT,
+    MASTER_LEAVE,
+    MASTER_LEASE_SPLIT, /* may be parked until its wait_ms */
+    MASTER_REPORT_SPLIT,
+    MASTER_REPORT_PROGRESS,
+    MASTER_REPORT_FAILURE,
+    /* A call that the master asked for has ended. */
+    MASTER_CALL_DONE,
+    /* The manifest of a checkpoint is written, or not. */
+    MASTER_MANIFEST_DONE,
+    /* A row could not be stored: the job cannot go on. */
+    MASTER_STORE_FAILED,
+    /* The time of the timer has come. */
+    MASTER_TICK,
+};
+
+struct master_restore_event {
+    struct job_record *record; /* moved from: the core takes its content */
+    struct job_spec *spec;     /* of a PENDING job (moved from), else NULL */
+    const char *spec_error;    /* why a PENDING job has no spec */
+};
+struct master_submit_event {
+    struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
+    const char *request_id; /* "" none */
+    uint64_t number;        /* the least that the id may have: the store knows older ones */
+};
+struct master_cancel_event {
+    const char *job;
+    bool now;
+};
+struct master_join_event {
+    int role;
+    uint64_t incarnation;
+    const char *name, *address, *http_address, *version, *host;
+    uint64_t pid;
+};
+struct master_node_event { /* who sends a heartbeat, or leaves */
+    const char *node;
+    uint64_t incarnation;
+    const char *const *jobs; /* heartbeat: what it holds */
+    size_t job_count;
+};
+struct master_epoch_progress {
+    uint64_t epoch, batches, examples;
+    const double *sums; /* metrics_pack() */
+    size_t sum_count;
+};
+/* LEASE_SPLIT, REPORT_*: which worker, about which job, and the fields of that request. */
+struct master_worker_event {
+    const char *node;
+    uint64_t incarnation;
+    const char *job;
+    uint64_t generation;
+    uint64_t wait_ms; /* LEASE_SPLIT */
+    uint64_t epoch;   /* REPORT_SPLIT */
+    uint32_t split;
+    uint64_t sequence, position; /* REPORT_PROGRESS */
+    bool idle;
+    const struct master_epoch_progress *epochs;
+    size_t epoch_count;
+    const uint64_t *staleness;
+    size_t staleness_count;
+    int code; /* REPORT_FAILURE: ERR_* */
+    const char *message;
+};
+/* What a node answered; the fields that its kind of call has. */
+struct master_call_done {
+    uint64_t number;
+    const struct err *err; /* NULL: well */
+    /* INSPECT; test.records 0: no test source */
+    struct dataset_info train, test;
+    /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
+    uint64_t version;
+    const struct ledger *ledger; /* CHECKPOINT; may be NULL */
+    /* ASSIGN */
+    uint64_t position;
+    /* EVALUATE: metrics_pack() */
+    const double *sums;
+    size_t sum_count;
+    /* CHECKPOINT */
+    const char *file;
+    uint64_t bytes, checksum;
+};
+struct master_manifest_done {
+    uint64_t number;       /* of the action */
+    const struct err *err; /* NULL: well */
+    const char *path;      /* absolute */
+};
+
+struct master_event {
+    enum master_event_kind kind;
+    uint64_t now_ms; /* monotonic, never falling */
+    int64_t wall_ms; /* Unix time */
+    uint64_t request; /* chosen by the shell; names the request in its reply */
+    union {
+        struct master_restore_event restore;
+        struct master_submit_event submit;
+        struct master_cancel_event cancel;
+        const char *job; /* CHECKPOINT, STORE_FAILED */
+        struct master_join_event join;
+        struct master_node_event node;
+        struct master_worker_event worker;
+        struct master_call_done call;
+        struct master_manifest_done manifest;
+    };
+    const struct err *err; /* STORE_FAILED */
+};
+
+/* ---- actions ---- */
+
+enum master_action_kind {
+    MASTER_REPLY,    /* answer a request */
+    MASTER_CALL,     /* call a node; CALL_DONE follows, or never */
+    MASTER_MANIFEST, /* write a checkpoint's manifest, then remove old checkpoints */
+    MASTER_STORE,    /* write the job's row; before any later action of the list */
+    MASTER_CHANGED,  /* tell the job's watchers */
+    MASTER_LOG,      /* one line for the log */
+};
+
+enum master_lease_kind { MASTER_LEASE_WAIT, MASTER_LEASE_GRANTED, MASTER_LEASE_DONE };
+
+struct master_reply {
+    uint64_t request;
+    struct err err;              /* code 0: well, then the fields of that kind of request */
+    const struct job_record *job; /* SUBMIT, CANCEL */
+    const char *path;            /* CHECKPOINT */
+    uint64_t step;
+    const char *node; /* JOIN: the id */
+    const char *const *stop_jobs; /* HEARTBEAT */
+    size_t stop_job_count;
+    enum master_lease_kind lease_kind; /* LEASE_SPLIT */
+    struct lease lease;
+};
+
+/* The rows say which call is which; the calls of the protocol page with their retry rules. */
+#define MASTER_CALLS(X)                                                                            \
+    X(INSPECT, "InspectData")                                                                      \
+    X(OPEN, "OpenShard")                                                                           \
+    X(START, "StartJob")                                                                           \
+    X(MEMBERSHIP, "SetMembership")                                                                 \
+    X(ASSIGN, "Assign")                                                                            \
+    X(PIN, "Pin")                                                                                  \
+    X(EVALUATE, "Evaluate")                                                                        \
+    X(CHECKPOINT, "Checkpoint")                                                                    \
+    X(UNPIN, "Unpin")                                                                              \
+    X(STOP, "StopJob")                                                                             \
+    X(CLOSE, "CloseShard")
+
+enum master_call_kind {
+#define X(NAME, rpc) MASTER_CALL_##NAME,
+    MASTER_CALLS(X)
+#undef X
+        MASTER_CALL_KIND_COUNT
+};
+const char *master_call_name(enum master_call_kind kind); /* "Assign" */
+
+struct master_shard_location {
+    uint32_t shard;
+    const char *node, *address;
+};
+
+struct master_call {
+    uint64_t number;
+    enum master_call_kind kind;
+    const char *node, *address;
+    uint32_t timeout_ms;
+    const char *job;
+    uint64_t generation; /* all but INSPECT, START, EVALUATE, STOP */
+    uint32_t shard;      /* calls to a parameter server */
+    const char *text;    /* INSPECT, OPEN, START: the canonical job file */
+    const struct plan *plan;     /* OPEN, START */
+    const struct ledger *ledger; /* OPEN, ASSIGN (sync) */
+    uint32_t replicas;           /* OPEN, MEMBERSHIP, ASSIGN */
+    int mode;                    /* MEMBERSHIP, ASSIGN: enum training_mode */
+    const char *const *workers;  /* OPEN, MEMBERSHIP */
+    size_t worker_count;
+    const struct master_shard_location *shards; /* START */
+    size_t shard_count;
+    const struct dataset_info *train, *test; /* START; test->records 0: none */
+    uint32_t replica_first, replica_end;     /* ASSIGN */
+    uint64_t step, step_limit, ledger_step;
+    bool hold;
+    const char *pin_id; /* PIN, UNPIN, CHECKPOINT, EVALUATE */
+    bool slots;         /* PIN */
+    const char *directory; /* CHECKPOINT: "<job>/step-000000500" */
+    uint64_t first, count; /* EVALUATE */
+    const char *reason;    /* STOP */
+};
+
+struct master_shard_file {
+    const char *file;
+    uint64_t bytes, checksum, version;
+    const struct ledger *ledger; /* NULL: none was given */
+};
+
+struct master_manifest {
+    uint64_t number;
+    const struct job_record *job;
+    const struct job_spec *spec;
+    const struct plan *plan;
+    const struct ledger *ledger; /* the data position of the checkpoint */
+    uint64_t step;
+    const char *directory; /* as in the CHECKPOINT calls */
+    const struct master_shard_file *shards; /* [plan->shard_count] */
+    size_t keep; /* checkpoints of this job that stay, the new one among them; 0: all */
+};
+
+struct master_log {
+    int level; /* enum log_level */
+    const char *event, *text;
+};
+
+struct master_action {
+    enum master_action_kind kind;
+    union {
+        struct master_reply reply;
+        struct master_call call;
+        struct master_manifest manifest;
+        const struct job_record *job; /* STORE, CHANGED */
+        struct master_log log;
+    };
+};
+
+/* Zeroed is valid. */
+struct master_actions {
+    struct master_action *items;
+    size_t count, capacity;
+    uint64_t timer_ms; /* when TICK is due; UINT64_MAX: never */
+    void **owned;      /* memory of what the items point to */
+    size_t owned_count, owned_capacity;
+};
+void master_actions_release(struct master_actions *a);
+
+/* Take @event and say in @actions (cleared first) what is to be done, in this order. */
+void master_step(struct master *m, const struct master_event *event,
+                 struct master_actions *actions);
+
+/* ---- reading ---- */
+
+/* NULL: unknown. Rates, seconds and ETA are brought up to @now_ms. Borrows until the next step. */
+const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms);
+/* The @i-th newest job; NULL past the end. */
+const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
+/* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none). */
+const char *master_job_phase(const struct master *m, const char *id);
+const char *master_job_work(const struct master *m, const char *id);
+
+struct master_node_info {
+    const char *id, *address, *http_address, *version, *host;
+    enum master_role role;
+    bool alive;
+    const char *const *jobs; /* borrows until the next call */
+    size_t job_count;
+    int64_t joined_ms; /* Unix time */
+    uint64_t heartbeat_age_ms;
+    uint64_t pid;
+};
+/* In order of joining; false past the end. */
+bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out);
+
+struct master_counts {
+    size_t jobs[JOB_STATE_END]; /* by state, of those in memory */
+    size_t nodes_alive[3];      /* by role */
+    uint64_t steps, examples;   /* of all jobs since the start */
+    uint64_t leases_granted, leases_returned, calls, call_failures, nodes_lost;
+    size_t leases_out, calls_open;
+};
+void master_counts(const struct master *m, struct master_counts *out);
+
+#endif

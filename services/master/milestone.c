@@ -1,0 +1,339 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "master/core.h"
+
+/* ---- when ---- */
+
+bool milestone_due(const struct job *j, uint64_t step)
+{
+    return step >= j->next_evaluate || step >= j->next_checkpoint;
+}
+
+static uint64_t multiple_after(uint64_t interval, uint64_t step)
+{
+    if (interval == 0) {
+        return NO_STEP;
+    }
+    uint64_t n = step / interval + 1;
+    return n > UINT64_MAX / interval ? NO_STEP : n * interval;
+}
+
+uint64_t milestone_next(const struct job *j, uint64_t step)
+{
+    uint64_t next = multiple_after(j->evaluate_steps, step);
+    uint64_t checkpoint = multiple_after(j->checkpoint_steps, step);
+    next = checkpoint < next ? checkpoint : next;
+    return next < j->record.steps_total ? next : j->record.steps_total;
+}
+
+/* ---- the data position that a checkpoint holds ---- */
+
+/* Sync: the first batches of the epoch, in order. */
+static void ledger_at(const struct job *j, uint64_t step, struct ledger *out)
+{
+    ledger_copy(out, &j->ledger);
+    out->epoch = step / j->steps_per_epoch;
+    uint64_t left = step % j->steps_per_epoch * j->replicas;
+    for (uint32_t s = 0; s < out->split_count; s++) {
+        uint32_t size = ledger_shape_split_batches(&out->shape, s);
+        out->done[s] = left < size ? (uint32_t)left : size;
+        left -= out->done[s];
+    }
+}
+
+void milestone_release(struct job *j)
+{
+    ledger_release(&j->milestone.ledger);
+    memset(&j->milestone, 0, sizeof j->milestone);
+}
+
+/* ---- begin and end ---- */
+
+/* A request that is served by a checkpoint which exists already. */
+static void reuse(struct master *m, struct job *j)
+{
+    for (size_t i = 0; i < j->waiter_count; i++) {
+        j->waiters[i].served = true;
+    }
+    milestone_waiters(m, j, false, ERR_OK, NULL);
+}
+
+static void finish(struct master *m, struct job *j)
+{
+    struct milestone *s = &j->milestone;
+    if (s->failed) {
+        job_end(m, j, JOB_FAILED, "the checkpoint at the end failed: %s",
+                action_printf(m, "%s", j->record.reason));
+    } else if (s->cancel) {
+        job_end(m, j, JOB_CANCELLED, "cancelled at step %" PRIu64 "; %s", s->step,
+                job_checkpoint_words(m, j));
+    } else {
+        job_end(m, j, JOB_SUCCEEDED, "%s", "");
+    }
+}
+
+static void work_next(struct master *m, struct job *j);
+
+/* @stand: the job stands still; else (async, bounded) within an epoch, while it goes on. */
+void milestone_begin(struct master *m, struct job *j, bool stand)
+{
+    milestone_release(j);
+    struct milestone *s = &j->milestone;
+    s->step = train_step(j);
+    s->stand = stand;
+    if (stand) {
+        s->last = s->step >= j->record.steps_total;
+        s->cancel = j->hold_cancel && !s->last;
+        s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel;
+        j->hold_checkpoint = false;
+        j->hold_cancel = false;
+        j->hold_limit = false;
+    }
+    s->evaluate = j->test.records > 0 && !s->cancel && j->evaluated_step != s->step &&
+                  (s->last || s->step >= j->next_evaluate);
+    s->checkpoint = s->checkpoint || s->step >= j->next_checkpoint;
+    j->next_evaluate = multiple_after(j->evaluate_steps, s->step);
+    j->next_checkpoint = multiple_after(j->checkpoint_steps, s->step);
+    if (s->checkpoint && j->checkpointed_step == s->step) {
+        s->checkpoint = false;
+        reuse(m, j);
+    }
+    s->epoch = (double)s->step / (double)j->steps_per_epoch;
+    progress_train_metrics(j, s->step == 0 ? 0 : (s->step - 1) / j->steps_per_epoch, &s->train);
+    if (!s->evaluate && !s->checkpoint) {
+        if (s->last || s->cancel) {
+            train_over(m, j);
+            finish(m, j);
+        } else if (stand) {
+            train_on(m, j);
+        }
+        return;
+    }
+    for (size_t i = 0; i < j->waiter_count; i++) {
+        j->waiters[i].served = s->checkpoint && stand;
+    }
+    snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%u", s->step, ++j->pin_count);
+    snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
+    if (job_is_sync(j)) {
+        ledger_at(j, s->step, &s->ledger);
+    } else {
+        ledger_copy(&s->ledger, &j->leases.ledger);
+    }
+    j->work = WORK_PIN;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        call_start(m, j, j->shards[i].node, MASTER_CALL_PIN, (uint32_t)i);
+    }
+    job_changed(m, j);
+}
+
+static void work_end(struct master *m, struct job *j)
+{
+    j->work = WORK_NONE;
+    if (j->over) {
+        finish(m, j);
+    } else {
+        train_check(m, j);
+    }
+}
+
+static void unpin(struct master *m, struct job *j)
+{
+    if (j->over) {
+        work_end(m, j); /* the shards are about to be closed */
+        return;
+    }
+    j->work = WORK_UNPIN;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        call_start(m, j, j->shards[i].node, MASTER_CALL_UNPIN, (uint32_t)i);
+    }
+}
+
+/* PIN → EVALUATE? → CHECKPOINT? → MANIFEST → UNPIN. */
+static void work_next(struct master *m, struct job *j)
+{
+    if (j->work == WORK_PIN && j->milestone.evaluate) {
+        j->work = WORK_EVALUATE;
+        evaluate_begin(m, j);
+    } else if (j->work < WORK_CHECKPOINT && j->milestone.checkpoint) {
+        j->work = WORK_CHECKPOINT;
+        for (size_t i = 0; i < j->shard_count; i++) {
+            call_start(m, j, j->shards[i].node, MASTER_CALL_CHECKPOINT, (uint32_t)i);
+        }
+    } else {
+        unpin(m, j);
+    }
+}
+
+static void pinned(struct master *m, struct job *j)
+{
+    if (j->milestone.last || j->milestone.cancel) {
+        train_over(m, j);
+        work_next(m, j);
+        return;
+    }
+    bool stood = j->milestone.stand;
+    work_next(m, j);
+    if (stood) {
+        train_on(m, j); /* in RECOVERING this moves only where training will go on */
+    }
+}
+
+static void write_manifest(struct master *m, struct job *j)
+{
+    j->work = WORK_MANIFEST;
+    j->manifest_number = ++m->next_number;
+    struct master_shard_file *files = action_memory(m, j->shard_count, sizeof *files);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        files[i] = (struct master_shard_file){
+            .file = action_printf(m, "%s", s->file),
+            .bytes = s->bytes,
+            .checksum = s->checksum,
+            .version = s->version,
+            .ledger = s->has_ledger ? &s->ledger : NULL,
+        };
+    }
+    struct master_action *action = action_add(m, MASTER_MANIFEST);
+    action->manifest = (struct master_manifest){
+        .number = j->manifest_number,
+        .job = &j->record,
+        .spec = &j->spec,
+        .plan = &j->plan,
+        .ledger = &j->milestone.ledger,
+        .step = j->milestone.step,
+        .directory = j->milestone.directory,
+        .shards = files,
+        .keep = j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep
+                                                      : 0,
+    };
+}
+
+static void keep_file(struct shard_state *s, const struct master_call_done *done)
+{
+    job_record_set(&s->file, done->file == NULL ? "" : done->file);
+    s->bytes = done->bytes;
+    s->checksum = done->checksum;
+    s->version = done->version;
+    ledger_release(&s->ledger);
+    s->has_ledger = done->ledger != NULL;
+    if (s->has_ledger) {
+        ledger_copy(&s->ledger, done->ledger);
+    }
+}
+
+void milestone_shard_done(struct master *m, struct job *j, struct shard_state *s,
+                          const struct master_call_done *done, enum master_call_kind kind)
+{
+    if (kind == MASTER_CALL_PIN && job_is_sync(j) && done->version != j->milestone.step) {
+        job_end(m, j, JOB_FAILED,
+                "parameter server %s pinned version %" PRIu64 " where all stand at step %" PRIu64,
+                s->node->id, done->version, j->milestone.step);
+        return;
+    }
+    if (kind == MASTER_CALL_CHECKPOINT) {
+        keep_file(s, done);
+    }
+    if (calls_open(m, j, kind) > 0) {
+        return;
+    }
+    if (kind == MASTER_CALL_PIN) {
+        pinned(m, j);
+    } else if (kind == MASTER_CALL_CHECKPOINT) {
+        write_manifest(m, j);
+    } else {
+        work_end(m, j);
+    }
+}
+
+void milestone_evaluated(struct master *m, struct job *j)
+{
+    struct job_evaluation e = {.step = j->milestone.step,
+                               .epoch = j->milestone.epoch,
+                               .train = j->milestone.train,
+                               .time_ms = m->wall_ms};
+    if (e.step > 0 && e.step % j->steps_per_epoch == 0) {
+        /* Reports of the epoch's last batches may have come after the last of its splits. */
+        progress_train_metrics(j, e.step / j->steps_per_epoch - 1, &e.train);
+    }
+    job_metrics_set(&e.test, &j->test_sums, j->train.label_scale);
+    j->record.test = e.test;
+    job_record_add_evaluation(&j->record, &e);
+    j->evaluated_step = e.step;
+    struct buf words = {0};
+    for (int kind = 0; kind < METRIC_KIND_COUNT; kind++) {
+        if ((e.test.kinds >> kind & 1u) != 0) {
+            buf_printf(&words, " test_%s=%.6g", metric_kind_names[kind], e.test.values[kind]);
+        }
+    }
+    action_log(m, LOG_LEVEL_INFO, "evaluated", "job=%s step=%" PRIu64 "%s", j->record.id, e.step,
+               buf_str(&words));
+    buf_release(&words);
+    job_store(m, j);
+    work_next(m, j);
+}
+
+/* ---- checkpoints ---- */
+
+void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < j->waiter_count; i++) {
+        struct waiter w = j->waiters[i];
+        if (!all && !w.served) {
+            j->waiters[kept++] = w;
+        } else if (code != ERR_OK) {
+            reply_error(m, w.request, code, "%s", message);
+        } else {
+            struct master_reply *reply = reply_add(m, w.request);
+            reply->path = action_printf(m, "%s", j->record.checkpoint);
+            reply->step = j->milestone.step;
+        }
+    }
+    j->waiter_count = kept;
+}
+
+void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
+{
+    calls_forget(m, j, MASTER_CALL_CHECKPOINT);
+    const char *text =
+        action_printf(m, "checkpoint at step %" PRIu64 ": %s", j->milestone.step, why);
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
+               j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
+    j->milestone.failed = true;
+    job_say(m, j, text);
+    milestone_waiters(m, j, false, ERR_INTERNAL, text);
+    unpin(m, j);
+}
+
+void on_manifest_done(struct master *m, const struct master_manifest_done *done)
+{
+    struct job *j = NULL;
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->work == WORK_MANIFEST && m->jobs[i]->manifest_number == done->number) {
+            j = m->jobs[i];
+        }
+    }
+    if (j == NULL) {
+        return; /* the job was cancelled meanwhile; the checkpoint is there all the same */
+    }
+    if (done->err != NULL) {
+        milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
+        return;
+    }
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
+               j->milestone.step, log_quote(done->path, quoted, sizeof quoted));
+    job_record_set(&j->record.checkpoint, done->path);
+    j->checkpointed_step = j->milestone.step;
+    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
+        job_say(m, j, ""); /* an older failure is no news any more */
+    }
+    milestone_waiters(m, j, false, ERR_OK, NULL);
+    job_store(m, j);
+    unpin(m, j);
+}

@@ -1,0 +1,275 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "master/core.h"
+
+/* A dead node is shown for so long, unless its place is needed. */
+#define NODE_FORGET_MS 600000
+
+static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
+
+static struct node *find_name(struct master *m, const char *id)
+{
+    for (size_t i = 0; i < m->node_count; i++) {
+        if (strcmp(m->nodes[i]->id, id) == 0) {
+            return m->nodes[i];
+        }
+    }
+    return NULL;
+}
+
+struct node *node_find(struct master *m, const char *id, uint64_t incarnation)
+{
+    struct node *n = find_name(m, id);
+    return n != NULL && n->alive && n->incarnation == incarnation ? n : NULL;
+}
+
+bool node_serves(const struct node *n, const struct job *j)
+{
+    for (size_t i = 0; i < n->job_count; i++) {
+        if (n->jobs[i] == j) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void node_take(struct node *n, struct job *j)
+{
+    if (!node_serves(n, j)) {
+        n->jobs[n->job_count++] = j;
+    }
+}
+
+void node_drop(struct master *m, struct node *n, struct job *j)
+{
+    for (size_t i = 0; i < n->job_count; i++) {
+        if (n->jobs[i] == j) {
+            n->jobs[i] = n->jobs[--n->job_count];
+            m->reschedule = true;
+            return;
+        }
+    }
+}
+
+void node_free(struct node *n)
+{
+    free(n->id);
+    free(n->address);
+    free(n->http_address);
+    free(n->version);
+    free(n->host);
+    free(n);
+}
+
+static void forget(struct master *m, size_t i)
+{
+    node_free(m->nodes[i]);
+    memmove(m->nodes + i, m->nodes + i + 1, (m->node_count - i - 1) * sizeof(struct node *));
+    m->node_count--;
+}
+
+/* Only here are nodes freed: before anything of a step can point to one. */
+void nodes_tick(struct master *m)
+{
+    for (size_t i = m->node_count; i-- > 0;) {
+        struct node *n = m->nodes[i];
+        if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
+            forget(m, i);
+        } else if (n->alive && m->now_ms - n->heartbeat_ms >= m->config.heartbeat_timeout_ms) {
+            node_lost(m, n,
+                      action_printf(m, "no heartbeat for %" PRIu64 " ms",
+                                    m->now_ms - n->heartbeat_ms));
+        }
+    }
+}
+
+void node_lost(struct master *m, struct node *n, const char *why)
+{
+    if (!n->alive) {
+        return;
+    }
+    char quoted[256];
+    action_log(m, LOG_LEVEL_WARN, "node_lost", "node=%s role=%s reason=%s", n->id,
+               ROLE_NAMES[n->role], log_quote(why, quoted, sizeof quoted));
+    n->alive = false;
+    m->counts.nodes_lost++;
+    m->reschedule = true;
+    while (n->job_count > 0) {
+        struct job *j = n->jobs[--n->job_count];
+        if (n->role == MASTER_WORKER) {
+            job_worker_lost(m, j, n, why);
+        } else {
+            job_ps_lost(m, j, n, why);
+        }
+        calls_forget_node(m, n, j);
+        job_cleaned(m, j);
+    }
+    calls_forget_node(m, n, NULL);
+}
+
+static bool room_for_one(struct master *m)
+{
+    if (m->node_count < MASTER_NODES_MAX) {
+        return true;
+    }
+    for (size_t i = 0; i < m->node_count; i++) {
+        if (!m->nodes[i]->alive) {
+            forget(m, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool id_is_good(const char *id)
+{
+    size_t n = strlen(id);
+    return n <= JOB_ID_BYTES_MAX && id[0] != '.' && id[0] != '-' &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static int join_check(struct master *m, const struct master_join_event *join, struct err *err)
+{
+    if (join->role != MASTER_PS && join->role != MASTER_WORKER) {
+        return err_set(err, ERR_INVALID, "role %d; 1 is a parameter server, 2 a worker",
+                       join->role);
+    }
+    if (join->incarnation == 0) {
+        return err_set(err, ERR_INVALID, "incarnation 0; must be a random number");
+    }
+    if (join->address[0] == '\0' || strlen(join->address) > 1024) {
+        return err_set(err, ERR_INVALID, "address missing or longer than 1024 bytes");
+    }
+    if (!id_is_good(join->name)) {
+        return err_set(err, ERR_INVALID,
+                       "name: at most %d letters, digits, '.', '_' and '-', not beginning with "
+                       "'.' or '-'",
+                       JOB_ID_BYTES_MAX);
+    }
+    if (strcmp(join->version, GRADUS_VERSION) != 0) {
+        return err_set(err, ERR_STATE, "version %.40s; this master is %s", join->version,
+                       GRADUS_VERSION);
+    }
+    const struct node *same = join->name[0] == '\0' ? NULL : find_name(m, join->name);
+    if (same != NULL && same->alive && same->incarnation != join->incarnation &&
+        strcmp(same->address, join->address) != 0) {
+        return err_set(err, ERR_EXISTS, "name %s belongs to a live node at %s", join->name,
+                       same->address);
+    }
+    return 0;
+}
+
+static void name_node(struct master *m, struct node *n, const char *wanted)
+{
+    if (wanted[0] != '\0') {
+        n->id = mem_strdup(wanted);
+        return;
+    }
+    do {
+        free(n->id);
+        n->id = mem_printf("%s-%" PRIu64, ROLE_NAMES[n->role], ++m->next_name[n->role]);
+    } while (find_name(m, n->id) != NULL);
+}
+
+/* Whoever held this name or listened there before is gone: two processes cannot share an address,
+ * and the name was checked. */
+static void replace_old(struct master *m, const struct master_join_event *join)
+{
+    for (size_t i = m->node_count; i-- > 0;) {
+        struct node *n = m->nodes[i];
+        bool same_name = strcmp(n->id, join->name) == 0;
+        if (n->alive && (same_name || strcmp(n->address, join->address) == 0)) {
+            node_lost(m, n, "another process joined from its address");
+        }
+        if (same_name) {
+            forget(m, i);
+        }
+    }
+}
+
+void on_join(struct master *m, const struct master_event *e)
+{
+    const struct master_join_event *join = &e->join;
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct node *n = m->nodes[i];
+        if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
+            n->heartbeat_ms = m->now_ms; /* its first answer was lost */
+            reply_add(m, e->request)->node = n->id;
+            return;
+        }
+    }
+    struct err err = {0};
+    if (join_check(m, join, &err) < 0) {
+        reply_error(m, e->request, err.code, "%s", err.msg);
+        return;
+    }
+    replace_old(m, join);
+    if (!room_for_one(m)) {
+        reply_error(m, e->request, ERR_EXHAUSTED, "this master serves at most %d nodes",
+                    MASTER_NODES_MAX);
+        return;
+    }
+    struct node *n = mem_new(1, sizeof *n);
+    *n = (struct node){
+        .number = ++m->next_number,
+        .role = (enum master_role)join->role,
+        .incarnation = join->incarnation,
+        .pid = join->pid,
+        .address = mem_strdup(join->address),
+        .http_address = mem_strdup(join->http_address),
+        .version = mem_strdup(join->version),
+        .host = mem_strdup(join->host),
+        .alive = true,
+        .joined_wall_ms = m->wall_ms,
+        .heartbeat_ms = m->now_ms,
+    };
+    name_node(m, n, join->name);
+    m->nodes = mem_grow(m->nodes, &m->node_capacity, m->node_count + 1, sizeof(struct node *));
+    m->nodes[m->node_count++] = n;
+    m->reschedule = true;
+    char quoted[256];
+    action_log(m, LOG_LEVEL_INFO, "node_joined", "node=%s role=%s address=%s", n->id,
+               ROLE_NAMES[n->role], log_quote(n->address, quoted, sizeof quoted));
+    reply_add(m, e->request)->node = n->id;
+}
+
+static struct node *known(struct master *m, const struct master_event *e)
+{
+    struct node *n = node_find(m, e->node.node, e->node.incarnation);
+    if (n == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "this master does not know the node; join again");
+    }
+    return n;
+}
+
+void on_heartbeat(struct master *m, const struct master_event *e)
+{
+    struct node *n = known(m, e);
+    if (n == NULL) {
+        return;
+    }
+    n->heartbeat_ms = m->now_ms;
+    const char **stop = action_memory(m, e->node.job_count, sizeof *stop);
+    size_t count = 0;
+    for (size_t i = 0; i < e->node.job_count; i++) {
+        struct job *j = job_find(m, e->node.jobs[i]);
+        if (j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state)) {
+            stop[count++] = action_printf(m, "%s", e->node.jobs[i]);
+        }
+    }
+    struct master_reply *reply = reply_add(m, e->request);
+    reply->stop_jobs = stop;
+    reply->stop_job_count = count;
+}
+
+void on_leave(struct master *m, const struct master_event *e)
+{
+    struct node *n = known(m, e);
+    if (n != NULL) {
+        node_lost(m, n, "it left");
+        reply_add(m, e->request);
+    }
+}

@@ -1,0 +1,187 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "master/core.h"
+
+#define SAMPLE_MS 1000
+
+void progress_init(struct job *j)
+{
+    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
+        metrics_init(&j->epochs[i].sums, j->spec.model.metrics);
+        j->epochs[i].used = true;
+        j->epochs[i].epoch = i;
+    }
+    metrics_init(&j->test_sums, j->spec.model.metrics);
+}
+
+/* Training examples in the first @step steps: batches are taken in order, and only the last of an
+ * epoch is short. In async and bounded modes exact at the end of an epoch. */
+static uint64_t examples_at(const struct job *j, uint64_t step)
+{
+    uint64_t per_step = (uint64_t)j->spec.training.batch_size * (job_is_sync(j) ? j->replicas : 1);
+    uint64_t rest = step % j->steps_per_epoch * per_step;
+    uint64_t records = j->train.records;
+    return step / j->steps_per_epoch * records + (rest < records ? rest : records);
+}
+
+static void sample(struct job *j, uint64_t now_ms)
+{
+    if (j->sample_count > 0) {
+        const struct rate_sample *last = &j->samples[(j->sample_count - 1) % RATE_SAMPLES];
+        if (now_ms - last->ms < SAMPLE_MS) {
+            return;
+        }
+    }
+    j->samples[j->sample_count++ % RATE_SAMPLES] =
+        (struct rate_sample){now_ms, j->record.examples, j->record.step};
+}
+
+/* The job has come to @step; it never goes back. */
+void progress_step(struct master *m, struct job *j, uint64_t step)
+{
+    step = step < j->record.steps_total ? step : j->record.steps_total;
+    if (step > j->record.step) {
+        uint64_t examples = examples_at(j, step);
+        m->counts.steps += step - j->record.step;
+        m->counts.examples += examples - j->record.examples;
+        j->record.step = step;
+        j->record.examples = examples;
+        j->record.epoch = (double)examples / (double)j->train.records;
+        job_changed(m, j);
+    }
+    sample(j, m->now_ms);
+}
+
+/* The oldest sample that is in the ring. */
+static const struct rate_sample *window_begin(const struct job *j)
+{
+    return &j->samples[j->sample_count <= RATE_SAMPLES ? 0 : j->sample_count % RATE_SAMPLES];
+}
+
+void progress_refresh(struct job *j, uint64_t now_ms)
+{
+    struct job_record *r = &j->record;
+    uint64_t ms = j->training_ms + (j->running ? now_ms - j->running_since_ms : 0);
+    if (ms == 0) {
+        return; /* never ran in this process: what was stored stays */
+    }
+    r->seconds = (double)ms / 1000;
+    r->examples_per_second = (double)r->examples / r->seconds;
+    r->eta_seconds = 0;
+    if (!j->running || j->sample_count == 0) {
+        return;
+    }
+    const struct rate_sample *begin = window_begin(j);
+    uint64_t window_ms = now_ms - begin->ms;
+    if (window_ms < SAMPLE_MS) {
+        return; /* too short to say more than the average */
+    }
+    r->examples_per_second =
+        (double)(r->examples - begin->examples) * 1000 / (double)window_ms;
+    if (r->step > begin->step) {
+        r->eta_seconds = (double)(r->steps_total - r->step) * (double)window_ms / 1000 /
+                         (double)(r->step - begin->step);
+    }
+}
+
+void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out)
+{
+    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
+    if (e->used && e->epoch == epoch) {
+        job_metrics_set(out, &e->sums, j->train.label_scale);
+    }
+}
+
+static int add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err)
+{
+    struct epoch_metrics *e = &j->epochs[p->epoch % EPOCHS_OPEN];
+    if (p->epoch < e->epoch) {
+        return 0; /* long over; its evaluation has been */
+    }
+    struct metrics sums;
+    metrics_init(&sums, j->spec.model.metrics);
+    int rc = metrics_unpack(&sums, p->sums, p->sum_count, err);
+    if (rc == 0) {
+        if (p->epoch > e->epoch) {
+            metrics_reset(&e->sums);
+            e->epoch = p->epoch;
+            e->batches = 0;
+        }
+        e->batches += p->batches;
+        metrics_merge(&e->sums, &sums);
+    }
+    metrics_release(&sums);
+    return rc;
+}
+
+/* What is shown: the newest epoch that has any example. */
+static void show_train(struct job *j)
+{
+    const struct epoch_metrics *newest = NULL;
+    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
+        const struct epoch_metrics *e = &j->epochs[i];
+        if (e->used && e->sums.examples > 0 && (newest == NULL || e->epoch > newest->epoch)) {
+            newest = e;
+        }
+    }
+    if (newest != NULL) {
+        job_metrics_set(&j->record.train, &newest->sums, j->train.label_scale);
+    }
+}
+
+/* Batches that workers have reported of the epoch in progress, which may lie ahead of the splits that
+ * are complete, but never beyond the epoch: some may be counted twice after a worker was lost. */
+static uint64_t async_step(const struct job *j)
+{
+    uint64_t epoch = j->leases.ledger.epoch;
+    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
+    uint64_t done = j->leases.done_batches;
+    if (e->epoch == epoch && e->batches > done) {
+        done = e->batches < j->leases.epoch_batches ? e->batches : j->leases.epoch_batches;
+    }
+    return leases_batches_before(&j->leases) + done;
+}
+
+static void add_staleness(struct job_record *r, const struct master_worker_event *report)
+{
+    for (size_t i = 0; i < report->staleness_count; i++) {
+        r->staleness[i < JOB_STALENESS_BUCKETS ? i : JOB_STALENESS_BUCKETS - 1] +=
+            report->staleness[i];
+    }
+}
+
+void on_report_progress(struct master *m, const struct master_event *e)
+{
+    const struct master_worker_event *report = &e->worker;
+    struct job *j = NULL;
+    struct job_worker *w = train_sender(m, e, &j);
+    if (w == NULL || !train_is_present(m, j, e)) {
+        return;
+    }
+    if (!w->started || !j->has_plan) {
+        reply_error(m, e->request, ERR_STATE, "job %s has not begun on this worker", j->record.id);
+        return;
+    }
+    if (report->sequence <= w->sequence) {
+        reply_add(m, e->request); /* its first answer was lost */
+        return;
+    }
+    struct err err = {0};
+    for (size_t i = 0; i < report->epoch_count; i++) {
+        if (add_epoch(j, &report->epochs[i], &err) < 0) {
+            reply_error(m, e->request, err.code, "epoch %" PRIu64 ": %s", report->epochs[i].epoch,
+                        err.msg);
+            return;
+        }
+    }
+    w->sequence = report->sequence;
+    w->position = report->position;
+    w->idle = report->idle;
+    add_staleness(&j->record, report);
+    show_train(j);
+    progress_step(m, j, job_is_sync(j) ? report->position : async_step(j));
+    job_changed(m, j);
+    reply_add(m, e->request);
+    train_check(m, j);
+}

@@ -1,0 +1,136 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "master/core.h"
+
+static bool is_free(const struct node *n)
+{
+    return n->alive && n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
+}
+
+struct supply {
+    size_t alive, free;
+};
+
+static struct supply supply_of(const struct master *m, enum master_role role)
+{
+    struct supply s = {0};
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct node *n = m->nodes[i];
+        if (n->role == role && n->alive) {
+            s.alive++;
+            s.free += is_free(n);
+        }
+    }
+    return s;
+}
+
+static bool is_refused(const struct job *j, const struct node *n)
+{
+    size_t count = j->refused_count < JOB_REFUSED_MAX ? j->refused_count : JOB_REFUSED_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (j->refused[i] == n->number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A running job takes back what it lost before a waiting one begins. */
+static void refill(struct master *m, struct job *j)
+{
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct node *n = m->nodes[i];
+        if (j->worker_count >= (size_t)j->spec.cluster.workers) {
+            return;
+        }
+        if (n->role == MASTER_WORKER && is_free(n) && !is_refused(j, n)) {
+            action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
+            job_worker_add(j, n);
+            call_start(m, j, n, MASTER_CALL_START, 0);
+            job_changed(m, j);
+        }
+    }
+}
+
+static void add_missing(struct buf *text, const char *one, size_t want, struct supply s)
+{
+    if (s.free >= want) {
+        return;
+    }
+    size_t missing = want - s.free;
+    buf_printf(text, "%s%zu more %s%s: %zu of %zu free", text->len == 0 ? "waits for " : "; ",
+               missing, one, missing == 1 ? "" : "s", s.free, want);
+    if (s.alive > s.free) {
+        buf_printf(text, ", %zu busy", s.alive - s.free);
+    }
+}
+
+/* The parameter server with the fewest jobs, the first of equals, not yet taken for this one. */
+static struct node *pick_ps(struct master *m, const struct job *j)
+{
+    struct node *best = NULL;
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct node *n = m->nodes[i];
+        if (n->role == MASTER_PS && is_free(n) && !node_serves(n, j) &&
+            (best == NULL || n->job_count < best->job_count)) {
+            best = n;
+        }
+    }
+    return best;
+}
+
+static void start(struct master *m, struct job *j)
+{
+    size_t ps = (size_t)j->spec.cluster.ps;
+    j->shards = mem_new(ps, sizeof *j->shards);
+    j->shard_count = ps;
+    job_names_clear(&j->record.ps);
+    for (size_t i = 0; i < ps; i++) {
+        struct node *n = pick_ps(m, j);
+        j->shards[i].node = n;
+        node_take(n, j);
+        job_names_add(&j->record.ps, n->id);
+    }
+    for (size_t i = 0; i < m->node_count && j->worker_count < (size_t)j->spec.cluster.workers;
+         i++) {
+        if (m->nodes[i]->role == MASTER_WORKER && is_free(m->nodes[i])) {
+            job_worker_add(j, m->nodes[i]);
+        }
+    }
+    start_begin(m, j);
+}
+
+void schedule(struct master *m)
+{
+    m->reschedule = false;
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if ((j->record.state == JOB_RUNNING || j->record.state == JOB_RECOVERING) && !j->over &&
+            !j->hold_cancel) {
+            refill(m, j);
+        } else if (j->record.state == JOB_RECOVERING && j->worker_count == 0) {
+            refill(m, j); /* only the evaluation at the end is left, but that needs somebody */
+        }
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->record.state != JOB_PENDING || j->restartable) {
+            continue;
+        }
+        struct supply workers = supply_of(m, MASTER_WORKER);
+        struct supply ps = supply_of(m, MASTER_PS);
+        if (workers.free >= (size_t)j->spec.cluster.workers &&
+            ps.free >= (size_t)j->spec.cluster.ps) {
+            start(m, j);
+            continue;
+        }
+        struct buf reason = {0};
+        add_missing(&reason, "worker", (size_t)j->spec.cluster.workers, workers);
+        add_missing(&reason, "parameter server", (size_t)j->spec.cluster.ps, ps);
+        job_say(m, j, buf_str(&reason));
+        buf_release(&reason);
+    }
+}
