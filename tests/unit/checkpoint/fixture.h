@@ -1,0 +1,175 @@
+/* A small job in a temporary directory, and checkpoints of it with any number of shards. */
+#ifndef GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
+#define GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_dir.h"
+#include "checkpoint/shard_file.h"
+
+#define JOB_TEXT "name: \"t\"\nupdate: {rule: adam} # \xc3\xa9\t\\\n"
+#define VARIABLE_COUNT 4
+
+struct fixture {
+    char dir[64];
+    struct variable_spec variables[VARIABLE_COUNT];
+    const struct rule *rule;
+    struct ledger ledger;
+};
+
+static inline int fixture_setup(void **state)
+{
+    struct fixture *f = mem_new(1, sizeof *f);
+    (void)snprintf(f->dir, sizeof f->dir, "/tmp/gradus-test-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    static const struct {
+        const char *name;
+        struct shape shape;
+    } rows[VARIABLE_COUNT] = {{"dense_1.kernel", {2, {13, 7}}},
+                              {"dense_1.bias", {1, {7}}},
+                              {"conv[0]#x.kernel", {4, {5, 2, 3, 2}}}, /* separators in a name */
+                              {"temperature", {0, {0}}}};
+    for (size_t i = 0; i < VARIABLE_COUNT; i++) {
+        (void)strncpy(f->variables[i].name, rows[i].name, VARIABLE_NAME_BYTES - 1);
+        f->variables[i].shape = rows[i].shape;
+    }
+    f->rule = rule_find("adam");
+    assert_non_null(f->rule);
+    struct ledger_shape shape = {1000, 10, 4};
+    assert_int_equal(ledger_init(&f->ledger, &shape, 3, NULL), 0);
+    f->ledger.done[0] = 4;
+    f->ledger.done[1] = 4;
+    f->ledger.done[2] = 1;
+    *state = f;
+    return 0;
+}
+
+static inline int fixture_teardown(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(file_remove_tree(f->dir, NULL), 0);
+    ledger_release(&f->ledger);
+    free(f);
+    return 0;
+}
+
+/* What element @i of column @k (0: values, then slots) of variable @v holds at @seed. */
+static inline float element(uint64_t seed, uint32_t v, size_t k, uint64_t i)
+{
+    return (float)rng_normal(rng_key_mix(rng_key_mix(rng_key(seed, "element"), v), k), i);
+}
+
+static inline void make_plan(const struct fixture *f, uint32_t shards, struct plan *plan)
+{
+    struct cluster_spec cluster = {.ps = shards, .partitions = 3};
+    assert_int_equal(plan_make(f->variables, VARIABLE_COUNT, &cluster, plan, NULL), 0);
+}
+
+/* The flat buffers of one shard: [0] values, then the slots. */
+static inline void make_shard(const struct fixture *f, const struct plan *plan, uint32_t shard,
+                              uint64_t seed, float *buffers[1 + RULE_SLOTS_MAX])
+{
+    size_t count;
+    const struct partition *p = plan_shard(plan, shard, &count);
+    for (size_t k = 0; k <= f->rule->slot_count; k++) {
+        buffers[k] = mem_new((size_t)plan->shard_elements[shard], sizeof(float));
+        for (size_t i = 0; i < count; i++) {
+            for (uint64_t e = 0; e < p[i].count; e++) {
+                buffers[k][p[i].offset + e] = element(seed, p[i].variable, k, p[i].first + e);
+            }
+        }
+    }
+}
+
+static inline void free_shard(float *buffers[1 + RULE_SLOTS_MAX])
+{
+    for (size_t k = 0; k <= RULE_SLOTS_MAX; k++) {
+        free(buffers[k]);
+        buffers[k] = NULL;
+    }
+}
+
+static inline void write_shard(const struct fixture *f, const char *path, const struct plan *plan,
+                               uint32_t shard, uint64_t step, uint64_t seed,
+                               struct manifest_shard *out)
+{
+    float *buffers[1 + RULE_SLOTS_MAX] = {NULL};
+    make_shard(f, plan, shard, seed, buffers);
+    struct shard_file_state state = {
+        .job = "t-1",
+        .plan = plan,
+        .shard = shard,
+        .rule = f->rule,
+        .version = step,
+        .generation = 7,
+        .step = step,
+        .ledger = &f->ledger,
+        .values = buffers[0],
+        .slots = buffers + 1,
+    };
+    char name[SHARD_FILE_NAME_BYTES];
+    char *file = file_join(path, shard_file_name(shard, plan->shard_count, name));
+    struct safetensors_written written;
+    assert_int_equal(shard_file_write(file, &state, &written, NULL), 0);
+    *out = (struct manifest_shard){step, written.bytes, written.checksum};
+    free(file);
+    free_shard(buffers);
+}
+
+/* A complete checkpoint below the fixture's directory; returns its path, owned. */
+static inline char *write_checkpoint(const struct fixture *f, uint32_t shards, uint64_t step,
+                                     uint64_t seed)
+{
+    struct plan plan = {0};
+    make_plan(f, shards, &plan);
+    char *path = NULL;
+    assert_int_equal(checkpoint_begin(f->dir, step, &path, NULL), 0);
+    struct manifest m;
+    manifest_init(&m, "t-1", JOB_TEXT, TRAINING_SYNC, f->rule, &plan);
+    m.step = step;
+    m.epoch = 3;
+    m.records = 12345;
+    m.generation = 7;
+    m.created_ms = 1700000000123;
+    ledger_copy(&m.ledger, &f->ledger);
+    for (uint32_t s = 0; s < shards; s++) {
+        write_shard(f, path, &plan, s, step, seed, &m.shards[s]);
+    }
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    plan_release(&plan);
+    return path;
+}
+
+static inline void read_whole(const char *dir, const char *name, struct buf *out)
+{
+    char *path = file_join(dir, name);
+    assert_int_equal(file_read(path, 1U << 24, out, NULL), 0);
+    free(path);
+}
+
+static inline void write_whole(const char *dir, const char *name, const void *data, size_t n)
+{
+    char *path = file_join(dir, name);
+    assert_int_equal(file_write_atomic(path, data, n, NULL), 0);
+    free(path);
+}
+
+#define assert_message(err, part)                                                                  \
+    do {                                                                                           \
+        if (strstr((err).msg, (part)) == NULL) {                                                   \
+            fail_msg("\"%s\" does not say \"%s\"", (err).msg, (part));                             \
+        }                                                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,179 @@
+/* The directory of checkpoints: the newest complete one, interrupted ones, and those that go. */
+#include "fixture.h"
+
+#include <sys/stat.h>
+
+static bool has(const struct fixture *f, const char *name)
+{
+    char *path = file_join(f->dir, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
+static void expect_latest(const struct fixture *f, const char *name)
+{
+    char *path = NULL;
+    assert_int_equal(checkpoint_latest(f->dir, &path, NULL, NULL), 0);
+    assert_string_equal(strrchr(path, '/') + 1, name);
+    free(path);
+}
+
+static void the_newest_complete_one_is_found(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = NULL;
+    struct err err = {0};
+    assert_int_equal(checkpoint_latest(f->dir, &path, NULL, &err), ERR_NOT_FOUND);
+    assert_message(err, "no complete checkpoint in");
+    assert_int_equal(checkpoint_latest("/nonexistent", &path, NULL, NULL), ERR_NOT_FOUND);
+    free(write_checkpoint(f, 2, 500, 1));
+    free(write_checkpoint(f, 1, 1000, 1));
+    free(write_checkpoint(f, 1, 999, 1));
+    expect_latest(f, "step-000001000");
+    free(write_checkpoint(f, 1, 12345678901, 1)); /* wider than the padding */
+    expect_latest(f, "step-12345678901");
+}
+
+static void incomplete_ones_are_passed_over(void **state)
+{
+    const struct fixture *f = *state;
+    free(write_checkpoint(f, 2, 1, 1));
+    /* 2: no manifest yet, only a shard; 3: a shard is missing; 4: cut; 5: garbage for a manifest.
+     */
+    struct plan plan = {0};
+    struct manifest_shard written;
+    make_plan(f, 2, &plan);
+    char *path = NULL;
+    assert_int_equal(checkpoint_begin(f->dir, 2, &path, NULL), 0);
+    write_shard(f, path, &plan, 0, 2, 1, &written);
+    plan_release(&plan);
+    free(path);
+    for (uint64_t step = 3; step <= 5; step++) {
+        path = write_checkpoint(f, 2, step, 1);
+        char *shard = file_join(path, "shard-1-of-2.safetensors");
+        if (step == 3) {
+            assert_int_equal(unlink(shard), 0);
+        } else if (step == 4) {
+            assert_int_equal(truncate(shard, 100), 0);
+        } else {
+            write_whole(path, MANIFEST_NAME, "{}\n", 3);
+        }
+        free(shard);
+        free(path);
+    }
+    write_whole(f->dir, "step-x", "", 0);
+    write_whole(f->dir, "step-", "", 0);
+    write_whole(f->dir, "step-000000009", "", 0); /* a file, not a directory */
+    struct buf skipped = {0};
+    assert_int_equal(checkpoint_latest(f->dir, &path, &skipped, NULL), 0);
+    assert_string_equal(strrchr(path, '/') + 1, "step-000000001");
+    static const char *const why[] = {"step-000000002", "shard-1-of-2.safetensors: missing",
+                                      "shard-1-of-2.safetensors: size differs", "no manifest"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_non_null(strstr(buf_str(&skipped), why[i]));
+    }
+    buf_release(&skipped);
+    free(path);
+}
+
+/* A writer that stops at any point leaves nothing that is taken for a checkpoint. */
+static void an_interrupted_write_leaves_no_manifest(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = NULL;
+    assert_int_equal(checkpoint_begin(f->dir, 7, &path, NULL), 0);
+    char *file = file_join(path, "shard-0-of-1.safetensors");
+    const struct safetensors_tensor t = {.name = "a", .rank = 1, .dims = {1000}};
+    struct safetensors_writer w;
+    const float part[10] = {0};
+    assert_int_equal(safetensors_writer_open(&w, file, &t, 1, NULL, 0, NULL), 0);
+    assert_int_equal(safetensors_writer_add(&w, part, sizeof part, NULL), 0);
+    assert_false(file_exists(file));
+    safetensors_writer_abort(&w);
+    assert_false(file_exists(file));
+    assert_int_equal(rmdir(path), 0); /* nothing is left in it, no temporary file either */
+    free(file);
+    free(path);
+}
+
+/* Beginning a step anew takes the old manifest away first. */
+static void a_step_can_be_written_again(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 4, 5, 1);
+    assert_int_equal(checkpoint_begin(f->dir, 5, NULL, NULL), 0);
+    assert_int_equal(rmdir(path), 0);
+    free(path);
+    path = write_checkpoint(f, 2, 5, 2);
+    struct checkpoint *c = NULL;
+    float x;
+    assert_int_equal(checkpoint_open(path, CHECKPOINT_FULL, &c, NULL), 0);
+    assert_int_equal(checkpoint_read(c, "temperature", NULL, 0, 1, &x, NULL), 0);
+    assert_true(x == element(2, 3, 0, 0));
+    checkpoint_close(c);
+    free(path);
+}
+
+static void a_path_resolves_to_a_checkpoint(void **state)
+{
+    const struct fixture *f = *state;
+    char *first = write_checkpoint(f, 1, 1, 1);
+    char *second = write_checkpoint(f, 1, 2, 1);
+    char *path = NULL;
+    assert_int_equal(checkpoint_resolve(first, &path, NULL), 0);
+    assert_string_equal(path, first);
+    free(path);
+    assert_int_equal(checkpoint_resolve(f->dir, &path, NULL), 0);
+    assert_string_equal(path, second);
+    free(path);
+    assert_int_equal(checkpoint_resolve("/nonexistent", &path, NULL), ERR_NOT_FOUND);
+    free(first);
+    free(second);
+}
+
+static void old_ones_go(void **state)
+{
+    const struct fixture *f = *state;
+    for (uint64_t step = 1; step <= 6; step++) {
+        free(write_checkpoint(f, 1, step, 1));
+    }
+    assert_int_equal(checkpoint_begin(f->dir, 7, NULL, NULL), 0); /* in the making */
+    char *broken = checkpoint_step_path(f->dir, 5);
+    write_whole(broken, MANIFEST_NAME, "x", 1);
+    free(broken);
+    write_whole(f->dir, "notes", "n", 1);
+    assert_int_equal(checkpoint_prune(f->dir, 0, NULL), 0);
+    assert_true(has(f, "step-000000001"));
+    assert_int_equal(checkpoint_prune(f->dir, 2, NULL), 0);
+    static const bool want[8] = {false, false, false, false, true, false, true, true};
+    for (size_t step = 1; step <= 7; step++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "step-%09zu", step);
+        assert_int_equal(has(f, name), want[step]);
+    }
+    assert_true(has(f, "notes"));
+    expect_latest(f, "step-000000006");
+    assert_int_equal(checkpoint_prune("/nonexistent", 1, NULL), 0);
+}
+
+static void nothing_complete_means_nothing_goes(void **state)
+{
+    const struct fixture *f = *state;
+    assert_int_equal(checkpoint_begin(f->dir, 1, NULL, NULL), 0);
+    assert_int_equal(checkpoint_begin(f->dir, 2, NULL, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 1, NULL), 0);
+    assert_true(has(f, "step-000000001") && has(f, "step-000000002"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(the_newest_complete_one_is_found),        TEST(incomplete_ones_are_passed_over),
+        TEST(an_interrupted_write_leaves_no_manifest), TEST(a_step_can_be_written_again),
+        TEST(a_path_resolves_to_a_checkpoint),         TEST(old_ones_go),
+        TEST(nothing_complete_means_nothing_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* The manifest: what is written comes back, and nothing changed or hostile is believed. */
+#include "fixture.h"
+
+#include "checkpoint/manifest.h"
+
+static void a_manifest_comes_back(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 2, 500, 1);
+    struct manifest m;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_string_equal(m.job, "t-1");
+    assert_string_equal(m.text, JOB_TEXT);
+    assert_int_equal(m.mode, TRAINING_SYNC);
+    assert_string_equal(m.rule, "adam");
+    assert_int_equal(m.slot_count, 2);
+    assert_string_equal(m.slots[0], "m");
+    assert_string_equal(m.slots[1], "v");
+    assert_int_equal(m.generation, 7);
+    assert_int_equal(m.step, 500);
+    assert_int_equal(m.epoch, 3);
+    assert_int_equal(m.records, 12345);
+    assert_true(m.created_ms == 1700000000123);
+    assert_int_equal(m.ledger.split_count, f->ledger.split_count);
+    assert_memory_equal(m.ledger.done, f->ledger.done, m.ledger.split_count * sizeof(uint32_t));
+    assert_int_equal(m.variable_count, VARIABLE_COUNT);
+    for (size_t i = 0; i < VARIABLE_COUNT; i++) {
+        assert_string_equal(m.variables[i].name, f->variables[i].name);
+        assert_true(shape_equal(&m.variables[i].shape, &f->variables[i].shape));
+    }
+    assert_int_equal(m.shard_count, 2);
+    assert_int_equal(m.shards[1].version, 500);
+    assert_int_equal(manifest_check_files(path, &m, true, NULL), 0);
+    manifest_release(&m);
+    free(path);
+}
+
+/* Every bit of the file counts. */
+static void no_flipped_bit_is_taken(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 1, 1);
+    struct buf good = {0};
+    read_whole(path, MANIFEST_NAME, &good);
+    char *file = file_join(path, MANIFEST_NAME);
+    for (size_t bit = 0; bit < good.len * 8; bit += 3) {
+        good.data[bit / 8] ^= (char)(1 << bit % 8);
+        FILE *out = fopen(file, "wb");
+        assert_non_null(out);
+        assert_int_equal(fwrite(good.data, 1, good.len, out), good.len);
+        assert_int_equal(fclose(out), 0);
+        good.data[bit / 8] ^= (char)(1 << bit % 8);
+        struct manifest m;
+        assert_int_equal(manifest_read(path, &m, NULL), ERR_CORRUPT);
+    }
+    for (size_t n = 0; n < good.len; n += 7) {
+        write_whole(path, MANIFEST_NAME, good.data, n);
+        struct manifest m;
+        struct err err = {0};
+        assert_int_equal(manifest_read(path, &m, &err), ERR_CORRUPT);
+        assert_message(err, path);
+    }
+    free(file);
+    buf_release(&good);
+    free(path);
+}
+
+/* The manifest of @path with @from replaced by @to, and a checksum that is right. */
+static int read_changed(const char *path, const struct buf *good, const char *from, const char *to,
+                        struct err *err)
+{
+    const char *at = strstr(good->data, from);
+    if (at == NULL) {
+        fail_msg("the manifest has no %s", from);
+        return 0;
+    }
+    struct buf text = {0};
+    buf_add(&text, good->data, (size_t)(at - good->data));
+    buf_add_str(&text, to);
+    buf_add_str(&text, at + strlen(from));
+    char *tail = text.data; /* the last checksum is the manifest's own */
+    for (char *next; (next = strstr(tail + 1, "  \"checksum\": ")) != NULL;) {
+        tail = next;
+    }
+    text.len = (size_t)(tail - text.data);
+    buf_printf(&text, "  \"checksum\": \"0x%016llx\"\n}\n",
+               (unsigned long long)checksum_of(text.data, text.len));
+    write_whole(path, MANIFEST_NAME, text.data, text.len);
+    buf_release(&text);
+    struct manifest m;
+    int rc = manifest_read(path, &m, err);
+    if (rc == 0) {
+        manifest_release(&m);
+    }
+    return rc;
+}
+
+static void hostile_manifests_are_refused(void **state)
+{
+    static const char *const wrong[][3] = {
+        {"gradus-checkpoint", "other", "format: other"},
+        {"\"job\": \"t-1\"", "\"job\": 5", "job: text"},
+        {"\"job\": ", "\"jobs\": ", "job: missing"},
+        {"\"step\": 1,", "\"step\": -1,", "step: -1 is out of range"},
+        {"\"step\": 1,", "\"step\": 1.5,", "step: a whole number"},
+        {"\"step\": 1,", "\"step\": 1, \"step\": 2,", "duplicate"},
+        {"\"sync\"", "\"sink\"", "mode: sink is not known"},
+        {"[\"m\", \"v\"]", "[\"m\", 7]", "slots[1]: a name"},
+        {"[\"m\", \"v\"]", "[\"a\",\"b\",\"c\",\"d\",\"e\"]", "slots: a list of 5; at most 4"},
+        {"\"shape\": [13, 7]", "\"shape\": [13, 0]", "variables[0]: shape"},
+        {"\"shape\": [13, 7]", "\"shape\": [13, -7]", "variables[0]: shape[1]"},
+        {"\"shape\": [13, 7]", "\"shape\": [4294967296, 4294967296]", "variables[0]: shape"},
+        {"\"shape\": [13, 7]", "\"shape\": [1,1,1,1,1]", "variables[0]: shape: a list of 5"},
+        {"dense_1.bias", "dense_1.kernel", "variables[1]: the name dense_1.kernel is used twice"},
+        {"\"dense_1.bias\"", "\"\"", "variables[1]: name"},
+        {"shard-0-of-1.safetensors", "../../etc/passwd", "shards[0]: file: ../../etc/passwd"},
+        {"shard-0-of-1.safetensors", "shard-1-of-2.safetensors", "shards[0]: file"},
+        {"\"checksum\": \"0x", "\"checksum\": \"0y", "shards[0]: checksum"},
+        {"\"bytes\": ", "\"bytes\": -", "shards[0]: bytes"},
+        {"\"batch_records\":10", "\"batch_records\":0", "ledger: "},
+        {"\"done\":[[4,2]", "\"done\":[[5,2]", "ledger: done[0]"},
+        {"\"ledger\": {", "\"ledger\": {\"epoch\": 1,", "duplicate"},
+    };
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 1, 1);
+    struct buf good = {0};
+    read_whole(path, MANIFEST_NAME, &good);
+    struct err err = {0};
+    assert_int_equal(read_changed(path, &good, "\"step\": 1,", "\"step\": 2,", &err), 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        if (read_changed(path, &good, wrong[i][0], wrong[i][1], &err) != ERR_CORRUPT) {
+            fail_msg("%s was taken", wrong[i][1]);
+        }
+        assert_message(err, wrong[i][2]);
+        assert_message(err, path);
+    }
+    assert_int_equal(
+        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 2", &err),
+        ERR_UNSUPPORTED);
+    assert_message(err, "format_version: 2; this program knows 1");
+    buf_release(&good);
+    free(path);
+}
+
+static void files_are_checked(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 2, 500, 1);
+    struct manifest m;
+    struct err err = {0};
+    struct buf good = {0};
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    read_whole(path, "shard-1-of-2.safetensors", &good);
+    good.data[good.len - 1] ^= 1;
+    write_whole(path, "shard-1-of-2.safetensors", good.data, good.len);
+    assert_int_equal(manifest_check_files(path, &m, false, NULL), 0);
+    assert_int_equal(manifest_check_files(path, &m, true, &err), ERR_CORRUPT);
+    assert_message(err, "step-000000500: shard-1-of-2.safetensors: checksum differs (manifest 0x");
+    write_whole(path, "shard-1-of-2.safetensors", good.data, good.len - 4);
+    assert_int_equal(manifest_check_files(path, &m, false, &err), ERR_CORRUPT);
+    assert_message(err, "shard-1-of-2.safetensors: size differs (manifest ");
+    char *file = file_join(path, "shard-1-of-2.safetensors");
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(manifest_check_files(path, &m, false, &err), ERR_CORRUPT);
+    assert_message(err, "shard-1-of-2.safetensors: missing");
+    free(file);
+    buf_release(&good);
+    manifest_release(&m);
+    free(path);
+}
+
+static void a_missing_manifest_is_not_found(void **state)
+{
+    const struct fixture *f = *state;
+    struct manifest m;
+    struct err err = {0};
+    assert_int_equal(manifest_read(f->dir, &m, &err), ERR_NOT_FOUND);
+    assert_message(err, f->dir);
+    assert_int_equal(manifest_read("/nonexistent", &m, NULL), ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_manifest_comes_back),           TEST(no_flipped_bit_is_taken),
+        TEST(hostile_manifests_are_refused),   TEST(files_are_checked),
+        TEST(a_missing_manifest_is_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
