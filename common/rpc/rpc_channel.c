@@ -290,11 +290,29 @@ grpc_op rpc_outgoing_status(struct rpc_outgoing *o)
     return op;
 }
 
+/* A server that shuts down resets calls which it has not looked at yet, and gRPC reports that like
+ * a cancellation of our own. The caller wants to know that it may try again. */
+static bool was_reset(struct rpc_outgoing *o)
+{
+    if (o->code != GRPC_STATUS_CANCELLED || atomic_load(&o->cancelled) ||
+        grpc_slice_str_cmp(o->details, "CANCELLED") != 0) {
+        return false;
+    }
+    pthread_mutex_lock(&o->channel->lock);
+    bool closing = o->channel->closing;
+    pthread_mutex_unlock(&o->channel->lock);
+    return !closing;
+}
+
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
 {
     *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
     if (status->err.code == 0) {
         return;
+    }
+    bool reset = was_reset(o);
+    if (reset) {
+        status->err.code = ERR_UNAVAILABLE;
     }
     char tried[64] = "";
     if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
@@ -304,8 +322,13 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
                  (unsigned long long)(chrono_now_ms() - o->start_ms));
     }
     size_t bytes = GRPC_SLICE_LENGTH(o->details);
+    const char *text = (const char *)GRPC_SLICE_START_PTR(o->details);
+    if (reset) {
+        text = "the server reset the call";
+        bytes = strlen(text);
+    }
     err_set(&status->err, status->err.code, "%s: %.*s%s", o->label, bytes < 800 ? (int)bytes : 800,
-            (const char *)GRPC_SLICE_START_PTR(o->details), tried);
+            text, tried);
     const grpc_metadata *details = rpc_header_find(&o->trailing, RPC_DETAILS_KEY);
     if (details) {
         status->details_bytes = GRPC_SLICE_LENGTH(details->value);

@@ -40,6 +40,7 @@ struct rpc_outgoing {
     uint32_t request_bulk;
     char *label; /* "package.Service.Method at target"; owned */
     uint64_t start_ms;
+    atomic_bool cancelled; /* by its caller */
 
     grpc_metadata *headers;
     size_t header_count;

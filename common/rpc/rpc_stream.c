@@ -9,8 +9,9 @@
 #include "rpc/rpc_client.h"
 
 struct rpc_stream {
-    atomic_size_t refs; /* the caller's and one until the stream is torn down */
-    struct rpc_outgoing out;
+    atomic_size_t refs;      /* the caller's and one until the stream is torn down */
+    struct rpc_outgoing out; /* gone after tear_down() */
+    char *label;             /* for the messages of rpc_stream_send(), also then */
     struct rpc_stream_events events;
     void *ctx;
     size_t message_bytes_max;
@@ -47,7 +48,7 @@ static void stream_unref(struct rpc_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
         pthread_cond_destroy(&s->writable);
         pthread_mutex_destroy(&s->lock);
-        free(s->out.label);
+        free(s->label);
         free(s);
     }
 }
@@ -55,10 +56,7 @@ static void stream_unref(struct rpc_stream *s)
 /* gRPC is done with the stream; the caller may still hold it. */
 static void tear_down(struct rpc_stream *s)
 {
-    char *label = s->out.label;
-    s->out.label = NULL; /* outlives the rest, for the messages of rpc_stream_send() */
     rpc_outgoing_release(&s->out);
-    s->out.label = label;
     stream_unref(s);
 }
 
@@ -243,7 +241,7 @@ static void receive_run(struct rpc_tag *tag, bool ok)
     s->received = NULL;
     pthread_mutex_lock(&s->lock);
     if (why.code != 0) {
-        err_set(&s->failure, why.code, "%s: response: %s", s->out.label, why.msg);
+        err_set(&s->failure, why.code, "%s: response: %s", s->label, why.msg);
     }
     s->tags--;
     s->receiving = false;
@@ -269,12 +267,12 @@ static int queue_message(struct rpc_stream *s, grpc_byte_buffer *buffer, struct 
     int rc = 0;
     pthread_mutex_lock(&s->lock);
     if (s->over || s->broken) {
-        rc = err_set(err, ERR_CANCELLED, "%s: the stream is over", s->out.label);
+        rc = err_set(err, ERR_CANCELLED, "%s: the stream is over", s->label);
     } else if (s->closing) {
-        rc = err_set(err, ERR_STATE, "%s: send after half-close", s->out.label);
+        rc = err_set(err, ERR_STATE, "%s: send after half-close", s->label);
     } else if (!rpc_queue_push(&s->queue, buffer)) {
         rc = err_set(err, ERR_EXHAUSTED, "%s: %zu bytes are queued already, at most %zu may be",
-                     s->out.label, s->queue.bytes, s->queue.bytes_max);
+                     s->label, s->queue.bytes, s->queue.bytes_max);
     }
     if (rc != 0) {
         pthread_mutex_unlock(&s->lock);
@@ -292,7 +290,7 @@ static grpc_byte_buffer *encode(struct rpc_stream *s, const ProtobufCMessage *ms
     grpc_byte_buffer *buffer =
         rpc_buffer_encode(s->out.input, msg, s->out.request_bulk, blob, s->message_bytes_max, &why);
     if (!buffer) {
-        err_set(err, why.code, "%s: request: %s", s->out.label, why.msg);
+        err_set(err, why.code, "%s: request: %s", s->label, why.msg);
     }
     return buffer;
 }
@@ -321,6 +319,7 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *c, const struct rpc_reque
 {
     struct rpc_stream *s = stream_new(events, ctx);
     int rc = rpc_outgoing_init(&s->out, c, request, NULL, err);
+    s->label = mem_strdup(s->out.label);
     s->queue.bytes_max = c->send_bytes_max;
     s->message_bytes_max = c->message_bytes_max;
     if (rc != 0) {
@@ -371,9 +370,9 @@ int rpc_stream_wait_writable(struct rpc_stream *s, unsigned timeout_ms, struct e
         rc = pthread_cond_timedwait(&s->writable, &s->lock, &until);
     }
     if (s->over || s->broken) {
-        rc = err_set(err, ERR_CANCELLED, "%s: the stream is over", s->out.label);
+        rc = err_set(err, ERR_CANCELLED, "%s: the stream is over", s->label);
     } else if (rc != 0) {
-        rc = err_set(err, ERR_TIMEOUT, "%s: %zu bytes still queued after %u ms", s->out.label,
+        rc = err_set(err, ERR_TIMEOUT, "%s: %zu bytes still queued after %u ms", s->label,
                      s->queue.bytes, timeout_ms);
     }
     pthread_mutex_unlock(&s->lock);
@@ -399,6 +398,7 @@ void rpc_stream_cancel(struct rpc_stream *s)
     }
     pthread_mutex_unlock(&s->lock);
     if (call) {
+        atomic_store(&s->out.cancelled, true);
         grpc_call_cancel(call, NULL);
         grpc_call_unref(call);
     }

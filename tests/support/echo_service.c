@@ -30,6 +30,14 @@ void latch_add(struct latch *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+unsigned latch_count(struct latch *l)
+{
+    pthread_mutex_lock(&l->lock);
+    unsigned count = l->count;
+    pthread_mutex_unlock(&l->lock);
+    return count;
+}
+
 bool latch_wait(struct latch *l, unsigned count)
 {
     struct timespec until;

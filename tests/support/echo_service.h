@@ -29,6 +29,7 @@ struct latch {
 void latch_init(struct latch *l);
 void latch_release(struct latch *l);
 void latch_add(struct latch *l);
+unsigned latch_count(struct latch *l);
 bool latch_wait(struct latch *l, unsigned count); /* false when it takes too long */
 
 /* The state behind echo_methods. */

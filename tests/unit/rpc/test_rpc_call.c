@@ -79,7 +79,7 @@ static void test_echo(void **state)
     assert_int_equal(rpc_spans_bytes(reply->bulk), 0);
     rpc_msg_unref(reply);
     assert_true(latch_wait(&f.echo.done, 1));
-    assert_int_equal(f.echo.cancelled.count, 0);
+    assert_int_equal(latch_count(&f.echo.cancelled), 0);
     free(c);
     stop(&f);
 }
@@ -135,7 +135,7 @@ static void test_bulk(void **state)
     assert_true(latch_wait(&released, 2));
     free(data);
     stop(&f); /* everything sent is gone now */
-    assert_int_equal(released.count, 2);
+    assert_int_equal(latch_count(&released), 2);
     latch_release(&released);
 }
 
@@ -361,7 +361,7 @@ static void test_channel_free_cancels(void **state)
     assert_true(latch_wait(&f.echo.held, 1));
     rpc_channel_free(f.channel);
     f.channel = NULL;
-    assert_int_equal(answer.done.count, 1);
+    assert_int_equal(latch_count(&answer.done), 1);
     assert_int_equal(answer.code, ERR_CANCELLED);
     assert_true(latch_wait(&f.echo.cancelled, 1));
     assert_true(rpc_cancelled(f.echo.hanging));
