@@ -174,6 +174,16 @@ const char *text_nearest(const char *typed, const char *const *words, size_t cou
     return nearest;
 }
 
+void text_copy(char *out, size_t n, const char *s)
+{
+    if (n == 0) {
+        return;
+    }
+    size_t len = strnlen(s, n - 1);
+    memcpy(out, s, len);
+    out[len] = '\0';
+}
+
 bool text_is_utf8(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;

@@ -24,6 +24,8 @@ const char *text_shown(const char *s, char *out, size_t n);
 size_t text_distance(const char *a, const char *b);
 /* The word of @words (@count of them) nearest to @typed, or NULL when none is close. */
 const char *text_nearest(const char *typed, const char *const *words, size_t count);
+/* Copy @s into @out of @n bytes, cut to fit and terminated. */
+void text_copy(char *out, size_t n, const char *s);
 /* True when the @n bytes are valid UTF-8 without NUL. */
 bool text_is_utf8(const char *s, size_t n);
 

@@ -1,0 +1,74 @@
+/* The client's commands: one file cmd_<name>.c each, one row each in the list of main.c.
+ *
+ * To add one: a file with its `const struct cli_command`, and a line in CLI_COMMANDS of main.c. */
+#ifndef GRADUS_CLI_CLI_H
+#define GRADUS_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "config/field.h"
+
+/* Exit codes of every command; README and --help name them. */
+enum cli_exit {
+    CLI_OK = 0,          /* done; run, watch: the job succeeded */
+    CLI_FAILED = 1,      /* the job failed, or the command did */
+    CLI_USAGE = 2,       /* wrong arguments, or a job file with errors */
+    CLI_CANCELLED = 3,   /* the job was cancelled */
+    CLI_UNAVAILABLE = 4, /* the master cannot be reached */
+    CLI_NOT_FOUND = 5,   /* no such job, file or checkpoint */
+};
+
+/* What a command line gave. Options are read into the command's struct by its rows. */
+struct cli_args {
+    const char **positional; /* borrowed from argv */
+    size_t positional_count;
+    const char **sets; /* every --set key=value, in order */
+    size_t set_count;
+    void *options;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;
+    const char *usage;          /* after "gradus <name> " */
+    const char *examples;       /* lines for --help */
+    const char *notes;          /* more for --help, or NULL */
+    const struct field *fields; /* rows of options: "state_dir" is --state-dir */
+    size_t field_count;
+    size_t options_bytes;
+    size_t positional_min, positional_max;
+    bool sets; /* takes --set key=value */
+    int (*run)(const struct cli_args *args);
+};
+
+/* Options that several commands share. */
+struct cli_common {
+    char *master;
+    bool json;
+};
+#define CLI_MASTER_ROW(owner)                                                                      \
+    {                                                                                              \
+        .path = "master", .type = FIELD_STRING, .offset = offsetof(owner, common.master),          \
+        .def = "127.0.0.1:7000", .help = "Address of the master, host:port"                        \
+    }
+#define CLI_JSON_ROW(owner)                                                                        \
+    {                                                                                              \
+        .path = "json", .type = FIELD_BOOL, .offset = offsetof(owner, common.json),                \
+        .def = "false", .help = "Print JSON"                                                       \
+    }
+#define CLI_STATE_DIR_ROW(owner)                                                                   \
+    {                                                                                              \
+        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, state_dir),           \
+        .def = "",                                                                                 \
+        .help = "Directory of jobs and checkpoints (default: gradus in $XDG_STATE_HOME or "        \
+                "~/.local/state)"                                                                  \
+    }
+
+/* "gradus: " and the message on stderr; returns the exit code that goes with the error. */
+int cli_fail(const struct err *err);
+/* The state directory: @given, or the default. Returns owned. */
+char *cli_state_dir(const char *given);
+
+#endif

@@ -1,0 +1,23 @@
+/* Calls to the master. */
+#ifndef GRADUS_CLI_CLIENT_H
+#define GRADUS_CLI_CLIENT_H
+
+#include "base/err.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "rpc/rpc.h"
+
+#define CLIENT_TIMEOUT_MS 5000
+
+struct client {
+    struct rpc_channel *channel;
+};
+
+/* Errors: ERR_INVALID the address. Nothing is connected yet. */
+int client_open(struct client *c, const char *master, struct err *err);
+void client_close(struct client *c);
+/* One unary call of service Jobs; tries to connect until @timeout_ms. @reply is owned:
+ * rpc_msg_unref(). Errors name the master's address and how long it was tried. */
+int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
+                unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
+
+#endif

@@ -1,0 +1,201 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/cli.h"
+#include "cli/find_checkpoint.h"
+#include "cli/job_file.h"
+#include "cli/output.h"
+
+#define EVALUATE_BATCH 256
+
+enum source { SOURCE_TEST, SOURCE_TRAIN };
+static const char *const sources[] = {"test", "train", NULL};
+
+struct options {
+    struct cli_common common;
+    char *state_dir;
+    int on;
+};
+
+static const struct field fields[] = {
+    {.path = "on",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct options, on),
+     .def = "test",
+     .choices = sources,
+     .help = "Which records"},
+    {.path = "master",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, common.master),
+     .def = "",
+     .help = "Ask this master where JOB's checkpoint is"},
+    CLI_STATE_DIR_ROW(struct options),
+    CLI_JSON_ROW(struct options),
+};
+
+/* Variables in memory, as the model names them. */
+struct variables {
+    float **values;
+    size_t count;
+};
+
+static void variables_release(struct variables *v)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        free(v->values[i]);
+    }
+    free(v->values);
+}
+
+static int variables_read(const struct checkpoint *c, const struct model *model,
+                          struct variables *v, struct err *err)
+{
+    v->count = model_variable_count(model);
+    v->values = mem_new(v->count, sizeof *v->values);
+    for (size_t i = 0; i < v->count; i++) {
+        const struct variable_spec *spec = model_variable(model, i);
+        uint64_t n = shape_count(&spec->shape);
+        v->values[i] = mem_try_aligned(n, sizeof(float), spec->name, err);
+        if (v->values[i] == NULL) {
+            return ERR_EXHAUSTED;
+        }
+        int rc = checkpoint_read(c, spec->name, NULL, 0, n, v->values[i], err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int measure(const struct model *model, const struct variables *v, const struct dataset *data,
+                   int threads, struct metrics *sums, struct err *err)
+{
+    struct runner *runner = NULL;
+    struct batch batch = {0};
+    uint64_t records[EVALUATE_BATCH];
+    uint64_t total = dataset_info(data)->records;
+    int rc = runner_new(model, EVALUATE_BATCH, threads, &runner, err);
+    if (rc == 0) {
+        rc = batch_init(&batch, dataset_info(data), EVALUATE_BATCH, err);
+    }
+    const float **values = mem_new(v->count, sizeof *values);
+    for (size_t i = 0; i < v->count; i++) {
+        values[i] = v->values[i];
+    }
+    for (uint64_t at = 0; at < total && rc == 0;) {
+        size_t n = total - at < EVALUATE_BATCH ? (size_t)(total - at) : EVALUATE_BATCH;
+        for (size_t i = 0; i < n; i++) {
+            records[i] = at + i;
+        }
+        dataset_read(data, records, n, &batch);
+        runner_evaluate(runner, values, &batch, sums);
+        at += n;
+    }
+    free(values);
+    batch_release(&batch);
+    runner_free(runner);
+    return rc;
+}
+
+static void print(const struct options *o, const char *path, const struct metrics *sums,
+                  double label_scale)
+{
+    struct buf out = {0};
+    if (o->common.json) {
+        output_metrics_json(path, sources[o->on], sums, label_scale, &out);
+    } else {
+        buf_printf(&out, "checkpoint %s\n", path);
+        output_metrics_text(sums, label_scale, &out);
+    }
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+}
+
+static int evaluate(const struct options *o, const char *path, const struct checkpoint *c,
+                    const struct job_spec *spec, struct err *err)
+{
+    struct model *model = NULL;
+    struct dataset *train = NULL, *test = NULL;
+    struct variables variables = {0};
+    struct metrics sums;
+    metrics_init(&sums, spec->model.metrics);
+    int rc = dataset_open(&spec->data, job_spec_label_kind(spec), &train, &test, err);
+    const struct dataset *data = o->on == SOURCE_TEST ? test : train;
+    if (rc == 0 && data == NULL) {
+        rc = err_set(err, ERR_INVALID,
+                     "the job names no test data; give --set data.test.file=… or --on train");
+    }
+    if (rc == 0) {
+        const struct dataset_info *info = dataset_info(data);
+        rc = model_new(&spec->model, &info->features, info->label_is_class ? info->classes : 0,
+                       &model, err);
+    }
+    if (rc == 0) {
+        rc = variables_read(c, model, &variables, err);
+    }
+    if (rc == 0) {
+        rc = measure(model, &variables, data, (int)spec->cluster.blas_threads, &sums, err);
+    }
+    if (rc == 0) {
+        print(o, path, &sums, dataset_info(data)->label_scale);
+    }
+    variables_release(&variables);
+    metrics_release(&sums);
+    model_free(model);
+    dataset_free(train);
+    dataset_free(test);
+    return rc;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    char *path = NULL;
+    struct checkpoint *checkpoint = NULL;
+    struct job_spec spec = {0};
+    struct diags diags = {0};
+    struct err err = {0};
+    int rc = find_checkpoint(args->positional[0], o->common.master, o->state_dir, &path, &err);
+    if (rc == 0) {
+        rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
+    }
+    if (rc == 0) {
+        const char *text = checkpoint_manifest(checkpoint)->text;
+        rc = job_spec_parse(text, strlen(text), path, args->sets, args->set_count, &spec, &diags);
+        if (rc != 0) {
+            struct buf messages = {0};
+            diags_format(&diags, &messages);
+            err_set(&err, rc, "%s", buf_str(&messages));
+            buf_release(&messages);
+        }
+    }
+    if (rc == 0) {
+        rc = evaluate(o, path, checkpoint, &spec, &err);
+    }
+    diags_release(&diags);
+    job_spec_release(&spec);
+    checkpoint_close(checkpoint);
+    free(path);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
+}
+
+const struct cli_command cmd_evaluate = {
+    .name = "evaluate",
+    .summary = "Measure a checkpoint on a data source, in this process",
+    .usage = "JOB | CHECKPOINT_DIR [--on test|train] [--set data.test.file=...]... [--json]",
+    .examples =
+        "  gradus evaluate digits-1\n"
+        "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train --json\n",
+    .notes = "The data, the model and the metrics are those of the checkpoint's job; --set changes "
+             "them.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .sets = true,
+    .run = run,
+};

@@ -1,0 +1,88 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint/checkpoint.h"
+#include "cli/cli.h"
+#include "cli/find_checkpoint.h"
+#include "cli/output.h"
+
+enum format { FORMAT_SAFETENSORS };
+static const char *const formats[] = {"safetensors", NULL};
+
+struct options {
+    struct cli_common common;
+    char *state_dir;
+    char *from;
+    int format;
+};
+
+static const struct field fields[] = {
+    {.path = "format",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct options, format),
+     .def = "safetensors",
+     .choices = formats,
+     .help = "Format of OUT"},
+    {.path = "from",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, from),
+     .def = "",
+     .help = "A checkpoint's directory, instead of JOB"},
+    {.path = "master",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, common.master),
+     .def = "",
+     .help = "Ask this master where JOB's checkpoint is"},
+    CLI_STATE_DIR_ROW(struct options),
+    CLI_JSON_ROW(struct options),
+};
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    bool from = o->from[0] != '\0';
+    if (args->positional_count != (from ? 1U : 2U)) {
+        (void)fputs(from ? "gradus: with --from give OUT alone\n" : "gradus: give JOB and OUT\n",
+                    stderr);
+        return CLI_USAGE;
+    }
+    const char *out_path = args->positional[from ? 0 : 1];
+    char *path = NULL;
+    struct checkpoint *checkpoint = NULL;
+    struct err err = {0};
+    int rc = find_checkpoint(from ? o->from : args->positional[0], from ? "" : o->common.master,
+                             o->state_dir, &path, &err);
+    if (rc == 0) {
+        rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
+    }
+    if (rc == 0) {
+        rc = checkpoint_export(checkpoint, out_path, &err);
+    }
+    if (rc == 0 && o->common.json) {
+        struct buf out = {0};
+        output_object(&out, "checkpoint", path, "file", out_path, (const char *)NULL);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    } else if (rc == 0) {
+        (void)printf("%s written from %s\n", out_path, path);
+    }
+    checkpoint_close(checkpoint);
+    free(path);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
+}
+
+const struct cli_command cmd_export = {
+    .name = "export",
+    .summary = "Merge a checkpoint into one safetensors file of whole variables",
+    .usage = "JOB OUT | --from CHECKPOINT_DIR OUT  [--format safetensors]",
+    .examples =
+        "  gradus export digits-1 model.safetensors\n"
+        "  gradus export --from state/checkpoints/digits-1/step-000009380 model.safetensors\n",
+    .notes = "Equal values give equal bytes, however many servers wrote the checkpoint.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 2,
+    .run = run,
+};

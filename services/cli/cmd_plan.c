@@ -1,0 +1,80 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/job_file.h"
+#include "cli/output.h"
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_JSON_ROW(struct options)};
+
+static int print_plan(const struct job_spec *spec, const struct model *model, bool json,
+                      struct err *err)
+{
+    size_t n = model_variable_count(model);
+    struct variable_spec *variables = mem_new(n, sizeof *variables);
+    for (size_t i = 0; i < n; i++) {
+        variables[i] = *model_variable(model, i);
+    }
+    struct plan plan = {0};
+    int rc = plan_make(variables, n, &spec->cluster, &plan, err);
+    free(variables);
+    if (rc != 0) {
+        return rc;
+    }
+    struct buf out = {0};
+    if (json) {
+        output_plan_json(&plan, &out);
+    } else {
+        model_describe(model, &out);
+        buf_add_char(&out, '\n');
+        plan_format(&plan, &out);
+    }
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+    plan_release(&plan);
+    return 0;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct job_spec spec = {0};
+    int code = job_file_read(args->positional[0], args, &spec);
+    if (code == CLI_OK) {
+        struct model *model = NULL;
+        struct dataset *train = NULL, *test = NULL;
+        struct err err = {0};
+        int rc = job_file_model(&spec, &model, &train, &test, &err);
+        if (rc == 0) {
+            rc = print_plan(&spec, model, o->common.json, &err);
+        } else if (rc == ERR_NOT_FOUND) {
+            err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
+        }
+        code = rc == 0 ? CLI_OK : cli_fail(&err);
+        model_free(model);
+        dataset_free(train);
+        dataset_free(test);
+    }
+    job_spec_release(&spec);
+    return code;
+}
+
+const struct cli_command cmd_plan = {
+    .name = "plan",
+    .summary = "Show which part of which variable goes to which parameter server",
+    .usage = "JOB.yaml [--set KEY=VALUE]... [--json]",
+    .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
+                "  gradus plan job.yaml --set model.input=784\n",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .sets = true,
+    .run = run,
+};

@@ -1,0 +1,93 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/follow.h"
+#include "cli/job_file.h"
+#include "cli/local.h"
+#include "cli/submit.h"
+
+struct options {
+    struct cli_common common;
+    char *state_dir;
+};
+
+static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
+                                      CLI_JSON_ROW(struct options)};
+
+static int tick(void *ctx, const Gradus__V1__Job *job, struct err *err)
+{
+    (void)job;
+    return local_tick(ctx, err);
+}
+
+static int train(struct local *local, const struct job_spec *spec, const char *file, bool json)
+{
+    struct client client = {0};
+    struct err err = {0};
+    char *job = NULL;
+    int rc = client_open(&client, local->master_address, &err);
+    if (rc == 0) {
+        rc = submit_job(&client, spec, file, &job, &err);
+    }
+    if (rc != 0) {
+        client_close(&client);
+        return cli_fail(&err);
+    }
+    (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s; logs in %s\n",
+                  job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
+                  local->worker_count == 1 ? "" : "s", local->log_dir);
+    struct follow_options follow_options = {
+        .job = job,
+        .json = json,
+        .interrupt = FOLLOW_CANCEL,
+        .tick = tick,
+        .ctx = local,
+    };
+    int code = follow(&client, &follow_options);
+    free(job);
+    return code;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct job_spec spec = {0};
+    int code = job_file_read(args->positional[0], args, &spec);
+    if (code != CLI_OK) {
+        job_spec_release(&spec);
+        return code;
+    }
+    follow_block_signals();
+    char *state_dir = cli_state_dir(o->state_dir);
+    struct local local = {0};
+    struct err err = {0};
+    if (local_start(&local, state_dir, (size_t)spec.cluster.ps, (size_t)spec.cluster.workers,
+                    &err) != 0) {
+        (void)fprintf(stderr, "gradus: start the local cluster: %s\n", err.msg);
+        code = CLI_FAILED;
+    } else {
+        code = train(&local, &spec, args->positional[0], o->common.json);
+    }
+    local_stop(&local, code == FOLLOW_STOPPED);
+    free(state_dir);
+    job_spec_release(&spec);
+    return code;
+}
+
+const struct cli_command cmd_run = {
+    .name = "run",
+    .summary = "Start a local cluster, train a job, print the result, clean up",
+    .usage = "JOB.yaml [--set KEY=VALUE]... [--state-dir DIR] [--json]",
+    .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
+                "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n",
+    .notes = "Progress goes to stderr, the result to stdout.\n"
+             "Ctrl-C once cancels the job and leaves a checkpoint; twice stops at once.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .sets = true,
+    .run = run,
+};

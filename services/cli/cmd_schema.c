@@ -1,0 +1,46 @@
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "job/job_spec.h"
+
+struct options {
+    struct cli_common common;
+    bool markdown;
+};
+
+static const struct field fields[] = {
+    CLI_JSON_ROW(struct options),
+    {.path = "markdown",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, markdown),
+     .def = "false",
+     .help = "Print the reference as Markdown (docs/job-file.md)"},
+};
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct buf out = {0};
+    if (o->common.json) {
+        job_spec_schema_json(&out);
+    } else if (o->markdown) {
+        job_spec_reference_markdown(&out);
+    } else {
+        job_spec_reference_text(&out);
+    }
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+    return CLI_OK;
+}
+
+const struct cli_command cmd_schema = {
+    .name = "schema",
+    .summary = "Print the reference of the job file, or its JSON Schema",
+    .usage = "[--json | --markdown]",
+    .examples = "  gradus schema | less\n"
+                "  gradus schema --json > gradus.schema.json   # for editors\n",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .run = run,
+};

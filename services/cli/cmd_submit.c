@@ -1,0 +1,77 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/follow.h"
+#include "cli/job_file.h"
+#include "cli/output.h"
+#include "cli/submit.h"
+
+struct options {
+    struct cli_common common;
+    bool watch;
+};
+
+static const struct field fields[] = {
+    CLI_MASTER_ROW(struct options),
+    CLI_JSON_ROW(struct options),
+    {.path = "watch",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, watch),
+     .def = "false",
+     .help = "Stay and watch it, as gradus watch does"},
+};
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct job_spec spec = {0};
+    int code = job_file_read(args->positional[0], args, &spec);
+    if (code != CLI_OK) {
+        job_spec_release(&spec);
+        return code;
+    }
+    follow_block_signals();
+    struct client client = {0};
+    struct err err = {0};
+    char *job = NULL;
+    int rc = client_open(&client, o->common.master, &err);
+    if (rc == 0) {
+        rc = submit_job(&client, &spec, args->positional[0], &job, &err);
+    }
+    if (rc != 0) {
+        code = cli_fail(&err);
+    } else if (o->watch) {
+        (void)fprintf(stderr, "job %s submitted\n", job);
+        struct follow_options follow_options = {
+            .job = job, .json = o->common.json, .interrupt = FOLLOW_DETACH};
+        code = follow(&client, &follow_options);
+    } else if (o->common.json) {
+        struct buf out = {0};
+        output_object(&out, "job", job, (const char *)NULL);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    } else {
+        (void)printf("%s\n", job);
+    }
+    client_close(&client);
+    free(job);
+    job_spec_release(&spec);
+    return code;
+}
+
+const struct cli_command cmd_submit = {
+    .name = "submit",
+    .summary = "Send a job to a master and print its id",
+    .usage = "JOB.yaml [--set KEY=VALUE]... [--watch] [--master HOST:PORT] [--json]",
+    .examples = "  gradus submit job.yaml --master master:7000\n"
+                "  gradus submit job.yaml --set cluster.workers=4 --watch\n",
+    .notes = "Paths in the job file are those of the workers.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .sets = true,
+    .run = run,
+};

@@ -1,0 +1,74 @@
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/job_file.h"
+#include "cli/output.h"
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_JSON_ROW(struct options)};
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct job_spec spec = {0};
+    int code = job_file_read(args->positional[0], args, &spec);
+    if (code != CLI_OK) {
+        job_spec_release(&spec);
+        return code;
+    }
+    struct model *model = NULL;
+    struct dataset *train = NULL, *test = NULL;
+    struct err err = {0};
+    int rc = job_file_model(&spec, &model, &train, &test, &err);
+    if (rc == 0 && o->common.json) {
+        struct buf out = {0};
+        output_object(&out, "file", args->positional[0], "job", spec.name, "status", "valid",
+                      "checked_against", train != NULL ? "data" : "model.input",
+                      (const char *)NULL);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    } else if (rc == 0) {
+        struct buf out = {0};
+        model_describe(model, &out);
+        (void)printf("%s%s is valid%s\n", buf_str(&out), args->positional[0],
+                     train != NULL ? " and fits its data" : "; its data is not here");
+        buf_release(&out);
+    } else if (rc == ERR_NOT_FOUND) {
+        /* The data may well be somewhere else; what the file says is right. */
+        (void)fprintf(stderr, "gradus: note: the model is not checked against the data: %s\n",
+                      err.msg);
+        if (!o->common.json) {
+            (void)printf("%s is valid; its data is not here\n", args->positional[0]);
+        } else {
+            (void)puts("{\"status\": \"valid\", \"checked_against\": \"nothing\"}");
+        }
+    } else {
+        (void)fprintf(stderr, "%s: %s\n", args->positional[0], err.msg);
+        code = CLI_USAGE;
+    }
+    model_free(model);
+    dataset_free(train);
+    dataset_free(test);
+    job_spec_release(&spec);
+    return code;
+}
+
+const struct cli_command cmd_validate = {
+    .name = "validate",
+    .summary = "Check a job file and report every error",
+    .usage = "JOB.yaml [--set KEY=VALUE]... [--json]",
+    .examples = "  gradus validate job.yaml\n"
+                "  gradus validate examples/iris.yaml --set data.dir=data\n",
+    .notes = "Each error is one line, file:line:column: what is wrong; what is allowed.\n"
+             "When the data is here too, the model is checked against it.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .sets = true,
+    .run = run,
+};

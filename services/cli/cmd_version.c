@@ -1,0 +1,35 @@
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/output.h"
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_JSON_ROW(struct options)};
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    if (o->common.json) {
+        struct buf out = {0};
+        output_object(&out, "version", GRADUS_VERSION, (const char *)NULL);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    } else {
+        (void)puts("gradus " GRADUS_VERSION);
+    }
+    return CLI_OK;
+}
+
+const struct cli_command cmd_version = {
+    .name = "version",
+    .summary = "Print the version",
+    .usage = "[--json]",
+    .examples = "  gradus version\n",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .run = run,
+};

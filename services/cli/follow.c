@@ -1,0 +1,344 @@
+#include "cli/follow.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+
+#define TICK_MS 200
+#define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
+#define LOST_MS 15000          /* without word from the master for so long: give up */
+#define REOPEN_MS 500
+
+/* What the stream's callbacks leave for the main thread. */
+struct inbox {
+    pthread_mutex_t mutex;
+    struct rpc_msg *newest;
+    bool ended;
+    struct err err;
+    int event_fd;
+};
+
+struct follower {
+    const struct follow_options *options;
+    struct client *client;
+    struct inbox inbox;
+    struct rpc_stream *stream;
+    struct rpc_msg *shown; /* the last job seen */
+    uint64_t lost_since_ms, reopen_ms;
+    int signal_fd;
+    unsigned interrupts;
+    bool terminal;
+    bool line_open; /* a progress line without newline is on the terminal */
+    uint64_t line_ms;
+    uint64_t evaluation_step;
+    size_t evaluations_shown;
+    int state_shown;
+    char reason_shown[256];
+};
+
+void follow_block_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void wake(struct inbox *inbox)
+{
+    uint64_t one = 1;
+    ssize_t n = write(inbox->event_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable all the same */
+}
+
+static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct inbox *inbox = ctx;
+    pthread_mutex_lock(&inbox->mutex);
+    rpc_msg_unref(inbox->newest);
+    inbox->newest = rpc_msg_ref(msg);
+    pthread_mutex_unlock(&inbox->mutex);
+    wake(inbox);
+}
+
+static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct inbox *inbox = ctx;
+    pthread_mutex_lock(&inbox->mutex);
+    inbox->ended = true;
+    inbox->err = status->err;
+    pthread_mutex_unlock(&inbox->mutex);
+    wake(inbox);
+}
+
+static int open_stream(struct follower *f, struct err *err)
+{
+    static const struct rpc_stream_events events = {.message = on_message, .done = on_done};
+    Gradus__V1__GetJobRequest body = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    char *id = mem_strdup(f->options->job);
+    body.job = id;
+    struct rpc_request request = {
+        .service = &gradus__v1__jobs__descriptor,
+        .method = "Watch",
+        .body = &body.base,
+    };
+    f->inbox.ended = false;
+    f->stream = rpc_stream_open(f->client->channel, &request, &events, &f->inbox, err);
+    free(id);
+    return f->stream == NULL ? (err->code != 0 ? err->code : ERR_INTERNAL) : 0;
+}
+
+/* ---- what people see ---- */
+
+static void clear_line(struct follower *f)
+{
+    if (f->line_open) {
+        (void)fputs("\r\033[K", stderr);
+        f->line_open = false;
+    }
+}
+
+static void show_evaluations(struct follower *f, const Gradus__V1__Job *job)
+{
+    for (size_t i = 0; i < job->n_evaluations; i++) {
+        const Gradus__V1__Evaluation *e = job->evaluations[i];
+        if (f->evaluations_shown > 0 && e->step <= f->evaluation_step) {
+            continue;
+        }
+        f->evaluations_shown++;
+        f->evaluation_step = e->step;
+        clear_line(f);
+        (void)fprintf(stderr, "epoch %6.2f  step %7" PRIu64 "  train", e->epoch, e->step);
+        for (size_t k = 0; k < e->n_train; k++) {
+            (void)fprintf(stderr, "  %s %.4f", e->train[k]->name, e->train[k]->value);
+        }
+        (void)fputs("  test", stderr);
+        for (size_t k = 0; k < e->n_test; k++) {
+            (void)fprintf(stderr, "  %s %.4f", e->test[k]->name, e->test[k]->value);
+        }
+        (void)fputc('\n', stderr);
+    }
+}
+
+static void show_progress(struct follower *f, const Gradus__V1__Job *job)
+{
+    uint64_t now = chrono_now_ms();
+    struct buf line = {0};
+    output_progress(job, &line);
+    if (f->terminal) {
+        (void)fprintf(stderr, "\r\033[K%s", buf_str(&line));
+        (void)fflush(stderr);
+        f->line_open = true;
+    } else {
+        bool changed = (int)job->state != f->state_shown ||
+                       (job->state != GRADUS__V1__JOB_STATE__RUNNING &&
+                        strncmp(job->reason, f->reason_shown, sizeof f->reason_shown - 1) != 0);
+        if (changed || now >= f->line_ms + PLAIN_PROGRESS_MS) {
+            (void)fprintf(stderr, "%s\n", buf_str(&line));
+            f->line_ms = now;
+        }
+    }
+    f->state_shown = (int)job->state;
+    text_copy(f->reason_shown, sizeof f->reason_shown, job->reason);
+    buf_release(&line);
+}
+
+static bool final(const Gradus__V1__Job *job)
+{
+    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
+           job->state == GRADUS__V1__JOB_STATE__FAILED ||
+           job->state == GRADUS__V1__JOB_STATE__CANCELLED;
+}
+
+static int finish(struct follower *f, const Gradus__V1__Job *job)
+{
+    clear_line(f);
+    struct buf out = {0};
+    if (f->options->json) {
+        output_result_json(job, &out);
+    } else {
+        output_result_text(job, &out);
+    }
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+    switch (job->state) {
+    case GRADUS__V1__JOB_STATE__SUCCEEDED:
+        return CLI_OK;
+    case GRADUS__V1__JOB_STATE__CANCELLED:
+        return CLI_CANCELLED;
+    default:
+        (void)fprintf(stderr, "gradus: job %s failed: %s\n", job->id, job->reason);
+        return CLI_FAILED;
+    }
+}
+
+/* ---- events ---- */
+
+static void cancel(struct follower *f)
+{
+    Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
+    char *id = mem_strdup(f->options->job);
+    request.job = id;
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    if (client_call(f->client, "Cancel", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) != 0) {
+        clear_line(f);
+        (void)fprintf(stderr, "gradus: cancel: %s\n", err.msg);
+    }
+    rpc_msg_unref(reply);
+    free(id);
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int on_signal(struct follower *f)
+{
+    struct signalfd_siginfo info;
+    if (read(f->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+        return -1;
+    }
+    f->interrupts++;
+    clear_line(f);
+    if (f->options->interrupt == FOLLOW_DETACH) {
+        (void)fprintf(stderr, "gradus: job %s goes on; `gradus cancel %s` stops it\n",
+                      f->options->job, f->options->job);
+        return FOLLOW_STOPPED;
+    }
+    if (f->interrupts > 1) {
+        (void)fputs("gradus: stopped at once; nothing more was saved\n", stderr);
+        return FOLLOW_STOPPED;
+    }
+    (void)fputs("gradus: cancelling; a checkpoint is being left. Ctrl-C again stops at once.\n",
+                stderr);
+    cancel(f);
+    return -1;
+}
+
+static int on_inbox(struct follower *f)
+{
+    uint64_t count;
+    ssize_t n = read(f->inbox.event_fd, &count, sizeof count);
+    (void)n; /* only clears the counter */
+    pthread_mutex_lock(&f->inbox.mutex);
+    struct rpc_msg *newest = f->inbox.newest;
+    f->inbox.newest = NULL;
+    bool ended = f->inbox.ended;
+    struct err err = f->inbox.err;
+    pthread_mutex_unlock(&f->inbox.mutex);
+    if (newest != NULL) {
+        rpc_msg_unref(f->shown);
+        f->shown = newest;
+        f->lost_since_ms = 0;
+        const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
+        show_evaluations(f, job);
+        if (final(job)) {
+            return finish(f, job);
+        }
+        show_progress(f, job);
+    }
+    if (ended && f->stream != NULL) {
+        rpc_stream_free(f->stream);
+        f->stream = NULL;
+        uint64_t now = chrono_now_ms();
+        f->reopen_ms = now + REOPEN_MS;
+        if (f->lost_since_ms == 0) {
+            f->lost_since_ms = now;
+        }
+        bool passing = err.code == 0 || err.code == ERR_UNAVAILABLE || err.code == ERR_TIMEOUT;
+        if (!passing || now >= f->lost_since_ms + LOST_MS) {
+            clear_line(f);
+            return cli_fail(&err);
+        }
+    }
+    return -1;
+}
+
+static int on_tick(struct follower *f)
+{
+    struct err err = {0};
+    if (f->stream == NULL && chrono_now_ms() >= f->reopen_ms) {
+        f->reopen_ms = chrono_now_ms() + REOPEN_MS;
+        if (open_stream(f, &err) != 0) {
+            clear_line(f);
+            return cli_fail(&err);
+        }
+    }
+    if (f->options->tick != NULL) {
+        const Gradus__V1__Job *job =
+            f->shown != NULL ? (const Gradus__V1__Job *)f->shown->body : NULL;
+        if (f->options->tick(f->options->ctx, job, &err) != 0) {
+            clear_line(f);
+            return cli_fail(&err);
+        }
+    }
+    return -1;
+}
+
+static int loop(struct follower *f)
+{
+    for (;;) {
+        struct pollfd fds[2] = {
+            {.fd = f->inbox.event_fd, .events = POLLIN},
+            {.fd = f->signal_fd, .events = POLLIN},
+        };
+        int ready = poll(fds, 2, TICK_MS);
+        int code = -1;
+        if (ready > 0 && (fds[1].revents & POLLIN) != 0) {
+            code = on_signal(f);
+        }
+        if (code < 0 && ready > 0 && (fds[0].revents & POLLIN) != 0) {
+            code = on_inbox(f);
+        }
+        if (code < 0) {
+            code = on_tick(f);
+        }
+        if (code >= 0) {
+            return code;
+        }
+    }
+}
+
+int follow(struct client *client, const struct follow_options *options)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    struct follower f = {
+        .options = options,
+        .client = client,
+        .terminal = isatty(STDERR_FILENO) != 0,
+        .state_shown = -1,
+    };
+    pthread_mutex_init(&f.inbox.mutex, NULL);
+    f.inbox.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    f.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct err err = {0};
+    int code = open_stream(&f, &err) != 0 ? cli_fail(&err) : loop(&f);
+    if (f.stream != NULL) {
+        rpc_stream_free(f.stream);
+    }
+    /* The callbacks of the stream end with the channel; nothing of it is touched after this. */
+    client_close(client);
+    rpc_msg_unref(f.shown);
+    rpc_msg_unref(f.inbox.newest);
+    (void)close(f.inbox.event_fd);
+    (void)close(f.signal_fd);
+    pthread_mutex_destroy(&f.inbox.mutex);
+    return code;
+}

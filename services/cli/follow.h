@@ -1,0 +1,29 @@
+/* Following a job to its end: progress on stderr, the result on stdout, Ctrl-C. */
+#ifndef GRADUS_CLI_FOLLOW_H
+#define GRADUS_CLI_FOLLOW_H
+
+#include "cli/client.h"
+
+enum follow_interrupt {
+    FOLLOW_CANCEL, /* Ctrl-C cancels the job; again: stop at once */
+    FOLLOW_DETACH, /* Ctrl-C stops watching; the job goes on */
+};
+
+struct follow_options {
+    const char *job;
+    bool json;
+    enum follow_interrupt interrupt;
+    /* Called several times a second; a negative code ends it with @err. May be NULL. */
+    int (*tick)(void *ctx, const Gradus__V1__Job *job, struct err *err);
+    void *ctx;
+};
+
+#define FOLLOW_STOPPED 130 /* exit code after a second Ctrl-C, or the first when detaching */
+
+/* Block SIGINT and SIGTERM in this thread and those it makes: first of all in a command that
+ * follows. */
+void follow_block_signals(void);
+/* Returns the exit code of the command. */
+int follow(struct client *client, const struct follow_options *options);
+
+#endif

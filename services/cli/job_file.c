@@ -1,0 +1,62 @@
+#include "cli/job_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static int read_text(const char *path, struct buf *text, struct err *err)
+{
+    return file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, JOB_FILE_BYTES_MAX, text, err);
+}
+
+int job_file_read(const char *path, const struct cli_args *args, struct job_spec *spec)
+{
+    struct buf text = {0};
+    struct err err = {0};
+    if (read_text(path, &text, &err) != 0) {
+        (void)cli_fail(&err);
+        return err.code == ERR_NOT_FOUND ? CLI_NOT_FOUND : CLI_USAGE;
+    }
+    struct diags diags = {0};
+    int rc =
+        job_spec_parse(buf_str(&text), text.len, path, args->sets, args->set_count, spec, &diags);
+    if (rc != 0) {
+        struct buf messages = {0};
+        diags_format(&diags, &messages);
+        (void)fputs(buf_str(&messages), stderr);
+        (void)fprintf(stderr, "gradus: %s has %zu error%s\n", path, diags.count,
+                      diags.count == 1 ? "" : "s");
+        buf_release(&messages);
+    }
+    diags_release(&diags);
+    buf_release(&text);
+    return rc == 0 ? CLI_OK : CLI_USAGE;
+}
+
+int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,
+                   struct dataset **test, struct err *err)
+{
+    struct err data_err = {0};
+    int rc = dataset_open(&spec->data, job_spec_label_kind(spec), train, test, &data_err);
+    struct shape input = {0};
+    uint32_t classes = 0;
+    if (rc == 0) {
+        const struct dataset_info *info = dataset_info(*train);
+        input = info->features;
+        classes = info->label_is_class ? info->classes : 0;
+    } else if (spec->model.input.count > 0 && rc == ERR_NOT_FOUND) {
+        *train = NULL;
+        *test = NULL;
+        input.rank = spec->model.input.count;
+        for (size_t i = 0; i < input.rank; i++) {
+            input.dims[i] = (uint64_t)spec->model.input.values[i];
+        }
+        classes = (uint32_t)spec->data.classes;
+    } else {
+        return err_set(err, rc, "%s", data_err.msg);
+    }
+    return model_new(&spec->model, &input, classes, model, err);
+}

@@ -1,0 +1,160 @@
+/* gradus: the client. Commands are rows; everything else is in their files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/args.h"
+#include "cli/cli.h"
+
+#define CLI_COMMANDS(X)                                                                            \
+    X(run)                                                                                         \
+    X(submit)                                                                                      \
+    X(list)                                                                                        \
+    X(status)                                                                                      \
+    X(watch)                                                                                       \
+    X(cancel)                                                                                      \
+    X(checkpoint)                                                                                  \
+    X(validate)                                                                                    \
+    X(schema)                                                                                      \
+    X(plan)                                                                                        \
+    X(nodes)                                                                                       \
+    X(generate)                                                                                    \
+    X(export)                                                                                      \
+    X(evaluate)                                                                                    \
+    X(version)
+
+#define X(name) extern const struct cli_command cmd_##name;
+CLI_COMMANDS(X)
+#undef X
+
+#define X(name) &cmd_##name,
+static const struct cli_command *const commands[] = {CLI_COMMANDS(X)};
+#undef X
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+int cli_fail(const struct err *err)
+{
+    (void)fprintf(stderr, "gradus: %s\n", err->msg);
+    switch (err->code) {
+    case ERR_INVALID:
+        return CLI_USAGE;
+    case ERR_NOT_FOUND:
+        return CLI_NOT_FOUND;
+    case ERR_UNAVAILABLE:
+    case ERR_TIMEOUT:
+        return CLI_UNAVAILABLE;
+    default:
+        return CLI_FAILED;
+    }
+}
+
+char *cli_state_dir(const char *given)
+{
+    if (given != NULL && given[0] != '\0') {
+        return mem_strdup(given);
+    }
+    const char *state = getenv("XDG_STATE_HOME");
+    if (state != NULL && state[0] == '/') {
+        return file_join(state, "gradus");
+    }
+    const char *home = getenv("HOME");
+    if (home != NULL && home[0] == '/') {
+        return file_join(home, ".local/state/gradus");
+    }
+    return mem_strdup("gradus-state");
+}
+
+static void usage(FILE *to)
+{
+    (void)fputs("Gradus trains models on a cluster of parameter servers and workers.\n\n"
+                "Usage: gradus COMMAND [ARGUMENTS]\n\nCommands:\n",
+                to);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        (void)fprintf(to, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    (void)fputs(
+        "\nA first job:\n"
+        "  gradus generate digits --out digits\n"
+        "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
+        "`gradus COMMAND --help` tells more of each.\n"
+        "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
+        "3 cancelled; 4 the master cannot be reached; 5 not found; 130 stopped by Ctrl-C twice.\n",
+        to);
+}
+
+static const struct cli_command *find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i]->name;
+    }
+    const char *nearest = text_nearest(name, names, COMMAND_COUNT);
+    if (nearest != NULL) {
+        (void)fprintf(stderr, "gradus: unknown command %s; did you mean %s?\n", name, nearest);
+    } else {
+        (void)fprintf(stderr, "gradus: unknown command %s; `gradus --help` lists them\n", name);
+    }
+    return CLI_USAGE;
+}
+
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli_args args = {0};
+    struct err err = {0};
+    bool help = false;
+    int code;
+    if (cli_args_parse(command, argc, argv, &args, &help, &err) != 0) {
+        code = cli_fail(&err);
+        (void)fprintf(stderr, "`gradus %s --help` tells more.\n", command->name);
+    } else if (help) {
+        struct buf text = {0};
+        cli_args_help(command, &text);
+        (void)fputs(buf_str(&text), stdout);
+        buf_release(&text);
+        code = CLI_OK;
+    } else {
+        code = command->run(&args);
+    }
+    cli_args_release(command, &args);
+    if (fflush(stdout) != 0 && code == CLI_OK) {
+        (void)fputs("gradus: cannot write to stdout\n", stderr);
+        code = CLI_FAILED;
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("cli", LOG_LEVEL_WARN);
+    if (argc < 2) {
+        usage(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        const struct cli_command *about = argc > 2 ? find(argv[2]) : NULL;
+        if (about != NULL) {
+            char *arguments[] = {"--help"};
+            return run_command(about, 1, arguments);
+        }
+        usage(stdout);
+        return CLI_OK;
+    }
+    const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct cli_command *command = find(name);
+    return command == NULL ? unknown_command(name) : run_command(command, argc - 2, argv + 2);
+}

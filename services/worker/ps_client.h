@@ -1,0 +1,56 @@
+/* The worker's side of the data plane: one Exchange stream per shard.
+ *
+ * Gradients leave straight from the caller's arrays and parameters land straight in them, in
+ * chunks; the plan says which part of which variable lies where in a shard.
+ *
+ * Owner: the job's thread calls everything; answers come through `answered` on the same thread,
+ * because the client posts them to the job's loop. A broken stream answers its open exchanges with
+ * ERR_UNAVAILABLE and is opened again by the next exchange. */
+#ifndef GRADUS_WORKER_PS_CLIENT_H
+#define GRADUS_WORKER_PS_CLIENT_H
+
+#include "job/plan.h"
+#include "service/loop.h"
+#include "worker/worker.h"
+
+#define PS_CLIENT_EXCHANGES_MAX 64       /* open at once per shard; a step of the tree has fewer */
+#define PS_CLIENT_CHUNK_BYTES (1U << 20) /* fits the caches; measured best between 1 and 4 MiB */
+
+struct ps_client;
+
+struct ps_answer {
+    uint64_t exchange;
+    int code; /* 0 or ERR_* */
+    char message[256];
+    uint64_t version;
+    uint32_t progress;
+};
+
+struct ps_client_options {
+    const char *job, *worker;
+    const struct plan *plan;          /* borrows */
+    const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
+    const char *const *addresses;     /* [shards] */
+    size_t message_bytes_max;
+    struct loop *loop; /* borrows */
+    void (*answered)(void *ctx, const struct ps_answer *answer);
+    void *ctx;
+};
+
+/* Errors: ERR_INVALID an address. */
+int ps_client_new(const struct ps_client_options *options, struct ps_client **out, struct err *err);
+/* Cancel everything and wait until no thread posts to the loop any more. */
+void ps_client_close(struct ps_client *c);
+/* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
+ * is fine. */
+void ps_client_free(struct ps_client *c);
+/* Carry out WORKER_DO_EXCHANGE. @values: the flat array of the set to pull into (NULL without a
+ * pull).
+ * @gradient: the flat array to push from (NULL: no values); it must not change until
+ * ps_client_sending(@gradient) is false again. Failures are answered, not returned. */
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request, float *values,
+                        const float *gradient);
+/* Wait until nothing is sent from @gradient any more. */
+void ps_client_wait_sent(struct ps_client *c, const float *gradient);
+
+#endif

@@ -1,0 +1,152 @@
+/* The decisions of a worker about one job: what to compute, push, pull, lease and report next.
+ *
+ * worker_step() takes an event (with its time) and adds actions; the shell executes them in order
+ * and brings their results back as events. No clock, thread, socket, file or log is in here, and
+ * nothing of gRPC or protobuf: the simulator runs this very code. docs/protocol.md is the
+ * specification.
+ *
+ * Buffers are numbers. A *set* holds one copy of all parameters (two for training, one for
+ * evaluation); a *slot* holds one gradient of all variables; the shell allocates a slot when it is
+ * first named.
+ *
+ * Owner: the job's thread. Limits: WORKER_SLOTS_MAX gradients, WORKER_EVALUATIONS_MAX queued
+ * evaluations. */
+#ifndef GRADUS_WORKER_WORKER_H
+#define GRADUS_WORKER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "job/job_spec.h"
+#include "job/ledger.h"
+#include "job/tree.h"
+
+#define WORKER_SLOTS_MAX 128 /* 2·log2(replicas) stacked and pushed at most; replicas < 2^32 */
+#define WORKER_EVALUATIONS_MAX 16 /* the master sends one at a time; more than that is a mistake   \
+                                   */
+#define WORKER_REPORT_MS 500      /* progress is reported so often while there is any */
+#define WORKER_BACKOFF_MS_MIN 100
+#define WORKER_BACKOFF_MS_MAX 2000
+#define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */
+#define WORKER_SLOT_NONE UINT32_MAX
+
+enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
+
+struct worker_config {
+    uint32_t shard_count;
+    struct ledger_shape shape;
+    bool overlap; /* async, bounded: compute the next batch while the last exchange is under way */
+};
+
+/* Worker.Assign, field for field. */
+struct worker_assignment {
+    uint64_t generation;
+    enum training_mode mode;
+    uint32_t replicas, replica_first, replica_end;
+    uint64_t step, step_limit;
+    const struct ledger *ledger; /* borrowed for the event; NULL: an empty one */
+    uint64_t ledger_step;
+    bool hold;
+};
+
+enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
+
+enum worker_event_kind {
+    WORKER_ASSIGN,
+    WORKER_EVALUATE,
+    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished */
+    WORKER_EXCHANGED, /* an EXCHANGE is answered, well or with an error */
+    WORKER_LEASED,
+    WORKER_SPLIT_REPORTED,
+    WORKER_PROGRESS_REPORTED,
+    WORKER_TIMER,
+    WORKER_STOP,
+};
+
+struct worker_event {
+    enum worker_event_kind kind;
+    uint64_t now_ms;
+    uint64_t tag; /* ASSIGN, EVALUATE: of the call, for the reply */
+    int code;     /* 0 or ERR_*: EXCHANGED, LEASED, …_REPORTED */
+    const char *message;
+    struct worker_assignment assign;
+    const char *pin_id; /* EVALUATE */
+    uint64_t first, count;
+    uint64_t exchange; /* EXCHANGED */
+    uint64_t version;
+    uint32_t progress;
+    enum worker_lease_kind lease; /* LEASED */
+    uint64_t epoch;
+    uint32_t split, batch_end;
+    bool fresh;
+};
+
+enum worker_action_kind {
+    WORKER_DO_COMPUTE,  /* gradient of `batch` with set → slot */
+    WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
+                           answer `tag` */
+    WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
+    WORKER_DO_EXCHANGE,
+    WORKER_DO_LEASE,
+    WORKER_DO_REPORT_SPLIT,
+    WORKER_DO_REPORT_PROGRESS, /* a new `sequence` takes all measurements so far; a repeated one
+                                  sends the same again */
+    WORKER_DO_PREFETCH,        /* `batch` will be computed after the ones named before */
+    WORKER_DO_TIMER,           /* WORKER_TIMER at `at_ms`, instead of any earlier one */
+    WORKER_DO_REPLY_ASSIGN,    /* `code` 0: position; else message */
+    WORKER_DO_FAIL_EVALUATE,
+    WORKER_DO_FAIL_JOB, /* tell the master: code, message */
+};
+
+enum worker_pull { WORKER_PULL_NONE, WORKER_PULL_LATEST, WORKER_PULL_VERSION, WORKER_PULL_PINNED };
+
+struct worker_action {
+    enum worker_action_kind kind;
+    uint64_t tag;
+    int code;
+    char message[256];
+    /* EXCHANGE */
+    uint64_t exchange;
+    uint32_t shard;
+    uint64_t generation;
+    bool push;
+    bool idle;
+    uint64_t step; /* COMPUTE too: identity of the batch for dropout, with `replica` */
+    uint32_t replica_first, replica_end;
+    uint64_t examples;
+    uint64_t base_version;
+    enum worker_pull pull;
+    uint64_t version;
+    char pin_id[64];
+    bool progress;
+    enum worker_set set;
+    uint32_t slot, slot_from;
+    /* COMPUTE, PREFETCH, EXCHANGE of async, LEASE reports */
+    struct ledger_batch batch;
+    uint32_t replica;
+    uint64_t first, count; /* EVALUATE */
+    /* REPORT_PROGRESS, REPLY_ASSIGN */
+    uint64_t sequence, position;
+    bool idle_report;
+    bool again; /* REPORT_PROGRESS: the same measurements as last time */
+    uint64_t at_ms;
+};
+
+struct worker_actions {
+    struct worker_action *items;
+    size_t count, capacity;
+};
+void worker_actions_release(struct worker_actions *a);
+
+struct worker;
+
+struct worker *worker_new(const struct worker_config *config);
+void worker_free(struct worker *w);
+/* Takes one event; adds actions to @out (the caller empties it). */
+void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out);
+
+uint64_t worker_generation(const struct worker *w);
+uint64_t worker_position(const struct worker *w); /* as in ReportProgress */
+
+#endif

@@ -1,0 +1,301 @@
+/* Async and bounded: leased splits, batch by batch (docs/protocol.md, Async and bounded). */
+#include <string.h>
+
+#include "worker/worker_state.h"
+
+void worker_async_begin(struct worker *w)
+{
+    w->lease = (struct lease){0};
+    w->lease_ahead = (struct lease){0};
+    w->lease_open = false;
+    w->lease_done = false;
+    w->lease_retry_ms = 0;
+    w->gradient_ready = false;
+    w->pushing_valid = false;
+    w->pulling_progress = false;
+    w->prefetch_batch = 0;
+    w->idle_told = false;
+    w->finished_count = 0;
+    w->split_report_open = false;
+    w->split_retry_ms = 0;
+    w->position = w->batches_done;
+    w->step_begun = false;
+    w->params_valid = false; /* another generation: what the shards hold now is newer */
+}
+
+bool worker_async_quiet(const struct worker *w)
+{
+    return w->training_open == 0 && w->computing != COMPUTING_BATCH && !w->gradient_ready &&
+           w->finished_count == 0 && !w->split_report_open;
+}
+
+/* ---- leases ---- */
+
+static void lease_ask(struct worker *w)
+{
+    w->lease_open = true;
+    w->lease_retry_ms = 0;
+    worker_add(w, WORKER_DO_LEASE)->generation = w->a.generation;
+}
+
+static bool generation_now(const struct worker *w)
+{
+    return w->assigned && !w->fenced && !w->next_pending && w->a.mode != TRAINING_SYNC;
+}
+
+void worker_async_leased(struct worker *w, const struct worker_event *e)
+{
+    if (!w->lease_open) {
+        return;
+    }
+    w->lease_open = false;
+    if (!generation_now(w)) {
+        return;
+    }
+    if (e->code != 0) {
+        if (e->code == ERR_ABORTED) {
+            w->fenced = true;
+            return;
+        }
+        w->lease_attempts++;
+        w->lease_retry_ms = w->now_ms + worker_backoff(w->lease_attempts);
+        return;
+    }
+    w->lease_attempts = 0;
+    if (e->lease == WORKER_LEASE_DONE) {
+        w->lease_done = true;
+    } else if (e->lease == WORKER_LEASE_GRANTED) {
+        w->lease_ahead = (struct lease){
+            .valid = true,
+            .progress_known = e->fresh,
+            .epoch = e->epoch,
+            .split = e->split,
+            .batch_end = e->batch_end,
+        };
+    }
+}
+
+static void lease_pump(struct worker *w)
+{
+    if (!w->lease.valid && w->lease_ahead.valid && !w->pulling_progress) {
+        w->lease = w->lease_ahead;
+        w->lease_ahead.valid = false;
+        w->prefetch_batch = 0;
+    }
+    bool last_in_hand = !w->lease.valid || w->lease.next + 1 >= w->lease.batch_end;
+    if (last_in_hand && !w->lease_ahead.valid && !w->lease_open && !w->lease_done && !w->a.hold &&
+        (w->lease_retry_ms == 0 || w->lease_retry_ms <= w->now_ms)) {
+        lease_ask(w);
+    }
+}
+
+/* ---- reports of finished splits ---- */
+
+static void split_finished(struct worker *w, uint64_t epoch, uint32_t split)
+{
+    w->finished[w->finished_count].epoch = epoch;
+    w->finished[w->finished_count].split = split;
+    w->finished_count++;
+}
+
+static void split_report_pump(struct worker *w)
+{
+    if (w->finished_count == 0 || w->split_report_open ||
+        (w->split_retry_ms != 0 && w->split_retry_ms > w->now_ms)) {
+        return;
+    }
+    struct worker_action *action = worker_add(w, WORKER_DO_REPORT_SPLIT);
+    action->generation = w->a.generation;
+    action->batch.epoch = w->finished[0].epoch;
+    action->batch.split = w->finished[0].split;
+    w->split_report_open = true;
+    w->split_retry_ms = 0;
+}
+
+void worker_async_split_reported(struct worker *w, const struct worker_event *e)
+{
+    if (!w->split_report_open) {
+        return;
+    }
+    w->split_report_open = false;
+    if (e->code == ERR_ABORTED || e->code == ERR_NOT_FOUND) {
+        w->fenced = true;
+        return;
+    }
+    if (e->code != 0) {
+        w->split_attempts++;
+        w->split_retry_ms = w->now_ms + worker_backoff(w->split_attempts);
+        return;
+    }
+    w->split_attempts = 0;
+    w->finished_count--;
+    memmove(w->finished, w->finished + 1, w->finished_count * sizeof w->finished[0]);
+}
+
+/* ---- exchanges ---- */
+
+static enum worker_set other(enum worker_set set)
+{
+    return set == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;
+}
+
+static void pull_latest(struct worker *w, bool progress)
+{
+    w->pulling_progress = progress;
+    w->progress_least = UINT32_MAX;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.pull = WORKER_PULL_LATEST;
+        request.progress = progress;
+        request.batch.epoch = w->lease.epoch;
+        request.batch.split = w->lease.split;
+        worker_exchange(w, &request, false);
+    }
+}
+
+static void push_gradient(struct worker *w)
+{
+    w->gradient_ready = false;
+    w->pushing = w->gradient_batch;
+    w->pushing_valid = true;
+    w->pushing_last = w->gradient_last;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.push = true;
+        request.batch = w->gradient_batch;
+        request.examples = w->gradient_batch.count;
+        request.base_version = w->gradient_versions[s];
+        request.slot = w->gradient_slot;
+        request.pull = WORKER_PULL_LATEST;
+        request.set = w->config.overlap ? other(w->current) : w->current;
+        worker_exchange(w, &request, false);
+    }
+    worker_slot_drop(w, w->gradient_slot);
+}
+
+/* The shards count this worker out of the slowest until its next request. */
+static void tell_idle(struct worker *w)
+{
+    w->idle_told = true;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.idle = true;
+        worker_exchange(w, &request, false);
+    }
+}
+
+void worker_async_exchanged(struct worker *w, uint32_t progress)
+{
+    if (w->pulling_progress && progress < w->progress_least) {
+        w->progress_least = progress;
+    }
+    if (w->training_open > 0) {
+        return;
+    }
+    if (w->pushing_valid) {
+        w->pushing_valid = false;
+        w->batches_done++;
+        w->position = w->batches_done;
+        if (w->pushing_last) {
+            split_finished(w, w->pushing.epoch, w->pushing.split);
+        }
+        if (w->config.overlap) {
+            w->current = other(w->current);
+        }
+        w->params_valid = true;
+    } else if (w->pulling_progress) {
+        w->pulling_progress = false;
+        w->params_valid = true;
+        w->lease.progress_known = true;
+        w->lease.next = w->progress_least;
+        if (w->lease.next >= w->lease.batch_end) {
+            w->lease.valid = false; /* all of it was applied before its last holder went */
+            split_finished(w, w->lease.epoch, w->lease.split);
+        }
+    } else if (!w->idle_told) {
+        w->params_valid = true;
+    }
+}
+
+/* ---- computing ---- */
+
+void worker_async_computed(struct worker *w)
+{
+    if (w->next_pending || w->fenced) {
+        worker_slot_drop(w, w->gradient_slot);
+        return;
+    }
+    w->gradient_ready = true;
+}
+
+static void prefetch(struct worker *w)
+{
+    if (w->prefetch_batch < w->lease.next) {
+        w->prefetch_batch = w->lease.next;
+    }
+    while (w->prefetch_batch < w->lease.batch_end &&
+           w->prefetch_batch < w->lease.next + WORKER_PREFETCH_MAX) {
+        struct ledger_batch batch;
+        ledger_shape_batch(&w->ledger.shape, w->lease.epoch, w->lease.split, w->prefetch_batch,
+                           &batch);
+        worker_add(w, WORKER_DO_PREFETCH)->batch = batch;
+        w->prefetch_batch++;
+    }
+}
+
+static void compute_next(struct worker *w)
+{
+    prefetch(w);
+    struct ledger_batch *batch = &w->gradient_batch;
+    ledger_shape_batch(&w->ledger.shape, w->lease.epoch, w->lease.split, w->lease.next, batch);
+    w->lease.next++;
+    w->gradient_last = w->lease.next == w->lease.batch_end;
+    w->lease.valid = !w->gradient_last; /* the next split may begin while this batch is pushed */
+    w->gradient_slot = worker_slot_take(w);
+    memcpy(w->gradient_versions, w->versions[w->current],
+           w->config.shard_count * sizeof w->gradient_versions[0]);
+    w->computing = COMPUTING_BATCH;
+    w->computing_batch = *batch;
+    w->idle_told = false;
+    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
+    action->batch = *batch;
+    /* The identity of the batch for dropout: its number in the whole training. */
+    action->step = batch->epoch * ledger_shape_batches(&w->ledger.shape) +
+                   (uint64_t)batch->split * w->ledger.shape.split_batches + batch->batch;
+    action->slot = w->gradient_slot;
+    action->set = w->current;
+    action->generation = w->a.generation;
+}
+
+void worker_async_pump(struct worker *w)
+{
+    split_report_pump(w);
+    if (w->gradient_ready && w->training_open == 0) {
+        push_gradient(w);
+    }
+    lease_pump(w);
+    bool working = w->lease.valid && w->lease.next < w->lease.batch_end;
+    if (w->a.hold || !working) {
+        w->idle_due = worker_async_quiet(w) && (w->a.hold || w->lease_done);
+        bool waiting = !w->a.hold && !w->lease.valid && !w->lease_ahead.valid;
+        if (w->a.mode == TRAINING_BOUNDED && waiting && !w->idle_told && w->training_open == 0 &&
+            !w->gradient_ready && w->computing == COMPUTING_NOTHING && w->lease_open) {
+            tell_idle(w);
+        }
+        return;
+    }
+    w->idle_due = false;
+    if (w->computing != COMPUTING_NOTHING || w->finished_count >= 2) {
+        return;
+    }
+    if (!w->lease.progress_known || !w->params_valid) {
+        if (w->training_open == 0 && !w->gradient_ready) {
+            pull_latest(w, !w->lease.progress_known);
+        }
+        return;
+    }
+    if (w->gradient_ready || (w->training_open > 0 && !w->config.overlap)) {
+        return;
+    }
+    compute_next(w);
+}

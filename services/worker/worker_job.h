@@ -1,0 +1,41 @@
+/* One job on a worker: its thread, its data and model, and the shell around the core (worker.h).
+ *
+ * The thread loads, computes and takes all decisions; RPC threads only post to its loop. Functions
+ * here may be called by one thread (the node's) unless said otherwise. */
+#ifndef GRADUS_WORKER_WORKER_JOB_H
+#define GRADUS_WORKER_WORKER_JOB_H
+
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+#include "service/membership.h"
+
+struct worker_job;
+
+/* What all jobs of this process share. */
+struct worker_meters {
+    struct meter *batches, *examples, *evaluations, *exchanges_failed;
+    struct meter *compute_seconds, *wait_seconds;
+};
+
+struct worker_job_options {
+    const char *id;
+    const char *text;                   /* the canonical job file */
+    struct membership *membership;      /* borrows */
+    const struct worker_meters *meters; /* borrows */
+    size_t message_bytes_max;
+};
+
+/* Start the job's thread. Errors: ERR_EXHAUSTED. */
+int worker_job_new(const struct worker_job_options *options, struct worker_job **out,
+                   struct err *err);
+const char *worker_job_id(const struct worker_job *j);
+/* Calls are answered by the job's thread. @msg is of the method's request type; both are
+ * referenced. */
+void worker_job_inspect(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
+void worker_job_start(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
+void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
+void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
+/* Finish the batch in hand, answer what is open with ERR_CANCELLED, end the thread, free. */
+void worker_job_free(struct worker_job *j);
+
+#endif

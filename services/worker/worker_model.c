@@ -1,0 +1,217 @@
+#include "worker/worker_model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
+#define EVALUATION_BATCH 64 /* records computed at once at least */
+#define STAGGER_FLOATS                                                                             \
+    1040 /* arrays must not lie a power of two apart: they would share cache ways */
+
+int worker_model_load(struct worker_model *m, const char *text, struct err *err)
+{
+    struct diags diags = {0};
+    int rc = job_spec_parse(text, strlen(text), "job", NULL, 0, &m->spec, &diags);
+    if (rc != 0) {
+        struct buf messages = {0};
+        diags_format(&diags, &messages);
+        rc = err_set(err, rc, "%s", buf_str(&messages));
+        buf_release(&messages);
+        diags_release(&diags);
+        return rc;
+    }
+    diags_release(&diags);
+    return dataset_open(&m->spec.data, job_spec_label_kind(&m->spec), &m->train, &m->test, err);
+}
+
+static int check_variables(const struct worker_model *m, const struct plan *plan, struct err *err)
+{
+    if (model_variable_count(m->model) != plan->variable_count) {
+        return err_set(err, ERR_STATE, "the plan has %zu variables, this worker's model has %zu",
+                       plan->variable_count, model_variable_count(m->model));
+    }
+    for (size_t i = 0; i < plan->variable_count; i++) {
+        const struct variable_spec *mine = model_variable(m->model, i);
+        const struct variable_spec *planned = &plan->variables[i];
+        if (strcmp(mine->name, planned->name) != 0 || !shape_equal(&mine->shape, &planned->shape)) {
+            char a[64], b[64];
+            return err_set(err, ERR_STATE,
+                           "variable %zu is %s %s in the plan, %s %s in this worker's model", i,
+                           planned->name, shape_format(&planned->shape, a, sizeof a), mine->name,
+                           shape_format(&mine->shape, b, sizeof b));
+        }
+    }
+    return 0;
+}
+
+static void lay_out(struct worker_model *m)
+{
+    m->variable_count = model_variable_count(m->model);
+    m->offsets = mem_new(m->variable_count, sizeof *m->offsets);
+    m->values = mem_new(m->variable_count, sizeof *m->values);
+    m->gradients = mem_new(m->variable_count, sizeof *m->gradients);
+    uint64_t at = 0;
+    for (size_t i = 0; i < m->variable_count; i++) {
+        m->offsets[i] = at;
+        uint64_t n = shape_count(&model_variable(m->model, i)->shape);
+        at += (n + FLAT_ALIGN - 1) / FLAT_ALIGN * FLAT_ALIGN;
+    }
+    m->flat_count = at;
+}
+
+int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err)
+{
+    const struct dataset_info *info = dataset_info(m->train);
+    int rc = model_new(&m->spec.model, &info->features, info->label_is_class ? info->classes : 0,
+                       &m->model, err);
+    if (rc == 0) {
+        rc = check_variables(m, plan, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    lay_out(m);
+    size_t batch = (size_t)m->spec.training.batch_size;
+    m->runner_batch = batch < EVALUATION_BATCH ? EVALUATION_BATCH : batch;
+    m->records = mem_new(m->runner_batch, sizeof *m->records);
+    rc = runner_new(m->model, m->runner_batch, (int)m->spec.cluster.blas_threads, &m->runner, err);
+    if (rc == 0 && m->test != NULL) {
+        rc = batch_init(&m->test_batch, dataset_info(m->test), m->runner_batch, err);
+    }
+    if (rc == 0) {
+        rc = loader_new(m->train, (uint64_t)m->spec.training.seed, batch, WORKER_PREFETCH_MAX + 1,
+                        &m->loader, err);
+    }
+    return rc;
+}
+
+void worker_model_release(struct worker_model *m)
+{
+    loader_free(m->loader);
+    runner_free(m->runner);
+    model_free(m->model);
+    batch_release(&m->test_batch);
+    dataset_free(m->train);
+    dataset_free(m->test);
+    for (size_t i = 0; i < WORKER_SET_COUNT; i++) {
+        free(m->sets[i]);
+    }
+    for (size_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+        free(m->slots[i]);
+    }
+    free(m->offsets);
+    free(m->values);
+    free(m->gradients);
+    free(m->records);
+    job_spec_release(&m->spec);
+    *m = (struct worker_model){0};
+}
+
+static float *array(const struct worker_model *m, float **place, const char *what, struct err *err)
+{
+    if (*place == NULL) {
+        *place = mem_try_aligned(m->flat_count + STAGGER_FLOATS, sizeof(float), what, err);
+    }
+    return *place;
+}
+
+float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err)
+{
+    return array(m, &m->sets[set], "parameters", err);
+}
+
+float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err)
+{
+    return array(m, &m->slots[slot], "gradients", err);
+}
+
+static bool ask(struct worker_model *m, const struct ledger_batch *batch)
+{
+    if (m->asked_count == WORKER_PREFETCH_MAX + 1 ||
+        loader_request(m->loader, batch->epoch, batch->first, batch->count, NULL) != 0) {
+        return false;
+    }
+    m->asked[m->asked_count++] = *batch;
+    return true;
+}
+
+void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch)
+{
+    (void)ask(m, batch); /* a full queue only means that the batch is decoded when its turn comes */
+}
+
+/* The batch from the loader; what was asked for ahead and is not wanted any more is thrown away. */
+static const struct batch *take(struct worker_model *m, const struct ledger_batch *batch)
+{
+    if (m->asked_count == 0 || m->asked[0].epoch != batch->epoch ||
+        m->asked[0].first != batch->first || m->asked[0].count != batch->count) {
+        loader_reset(m->loader);
+        m->asked_count = 0;
+        if (!ask(m, batch)) {
+            return NULL;
+        }
+    }
+    m->asked_count--;
+    memmove(m->asked, m->asked + 1, m->asked_count * sizeof m->asked[0]);
+    return loader_take(m->loader);
+}
+
+static void point(struct worker_model *m, enum worker_set set)
+{
+    for (size_t i = 0; i < m->variable_count; i++) {
+        m->values[i] = m->sets[set] + m->offsets[i];
+    }
+}
+
+void worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
+                           const struct runner_step *step, enum worker_set set, uint32_t slot,
+                           struct metrics *metrics)
+{
+    point(m, set);
+    for (size_t i = 0; i < m->variable_count; i++) {
+        m->gradients[i] = m->slots[slot] + m->offsets[i];
+    }
+    const struct batch *b = take(m, batch);
+    if (b == NULL) {
+        abort(); /* a reset loader takes a request */
+    }
+    runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, NULL, NULL);
+    loader_return(m->loader, b);
+}
+
+void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from)
+{
+    float *restrict to = m->slots[slot];
+    const float *restrict add = m->slots[from];
+    for (uint64_t i = 0; i < m->flat_count; i++) {
+        to[i] += add[i];
+    }
+}
+
+int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
+                          struct metrics *metrics, struct err *err)
+{
+    if (m->test == NULL) {
+        return err_set(err, ERR_STATE, "the job has no test data");
+    }
+    uint64_t records = dataset_info(m->test)->records;
+    if (first > records || count > records - first) {
+        return err_set(err, ERR_RANGE, "test records %" PRIu64 "+%" PRIu64 " of %" PRIu64, first,
+                       count, records);
+    }
+    point(m, WORKER_SET_EVALUATION);
+    while (count > 0) {
+        size_t n = count < m->runner_batch ? (size_t)count : m->runner_batch;
+        for (size_t i = 0; i < n; i++) {
+            m->records[i] = first + i;
+        }
+        dataset_read(m->test, m->records, n, &m->test_batch);
+        runner_evaluate(m->runner, m->values, &m->test_batch, metrics);
+        first += n;
+        count -= n;
+    }
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* The bulk side of a job on a worker: data, model, parameters and gradients in flat arrays.
+ *
+ * Owner: the job's thread. Sets of parameters and slots of gradients are allocated when first used
+ * and kept. */
+#ifndef GRADUS_WORKER_WORKER_MODEL_H
+#define GRADUS_WORKER_WORKER_MODEL_H
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "graph/model.h"
+#include "job/job_spec.h"
+#include "job/plan.h"
+#include "worker/worker.h"
+
+struct worker_model {
+    struct job_spec spec;
+    struct dataset *train, *test; /* test may be NULL */
+    struct loader *loader;
+    struct ledger_batch asked[WORKER_PREFETCH_MAX + 1]; /* requests to the loader, oldest first */
+    size_t asked_count;
+    struct model *model;
+    struct runner *runner;
+    size_t runner_batch;
+    struct batch test_batch;
+    uint64_t *records; /* numbers of test records, [runner_batch] */
+    size_t variable_count;
+    uint64_t *offsets; /* [variables] in a flat array */
+    uint64_t flat_count;
+    float *sets[WORKER_SET_COUNT];
+    float *slots[WORKER_SLOTS_MAX];
+    const float **values; /* [variables] scratch */
+    float **gradients;    /* [variables] scratch */
+};
+
+/* @m is zeroed. Parse the job file and load its data. Errors: what the file or the data has. */
+int worker_model_load(struct worker_model *m, const char *text, struct err *err);
+/* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
+int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
+void worker_model_release(struct worker_model *m);
+/* NULL and ERR_EXHAUSTED without memory. */
+float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err);
+float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err);
+void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
+/* The gradient of one batch; both arrays exist. @metrics gets the batch's contribution. */
+void worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
+                           const struct runner_step *step, enum worker_set set, uint32_t slot,
+                           struct metrics *metrics);
+void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
+/* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
+int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
+                          struct metrics *metrics, struct err *err);
+
+#endif
