@@ -289,12 +289,10 @@ static uint64_t parameters_of(const struct layer *l)
     return n;
 }
 
-static void describe_line(struct buf *out, const char *name, const char *kind,
-                          const struct shape *shape, uint64_t parameters)
+static void describe_line(struct buf *out, const char *name, const char *kind, const char *shape,
+                          uint64_t parameters)
 {
-    char text[SHAPE_TEXT_BYTES];
-    buf_printf(out, "%-20s %-20s %-18s %12" PRIu64 "\n", name, kind,
-               shape_format(shape, text, sizeof text), parameters);
+    buf_printf(out, "%-20s %-20s %-18s %12" PRIu64, name, kind, shape, parameters);
 }
 
 void model_describe(const struct model *m, struct buf *out)
@@ -302,18 +300,21 @@ void model_describe(const struct model *m, struct buf *out)
     char text[SHAPE_TEXT_BYTES], bytes[32];
     uint64_t total = 0;
     buf_printf(out, "%-20s %-20s %-18s %12s\n", "layer", "kind", "output", "parameters");
-    buf_printf(out, "%-20s %-20s %-18s\n", "input", "", shape_format(&m->input, text, sizeof text));
+    describe_line(out, "input", "-", shape_format(&m->input, text, sizeof text), 0);
     for (size_t i = 0; i < m->layer_count; i++) {
         const struct layer *l = &m->layers[i].layer;
         if (m->layers[i].is_activation) {
             continue;
         }
         char kind[64];
-        (void)snprintf(kind, sizeof kind, l->activation != 0 ? "%s + %s" : "%s", l->kind->name,
-                       activation_names[l->activation]);
-        describe_line(out, l->name, kind, &l->out, parameters_of(l));
+        (void)snprintf(kind, sizeof kind, "%s%s%s", l->kind->name, l->activation != 0 ? " + " : "",
+                       l->activation != 0 ? activation_names[l->activation] : "");
+        buf_add_char(out, '\n');
+        describe_line(out, l->name, kind, shape_format(&l->out, text, sizeof text),
+                      parameters_of(l));
         total += parameters_of(l);
     }
-    buf_printf(out, "%-60s %12" PRIu64 " (%s)\n", "total", total,
-               text_bytes(total * sizeof(float), bytes, sizeof bytes));
+    buf_add_char(out, '\n');
+    describe_line(out, "total", "-", "-", total);
+    buf_printf(out, " (%s)\n", text_bytes(total * sizeof(float), bytes, sizeof bytes));
 }

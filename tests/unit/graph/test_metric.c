@@ -1,0 +1,244 @@
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "graph/loss.h"
+#include "support/models.h"
+
+#define ALL (1U << METRIC_LOSS | 1U << METRIC_ACCURACY | 1U << METRIC_AUC | 1U << METRIC_RMSE)
+
+/* Run @kind over outputs y[count × width] and labels; @dy may be NULL. */
+static void run(enum loss_kind kind, size_t count, size_t width, const float *y, int32_t *classes,
+                float *targets, float *dy, struct metrics *m)
+{
+    const struct batch b = {
+        .capacity = count, .count = count, .classes = classes, .targets = targets};
+    float scratch[64];
+    const struct loss_run r = {
+        .width = width, .y = y, .batch = &b, .dy = dy, .scratch = scratch, .metrics = m};
+    loss_of(kind)->run(&r);
+    m->examples += count;
+}
+
+static void test_softmax(void **state)
+{
+    (void)state;
+    const float y[6] = {1, 2, 3, -1000, 0, 1000}; /* the second row must not overflow */
+    int32_t classes[2] = {1, 2};
+    float dy[6];
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_ACCURACY);
+    run(LOSS_SOFTMAX_CROSS_ENTROPY, 2, 3, y, classes, NULL, dy, &m);
+    const double sum = exp(1) + exp(2) + exp(3);
+    assert_true(fabs(m.loss_sum - (log(sum) - 2.0)) < 1e-6);
+    assert_true(fabs(metrics_value(&m, METRIC_ACCURACY, 1) - 0.5) < 1e-12);
+    assert_true(fabs((double)dy[0] - exp(1) / sum) < 1e-6);
+    assert_true(fabs((double)dy[1] - (exp(2) / sum - 1.0)) < 1e-6);
+    assert_true(dy[3] == 0.0F && dy[5] == 0.0F);
+    struct metrics again;
+    metrics_init(&again, 1U << METRIC_ACCURACY);
+    run(LOSS_SOFTMAX_CROSS_ENTROPY, 2, 3, y, classes, NULL, NULL, &again); /* without gradient */
+    assert_true(again.loss_sum == m.loss_sum && again.correct == m.correct);
+    metrics_release(&m);
+    metrics_release(&again);
+}
+
+static void test_sigmoid(void **state)
+{
+    (void)state;
+    const float y[5] = {0.5F, -2.0F, 800.0F, -800.0F, 800.0F};
+    float targets[5] = {1, 0, 1, 1, 0}, dy[5];
+    struct metrics m;
+    metrics_init(&m, ALL);
+    run(LOSS_SIGMOID_CROSS_ENTROPY, 5, 1, y, NULL, targets, dy, &m);
+    const double expected = log1p(exp(-0.5)) + log1p(exp(-2.0)) + 0.0 + 800.0 + 800.0;
+    assert_true(fabs(m.loss_sum - expected) < 1e-6);
+    assert_true(metrics_value(&m, METRIC_ACCURACY, 1) == 0.6);
+    assert_true(fabs((double)dy[0] - (1.0 / (1.0 + exp(-0.5)) - 1.0)) < 1e-6);
+    assert_true(dy[2] == 0.0F && dy[3] == -1.0F && dy[4] == 1.0F);
+    metrics_release(&m);
+}
+
+static void test_squared_error(void **state)
+{
+    (void)state;
+    const float y[3] = {1, 2, 5};
+    float targets[3] = {0, 2, 3}, dy[3];
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_RMSE);
+    run(LOSS_MEAN_SQUARED_ERROR, 3, 1, y, NULL, targets, dy, &m);
+    assert_true(fabs(metrics_value(&m, METRIC_LOSS, 10) - 5.0 / 3.0) < 1e-12);
+    assert_true(fabs(metrics_value(&m, METRIC_RMSE, 10) - 10 * sqrt(5.0 / 3.0)) < 1e-12);
+    assert_true(dy[0] == 2.0F && dy[1] == 0.0F && dy[2] == 4.0F);
+    metrics_release(&m);
+}
+
+static void test_diverged_outputs_do_no_harm(void **state)
+{
+    (void)state;
+    const float y[4] = {NAN, INFINITY, -INFINITY, NAN};
+    int32_t classes[2] = {0, 1};
+    float targets[4] = {1, 0, 1, 0}, dy[4];
+    for (int kind = 0; kind < LOSS_KIND_COUNT; kind++) {
+        struct metrics m;
+        const bool softmax = kind == LOSS_SOFTMAX_CROSS_ENTROPY;
+        const size_t width = softmax ? 2U : 1U;
+        metrics_init(&m, ALL);
+        run((enum loss_kind)kind, 4 / width, width, y, classes, targets, dy, &m);
+        assert_false(isfinite(m.loss_sum)); /* it shows */
+        metrics_release(&m);
+    }
+}
+
+static void test_no_examples(void **state)
+{
+    (void)state;
+    struct metrics m;
+    metrics_init(&m, ALL);
+    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
+        assert_true(isnan(metrics_value(&m, (enum metric_kind)k, 1)));
+    }
+    m.examples = 3; /* but none of one class */
+    m.positives[5] = 3U;
+    assert_true(isnan(metrics_value(&m, METRIC_AUC, 1)));
+    metrics_release(&m);
+    metrics_init(&m, 0);
+    m.examples = 1;
+    assert_true(isnan(metrics_value(&m, METRIC_RMSE, 1))); /* not asked for */
+    assert_true(metrics_value(&m, METRIC_LOSS, 1) == 0.0); /* always there */
+    metrics_release(&m);
+}
+
+/* Against all pairs, over scores that fall on bins: equal to rounding; over others: to a bin. */
+static void test_auc_against_all_pairs(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    for (int exact = 0; exact < 2; exact++) {
+        float y[N], targets[N];
+        double pairs = 0.0, wins = 0.0;
+        for (size_t i = 0; i < N; i++) {
+            targets[i] = rng_uniform(1, i) < 0.3 ? 1.0F : 0.0F;
+            const double shift = targets[i] > 0.5F ? 0.1 : 0.0;
+            double p = 0.05 + 0.8 * rng_uniform(2, i) + shift;
+            p = exact ? (floor(p * 40) + 0.5) / 40 : p; /* few values: many ties */
+            y[i] = (float)log(p / (1.0 - p));
+        }
+        for (size_t i = 0; i < N; i++) {
+            for (size_t j = 0; j < N; j++) {
+                if (targets[i] > 0.5F && targets[j] < 0.5F) {
+                    pairs += 1.0;
+                    wins += y[i] > y[j] ? 1.0 : y[i] == y[j] ? 0.5 : 0.0;
+                }
+            }
+        }
+        struct metrics m;
+        metrics_init(&m, 1U << METRIC_AUC);
+        run(LOSS_SIGMOID_CROSS_ENTROPY, N, 1, y, NULL, targets, NULL, &m);
+        const double auc = metrics_value(&m, METRIC_AUC, 1);
+        assert_true(auc > 0.55 && auc < 0.9);
+        assert_true(fabs(auc - wins / pairs) < (exact ? 1e-12 : 1e-3));
+        metrics_release(&m);
+    }
+}
+
+static void fill(struct metrics *m, uint64_t key)
+{
+    m->examples = rng_below(key, 0, 1000) + 1;
+    m->loss_sum = rng_uniform(key, 1);
+    m->correct = (double)rng_below(key, 2, 100);
+    m->squared_error_sum = rng_uniform(key, 3);
+    for (size_t i = 0; i < METRIC_AUC_BINS && m->positives != NULL; i++) {
+        m->positives[i] = (uint32_t)rng_below(key, 10 + i, 50);
+        m->negatives[i] = (uint32_t)rng_below(key, 9000 + i, 50);
+    }
+}
+
+static void test_pack_and_unpack(void **state)
+{
+    (void)state;
+    static const unsigned kinds[] = {0, ALL};
+    for (size_t k = 0; k < 2; k++) {
+        struct metrics a, b;
+        metrics_init(&a, kinds[k]);
+        metrics_init(&b, kinds[k]);
+        fill(&a, 7);
+        const size_t n = metrics_pack(&a, NULL);
+        assert_int_equal(k == 0 ? 4 : 4 + 2 * METRIC_AUC_BINS, n);
+        double *packed = mem_new(n, sizeof *packed);
+        assert_int_equal(n, metrics_pack(&a, packed));
+        assert_int_equal(0, metrics_unpack(&b, packed, n, NULL));
+        assert_int_equal(a.examples, b.examples);
+        assert_true(a.loss_sum == b.loss_sum && a.correct == b.correct);
+        assert_true(a.squared_error_sum == b.squared_error_sum);
+        if (k == 1) {
+            assert_memory_equal(a.positives, b.positives, METRIC_AUC_BINS * sizeof *a.positives);
+            assert_memory_equal(a.negatives, b.negatives, METRIC_AUC_BINS * sizeof *a.negatives);
+        }
+        free(packed);
+        metrics_release(&a);
+        metrics_release(&b);
+    }
+}
+
+/* What a peer could send; nothing of it may change the metrics. */
+static void test_unpack_refuses(void **state)
+{
+    (void)state;
+    static const double bad[] = {-1, 0.5, NAN, INFINITY, 1e300};
+    struct metrics m;
+    struct err err = {0};
+    metrics_init(&m, ALL);
+    const size_t n = metrics_pack(&m, NULL);
+    double *packed = mem_new(n, sizeof *packed);
+    m.loss_sum = 3.0;
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 4, &err));
+    assert_string_equal("metrics hold 4 numbers; these kinds need 8196", err.msg);
+    assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, 0, &err));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        packed[0] = bad[i];
+        assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
+        packed[0] = 0;
+        packed[n - 1] = bad[i];
+        assert_int_equal(ERR_INVALID, metrics_unpack(&m, packed, n, &err));
+        packed[n - 1] = 0;
+    }
+    assert_true(m.loss_sum == 3.0);
+    free(packed);
+    metrics_release(&m);
+}
+
+static void test_merge_and_reset(void **state)
+{
+    (void)state;
+    struct metrics a, b;
+    metrics_init(&a, ALL);
+    metrics_init(&b, ALL);
+    fill(&a, 1);
+    fill(&b, 2);
+    const uint64_t examples = a.examples + b.examples;
+    const uint32_t bin = a.positives[9] + b.positives[9];
+    metrics_merge(&a, &b);
+    assert_int_equal(examples, a.examples);
+    assert_int_equal(bin, a.positives[9]);
+    metrics_reset(&a);
+    metrics_merge(&b, &a); /* nothing */
+    assert_int_equal(0, a.examples + a.positives[9] + a.negatives[9]);
+    metrics_release(&a);
+    metrics_release(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_softmax),         cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_squared_error),   cmocka_unit_test(test_diverged_outputs_do_no_harm),
+        cmocka_unit_test(test_no_examples),     cmocka_unit_test(test_auc_against_all_pairs),
+        cmocka_unit_test(test_pack_and_unpack), cmocka_unit_test(test_unpack_refuses),
+        cmocka_unit_test(test_merge_and_reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
