@@ -32,7 +32,8 @@ static bool in_range(const struct field *field, double v)
     return !ranged(field) || (v >= field->min && v <= field->max);
 }
 
-/* The shortest decimal number that reads back as the same double. */
+/* The shortest decimal number that reads back as the same double. An exponent gets a dot before it:
+ * without one YAML 1.1 readers see a text. */
 static void add_double(struct buf *out, double v)
 {
     char text[40];
@@ -42,7 +43,12 @@ static void add_double(struct buf *out, double v)
             break;
         }
     }
-    buf_add_str(out, text);
+    size_t mantissa = strcspn(text, "e");
+    buf_add(out, text, mantissa);
+    if (text[mantissa] == 'e' && strchr(text, '.') == NULL) {
+        buf_add_str(out, ".0");
+    }
+    buf_add_str(out, text + mantissa);
 }
 
 static void add_with_unit(struct buf *out, int64_t v, const int64_t *factors,

@@ -29,7 +29,7 @@ static void add(json_t *array, json_t *value)
 /* A whole number where it is one, so that 64 does not become 64.0. */
 static json_t *number(double v)
 {
-    bool whole = v == floor(v) && fabs(v) < 9.0e15;
+    bool whole = v == floor(v) && fabs(v) < 9.0e18;
     return whole ? json_integer((json_int_t)v) : json_real(v);
 }
 

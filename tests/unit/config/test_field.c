@@ -112,6 +112,8 @@ static void test_values_round_trip(void **state)
     accepted("rate", "0.1", "0.1");
     accepted("rate", "0.30000000000000004", "0.30000000000000004");
     accepted("rate", "1", "1");
+    accepted("rate", "1e-8", "1.0e-08");
+    accepted("rate", "1.5e-8", "1.5e-08");
     accepted("text", "", "");
     accepted("text", "\xc3\xa9t\xc3\xa9", "\xc3\xa9t\xc3\xa9");
     accepted("mode", "bounded", "bounded");
