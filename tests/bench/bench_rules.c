@@ -1,0 +1,144 @@
+/* GB/s of the update rules beside a triad (a = b + s·c) over as many bytes: the memory's own limit.
+ *
+ * Usage: bench_rules [SECONDS_PER_LINE]
+ *
+ * Two sizes: one that stays in cache and one that does not. Bytes are those of the arrays, each
+ * read counted and each write counted once. The rules update from one buffer into the other, as a
+ * shard does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "rule/rule.h"
+
+#define REPEATS 5 /* the best of them is printed: others work on this machine too */
+#define ARRAYS (3 + RULE_SLOTS_MAX)
+/* Between arrays, so that no two of them lie a large power of two apart: such addresses share the
+ * cache's ways and cost two to three times as much. */
+#define STAGGER_BYTES 4352
+
+struct arrays {
+    char *memory;
+    float *a[ARRAYS]; /* out, in, gradient, slots */
+    size_t n;
+};
+
+static void arrays_init(struct arrays *x, size_t n)
+{
+    struct err err;
+    size_t stride = n * sizeof(float) + STAGGER_BYTES;
+    x->n = n;
+    x->memory = mem_try_aligned(ARRAYS, stride, "benchmark arrays", &err);
+    if (x->memory == NULL) {
+        (void)fprintf(stderr, "bench_rules: %s\n", err.msg);
+        exit(1);
+    }
+    for (size_t k = 0; k < ARRAYS; k++) {
+        x->a[k] = (float *)(void *)(x->memory + k * stride);
+        for (size_t i = 0; i < n; i++) {
+            x->a[k][i] = (float)(i % 1000) * 1e-3F + 1e-3F;
+        }
+    }
+}
+
+/* An opaque call each time, so that the compiler can neither drop nor merge passes. */
+typedef void pass(const struct arrays *x, const void *context);
+
+static void triad(const struct arrays *x, const void *context)
+{
+    float *restrict out = x->a[0];
+    const float *restrict b = x->a[1];
+    const float *restrict c = x->a[2];
+    const float s = *(const float *)context;
+    for (size_t i = 0; i < x->n; i++) {
+        out[i] = b[i] + s * c[i];
+    }
+}
+
+struct rule_context {
+    const struct rule *rule;
+    struct rule_scalars scalars;
+};
+
+static void apply(const struct arrays *x, const void *context)
+{
+    const struct rule_context *r = context;
+    r->rule->apply(&r->scalars, x->a[0], x->a[1], x->a + 3, x->a[2], 0.5F, x->n);
+}
+
+static double seconds_of(pass *volatile run, const struct arrays *x, const void *context,
+                         double budget)
+{
+    double best = 1e300;
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        uint64_t from = chrono_now_ns();
+        uint64_t now = from;
+        size_t passes = 0;
+        while ((double)(now - from) < budget * 1e9 / REPEATS) {
+            run(x, context);
+            passes++;
+            now = chrono_now_ns();
+        }
+        double seconds = (double)(now - from) * 1e-9 / (double)passes;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+static void line(const char *name, size_t floats, const struct arrays *x, double seconds,
+                 double triad_rate)
+{
+    double rate = (double)(floats * sizeof(float) * x->n) / seconds * 1e-9;
+    (void)printf(
+        "%-18s %8.3f ns/element  %7.2f GB/s of parameters  %7.2f GB/s of memory  %4.0f %%\n", name,
+        seconds * 1e9 / (double)x->n, (double)(4 * x->n) / seconds * 1e-9, rate,
+        triad_rate == 0 ? 100 : 100 * rate / triad_rate);
+}
+
+static void bench_rule(const struct rule *rule, const char *setting, const struct arrays *x,
+                       double budget, double triad_rate)
+{
+    struct rule_context context = {.rule = rule};
+    void *params = mem_new(1, rule->params_bytes);
+    field_defaults(rule->fields, rule->field_count, params);
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%s%s", rule->name, setting == NULL ? "" : " ",
+                   setting == NULL ? "" : setting);
+    if (setting != NULL) {
+        (void)field_set(field_find(rule->fields, rule->field_count, setting), params, "true", NULL);
+    }
+    rule->prepare(params, 10, &context.scalars);
+    /* Read in and gradient, write out, read and write each slot. */
+    line(name, 3 + 2 * rule->slot_count, x, seconds_of(apply, x, &context, budget), triad_rate);
+    struct update_spec spec = {rule, params};
+    update_spec_release(&spec);
+}
+
+int main(int argc, char **argv)
+{
+    double budget = 0.5;
+    if (argc > 2 || (argc == 2 && (!text_to_double(argv[1], &budget) || budget <= 0))) {
+        (void)fputs("usage: bench_rules [SECONDS_PER_LINE]\n", stderr);
+        return 2;
+    }
+    static const size_t sizes[] = {32U << 10, 24U << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct arrays x;
+        char text[32];
+        arrays_init(&x, sizes[i]);
+        (void)printf("%s in each array\n", text_bytes(sizes[i] * sizeof(float), text, sizeof text));
+        const float s = 0.5F;
+        double seconds = seconds_of(triad, &x, &s, budget);
+        double triad_rate = (double)(3 * sizeof(float) * x.n) / seconds * 1e-9;
+        line("triad", 3, &x, seconds, 0);
+        for (size_t r = 0; rule_at(r) != NULL; r++) {
+            bench_rule(rule_at(r), NULL, &x, budget, triad_rate);
+        }
+        bench_rule(rule_find("momentum"), "nesterov", &x, budget, triad_rate);
+        free(x.memory);
+    }
+    return 0;
+}
