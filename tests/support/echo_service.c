@@ -162,6 +162,10 @@ static void on_unary(struct rpc_call *call, struct rpc_msg *msg, void *ctx)
         fail(call, item->text[4] != '\0');
     } else if (strcmp(item->text, "hang") == 0) {
         hold(ctx, call);
+    } else if (strcmp(item->text, "sink") == 0) {
+        echo_item answer = GRADUS__TEST__ITEM__INIT;
+        answer.number = rpc_spans_bytes(msg->bulk);
+        rpc_reply(call, &answer.base, NULL);
     } else if (strcmp(item->text, "metadata") == 0) {
         metadata(call, msg);
     } else {
