@@ -142,6 +142,7 @@ static enum worker_set other(enum worker_set set)
 static void pull_latest(struct worker *w, bool progress)
 {
     w->pulling_progress = progress;
+    w->idle_told = false; /* a pull makes this worker count again */
     w->progress_least = UINT32_MAX;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         struct worker_action request = worker_request(w, s);

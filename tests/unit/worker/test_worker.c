@@ -1,0 +1,508 @@
+/* The worker's core against a small fake cluster under virtual time. */
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "worker/worker.h"
+
+#define SHARDS 2
+#define QUEUE_MAX 4096
+
+/* What the fake cluster knows and what it owes the worker. */
+struct fake {
+    struct worker *worker;
+    struct worker_actions actions;
+    struct worker_action queue[QUEUE_MAX]; /* actions not yet answered */
+    size_t queued;
+    uint64_t now_ms;
+    uint64_t version[SHARDS];
+    uint64_t generation;
+    /* answers to leases */
+    uint32_t splits, split_batches, split_next;
+    /* seen */
+    size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
+    size_t evaluated, idle_told;
+    struct worker_action last_push[SHARDS];
+    uint32_t progress[SHARDS][64];
+    size_t applied[SHARDS];
+    uint64_t position_reported;
+    int reply_code;
+    uint64_t reply_position;
+    uint64_t timer_ms;
+    int fail_exchanges; /* so many answers are errors of fail_code */
+    int fail_code;
+    bool park; /* exchanges are not answered */
+};
+
+static void take_actions(struct fake *f)
+{
+    for (size_t i = 0; i < f->actions.count; i++) {
+        const struct worker_action *a = &f->actions.items[i];
+        switch (a->kind) {
+        case WORKER_DO_REPLY_ASSIGN:
+            f->reply_code = a->code;
+            f->reply_position = a->position;
+            break;
+        case WORKER_DO_TIMER:
+            f->timer_ms = a->at_ms;
+            break;
+        case WORKER_DO_ADD:
+            f->added++;
+            break;
+        case WORKER_DO_FAIL_EVALUATE:
+            f->failed_evaluations++;
+            break;
+        case WORKER_DO_FAIL_JOB:
+            f->failures++;
+            break;
+        case WORKER_DO_PREFETCH:
+            break;
+        default:
+            assert_true(f->queued < QUEUE_MAX);
+            f->queue[f->queued++] = *a;
+            break;
+        }
+    }
+    f->actions.count = 0;
+}
+
+static void feed(struct fake *f, struct worker_event *event)
+{
+    event->now_ms = f->now_ms;
+    worker_step(f->worker, event, &f->actions);
+    take_actions(f);
+}
+
+static void answer_exchange(struct fake *f, const struct worker_action *a)
+{
+    struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = a->exchange};
+    if (a->generation < f->generation && a->pull != WORKER_PULL_PINNED) {
+        e.code = ERR_ABORTED;
+        feed(f, &e);
+        return;
+    }
+    if (f->fail_exchanges > 0) {
+        f->fail_exchanges--;
+        e.code = f->fail_code;
+        e.message = "told to fail";
+        feed(f, &e);
+        return;
+    }
+    if (a->idle) {
+        f->idle_told++;
+    }
+    if (a->push) {
+        f->last_push[a->shard] = *a;
+        f->applied[a->shard]++;
+    }
+    if (a->push && f->split_batches > 0) { /* async */
+        assert_int_equal(f->progress[a->shard][a->batch.split], a->batch.batch);
+        f->progress[a->shard][a->batch.split]++;
+        f->version[a->shard]++;
+    }
+    e.version = a->pull == WORKER_PULL_VERSION ? a->version : f->version[a->shard];
+    if (a->pull == WORKER_PULL_VERSION && f->version[a->shard] < a->version) {
+        f->version[a->shard] = a->version;
+    }
+    if (a->progress) {
+        e.progress = f->progress[a->shard][a->batch.split];
+    }
+    feed(f, &e);
+}
+
+static void answer_lease(struct fake *f)
+{
+    struct worker_event e = {.kind = WORKER_LEASED};
+    if (f->split_next == f->splits) {
+        e.lease = WORKER_LEASE_DONE;
+    } else {
+        e.lease = WORKER_LEASE_GRANTED;
+        e.split = f->split_next++;
+        e.batch_end = f->split_batches;
+        e.fresh = f->progress[0][e.split] == 0 && f->progress[1][e.split] == 0;
+    }
+    feed(f, &e);
+}
+
+static void answer(struct fake *f, size_t i)
+{
+    struct worker_action a = f->queue[i];
+    memmove(f->queue + i, f->queue + i + 1, (--f->queued - i) * sizeof a);
+    struct worker_event done = {.kind = WORKER_COMPUTED};
+    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED};
+    struct worker_event progress = {.kind = WORKER_PROGRESS_REPORTED};
+    switch (a.kind) {
+    case WORKER_DO_COMPUTE:
+        f->computed++;
+        feed(f, &done);
+        break;
+    case WORKER_DO_EVALUATE:
+        f->evaluated++;
+        feed(f, &done);
+        break;
+    case WORKER_DO_EXCHANGE:
+        answer_exchange(f, &a);
+        break;
+    case WORKER_DO_LEASE:
+        answer_lease(f);
+        break;
+    case WORKER_DO_REPORT_SPLIT:
+        f->splits_reported++;
+        feed(f, &split);
+        break;
+    case WORKER_DO_REPORT_PROGRESS:
+        f->reports++;
+        f->idle_reports += a.idle_report ? 1 : 0;
+        f->position_reported = a.position;
+        feed(f, &progress);
+        break;
+    default:
+        fail_msg("unexpected action %d", (int)a.kind);
+    }
+}
+
+/* Answer everything, in an order drawn from @seed, until the worker is still. Timers fire when
+ * nothing else is left. */
+static void run(struct fake *f, uint64_t seed)
+{
+    for (uint64_t n = 0; n < 200000; n++) {
+        size_t candidates[QUEUE_MAX];
+        size_t count = 0;
+        for (size_t i = 0; i < f->queued; i++) {
+            if (!(f->park && f->queue[i].kind == WORKER_DO_EXCHANGE)) {
+                candidates[count++] = i;
+            }
+        }
+        if (count > 0) {
+            answer(f, candidates[rng_below(seed, n, count)]);
+        } else if (f->timer_ms != 0) {
+            f->now_ms = f->timer_ms > f->now_ms ? f->timer_ms : f->now_ms;
+            f->timer_ms = 0;
+            struct worker_event e = {.kind = WORKER_TIMER};
+            feed(f, &e);
+        } else {
+            return;
+        }
+    }
+    fail_msg("the worker never came to rest");
+}
+
+static void setup(struct fake *f, bool overlap)
+{
+    *f = (struct fake){.now_ms = 1, .generation = 1};
+    struct worker_config config = {
+        .shard_count = SHARDS,
+        .shape = {.records = 100, .batch_records = 10, .split_batches = 2},
+        .overlap = overlap,
+    };
+    f->worker = worker_new(&config);
+}
+
+static void teardown(struct fake *f)
+{
+    worker_free(f->worker);
+    worker_actions_release(&f->actions);
+}
+
+static void assign_sync(struct fake *f, uint64_t generation, uint32_t replicas, uint32_t first,
+                        uint32_t end, uint64_t step, uint64_t limit)
+{
+    struct ledger ledger = {0};
+    struct ledger_shape shape = {.records = 100, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
+    struct worker_event e = {
+        .kind = WORKER_ASSIGN,
+        .tag = 1,
+        .assign = {.generation = generation,
+                   .mode = TRAINING_SYNC,
+                   .replicas = replicas,
+                   .replica_first = first,
+                   .replica_end = end,
+                   .step = step,
+                   .step_limit = limit,
+                   .ledger = &ledger},
+    };
+    feed(f, &e);
+    ledger_release(&ledger);
+}
+
+static void assign_async(struct fake *f, uint64_t generation, enum training_mode mode, bool hold)
+{
+    struct ledger ledger = {0};
+    struct ledger_shape shape = {.records = 100, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
+    struct worker_event e = {
+        .kind = WORKER_ASSIGN,
+        .tag = 1,
+        .assign = {.generation = generation, .mode = mode, .ledger = &ledger, .hold = hold},
+    };
+    feed(f, &e);
+    ledger_release(&ledger);
+}
+
+static void test_sync_runs_to_its_limit(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct fake f;
+        setup(&f, false);
+        assign_sync(&f, 1, 2, 0, 2, 0, 5);
+        run(&f, seed);
+        assert_int_equal(f.computed, 10);
+        assert_int_equal(f.added, 5);
+        assert_int_equal(f.applied[0], 5);
+        assert_int_equal(f.applied[1], 5);
+        assert_int_equal(f.last_push[0].replica_first, 0);
+        assert_int_equal(f.last_push[0].replica_end, 2);
+        assert_int_equal(f.last_push[0].examples, 20);
+        assert_int_equal(f.position_reported, 5);
+        assert_int_equal(f.idle_reports, 1);
+        /* a higher limit goes on without another pull of what it holds */
+        assign_sync(&f, 1, 2, 0, 2, 0, 7);
+        assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
+        run(&f, seed);
+        assert_int_equal(f.position_reported, 7);
+        assert_int_equal(f.idle_reports, 2);
+        teardown(&f);
+    }
+}
+
+/* Replicas [1, 4) of 5: nodes [1, 2) and [2, 4), each pushed once; the last also pulls. */
+static void test_sync_pushes_nodes_of_the_tree(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 5, 1, 4, 0, 1);
+    run(&f, 3);
+    assert_int_equal(f.computed, 3);
+    assert_int_equal(f.added, 1);
+    assert_int_equal(f.applied[0], 2);
+    teardown(&f);
+}
+
+/* 10 batches, 4 replicas: step 2 has two batches for four replicas, the rest is empty. */
+static void test_sync_end_of_epoch(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 4, 2, 4, 2, 3);
+    run(&f, 0);
+    assert_int_equal(f.computed, 0);
+    assert_int_equal(f.applied[0], 1);
+    assert_int_equal(f.last_push[0].examples, 0);
+    assert_int_equal(f.last_push[0].slot, WORKER_SLOT_NONE);
+    assert_int_equal(f.position_reported, 3);
+    teardown(&f);
+}
+
+static void test_sync_new_generation(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 2, 0, 1, 0, 100);
+    f.park = true;
+    run(&f, 0);
+    assert_int_equal(f.computed, 0); /* waits for the first pull */
+    f.generation = 2;                /* the shards fence the old one */
+    f.park = false;
+    run(&f, 0);
+    assert_int_equal(f.computed, 0);
+    f.version[0] = 7;
+    f.version[1] = 7;
+    assign_sync(&f, 2, 2, 0, 2, 7, 9);
+    assert_int_equal(f.reply_code, 0);
+    run(&f, 0);
+    assert_int_equal(f.computed, 4);
+    assert_int_equal(f.last_push[1].generation, 2);
+    assert_int_equal(f.last_push[1].step, 8);
+    assign_sync(&f, 1, 2, 0, 2, 0, 9);
+    assert_int_equal(f.reply_code, ERR_ABORTED);
+    teardown(&f);
+}
+
+static void test_errors_are_retried(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    f.fail_exchanges = 20;
+    f.fail_code = ERR_UNAVAILABLE;
+    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    run(&f, 1);
+    assert_int_equal(f.position_reported, 3);
+    assert_true(f.now_ms > WORKER_BACKOFF_MS_MIN);
+    assert_int_equal(f.failures, 0);
+    teardown(&f);
+}
+
+static void test_an_error_that_stays_fails_the_job(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    f.fail_exchanges = 1;
+    f.fail_code = ERR_INVALID;
+    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    run(&f, 1);
+    assert_int_equal(f.failures, 1);
+    assert_int_equal(f.computed, 0);
+    teardown(&f);
+}
+
+static void test_hold(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 1, 0, 1, 0, 1000);
+    for (int i = 0; i < 21; i++) {
+        answer(&f, 0);
+    }
+    struct worker_event e = {
+        .kind = WORKER_ASSIGN,
+        .tag = 2,
+        .assign =
+            {.generation = 1, .mode = TRAINING_SYNC, .replicas = 1, .replica_end = 1, .hold = true},
+    };
+    feed(&f, &e);
+    uint64_t position = f.reply_position;
+    run(&f, 0);
+    assert_int_equal(f.position_reported, position);
+    assert_int_equal(f.computed, position);
+    assert_int_equal(f.idle_reports, 1);
+    assign_sync(&f, 1, 1, 0, 1, 0, position + 2);
+    run(&f, 0);
+    assert_int_equal(f.position_reported, position + 2);
+    teardown(&f);
+}
+
+static void test_async_takes_every_batch_once(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct fake f;
+        setup(&f, seed % 2 == 0);
+        f.splits = 5;
+        f.split_batches = 2;
+        assign_async(&f, 1, seed % 3 == 0 ? TRAINING_BOUNDED : TRAINING_ASYNC, false);
+        run(&f, seed);
+        assert_int_equal(f.computed, 10);
+        for (int s = 0; s < SHARDS; s++) {
+            assert_int_equal(f.applied[s], 10);
+            for (int k = 0; k < 5; k++) {
+                assert_int_equal(f.progress[s][k], 2);
+            }
+        }
+        assert_int_equal(f.splits_reported, 5);
+        assert_int_equal(f.idle_reports, 1);
+        assert_int_equal(f.position_reported, 10);
+        teardown(&f);
+    }
+}
+
+/* A split that somebody else began: from the lowest progress of the shards on. */
+static void test_async_takes_over(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, true);
+    f.splits = 2;
+    f.split_batches = 2;
+    f.progress[0][0] = 1;
+    f.progress[1][0] = 1;
+    f.progress[0][1] = 2;
+    f.progress[1][1] = 2;
+    assign_async(&f, 1, TRAINING_ASYNC, false);
+    run(&f, 5);
+    assert_int_equal(f.computed, 1);
+    assert_int_equal(f.splits_reported, 2);
+    teardown(&f);
+}
+
+static void test_async_hold_gives_back(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, true);
+    f.splits = 5;
+    f.split_batches = 2;
+    assign_async(&f, 1, TRAINING_ASYNC, false);
+    for (int i = 0; i < 6; i++) {
+        answer(&f, 0);
+    }
+    assign_async(&f, 1, TRAINING_ASYNC, true);
+    run(&f, 0);
+    assert_true(f.computed < 10);
+    assert_int_equal(f.applied[0], f.computed);
+    assert_int_equal(f.applied[1], f.computed);
+    assert_int_equal(f.idle_reports, 1);
+    teardown(&f);
+}
+
+static void evaluate(struct fake *f, const char *pin, uint64_t first)
+{
+    struct worker_event e = {
+        .kind = WORKER_EVALUATE, .tag = 9, .pin_id = pin, .first = first, .count = 10};
+    feed(f, &e);
+}
+
+static void test_evaluation_between_batches(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct fake f;
+        setup(&f, false);
+        assign_sync(&f, 1, 1, 0, 1, 0, 6);
+        evaluate(&f, "p1", 0);
+        evaluate(&f, "p1", 10);
+        evaluate(&f, "p2", 0);
+        run(&f, seed);
+        assert_int_equal(f.evaluated, 3);
+        assert_int_equal(f.computed, 6);
+        assert_int_equal(f.failed_evaluations, 0);
+        teardown(&f);
+    }
+}
+
+static void test_evaluation_that_cannot_pull(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    f.fail_exchanges = 1;
+    f.fail_code = ERR_NOT_FOUND;
+    evaluate(&f, "gone", 0);
+    evaluate(&f, "gone", 10);
+    run(&f, 2);
+    assert_int_equal(f.failed_evaluations, 1);
+    assert_int_equal(f.evaluated, 1);
+    struct worker_event stop = {.kind = WORKER_STOP};
+    feed(&f, &stop);
+    evaluate(&f, "late", 0);
+    assert_int_equal(f.failed_evaluations, 2);
+    teardown(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sync_runs_to_its_limit),
+        cmocka_unit_test(test_sync_pushes_nodes_of_the_tree),
+        cmocka_unit_test(test_sync_end_of_epoch),
+        cmocka_unit_test(test_sync_new_generation),
+        cmocka_unit_test(test_errors_are_retried),
+        cmocka_unit_test(test_an_error_that_stays_fails_the_job),
+        cmocka_unit_test(test_hold),
+        cmocka_unit_test(test_async_takes_every_batch_once),
+        cmocka_unit_test(test_async_takes_over),
+        cmocka_unit_test(test_async_hold_gives_back),
+        cmocka_unit_test(test_evaluation_between_batches),
+        cmocka_unit_test(test_evaluation_that_cannot_pull),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
