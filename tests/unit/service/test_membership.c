@@ -1,0 +1,273 @@
+/* A node against a master of a few lines, over real gRPC. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "gradus/v1/cluster.pb-c.h"
+#include "rpc/rpc.h"
+#include "service/membership.h"
+
+extern const unsigned char gradus_descriptors[];
+extern const unsigned char gradus_descriptors_end[];
+
+/* What happened so far, on both sides; waited for, never slept for. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned joins, heartbeats, leaves, joined, lost, stopped, troubles;
+    uint64_t incarnation;
+    char jobs[64];
+    char trouble[256];
+    bool forget; /* the next heartbeat gets NOT_FOUND */
+} seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void count(unsigned *n)
+{
+    pthread_mutex_lock(&seen.lock);
+    (*n)++;
+    pthread_cond_broadcast(&seen.changed);
+    pthread_mutex_unlock(&seen.lock);
+}
+
+static void wait_for(const unsigned *n, unsigned least)
+{
+    pthread_mutex_lock(&seen.lock);
+    while (*n < least) {
+        pthread_cond_wait(&seen.changed, &seen.lock);
+    }
+    pthread_mutex_unlock(&seen.lock);
+}
+
+/* ---- the master ---- */
+
+static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    const Gradus__V1__JoinRequest *r = (const Gradus__V1__JoinRequest *)msg->body;
+    char id[] = "ps-1";
+    Gradus__V1__JoinResponse reply = GRADUS__V1__JOIN_RESPONSE__INIT;
+    reply.id = id;
+    reply.heartbeat_interval_ms = 1;
+    reply.heartbeat_timeout_ms = 1000;
+    assert_int_equal(r->role, GRADUS__V1__NODE_ROLE__PS);
+    assert_string_equal(r->address, "127.0.0.1:7");
+    assert_string_equal(r->version, GRADUS_VERSION);
+    pthread_mutex_lock(&seen.lock);
+    seen.incarnation = r->incarnation;
+    pthread_mutex_unlock(&seen.lock);
+    (void)rpc_reply(call, &reply.base, NULL);
+    count(&seen.joins);
+}
+
+static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    const Gradus__V1__HeartbeatRequest *r = (const Gradus__V1__HeartbeatRequest *)msg->body;
+    pthread_mutex_lock(&seen.lock);
+    bool forget = seen.forget;
+    uint64_t incarnation = seen.incarnation;
+    seen.forget = false;
+    if (r->n_jobs == 1) {
+        strncpy(seen.jobs, r->jobs[0], sizeof seen.jobs - 1);
+    }
+    pthread_mutex_unlock(&seen.lock);
+    if (forget || strcmp(r->node->id, "ps-1") != 0 || r->node->incarnation != incarnation) {
+        struct err err;
+        (void)err_set(&err, ERR_NOT_FOUND, "no such node");
+        (void)rpc_fail(call, &err);
+    } else {
+        char job[] = "job-9";
+        char *jobs[] = {job};
+        Gradus__V1__HeartbeatResponse reply = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
+        reply.stop_jobs = jobs;
+        reply.n_stop_jobs = 1;
+        (void)rpc_reply(call, &reply.base, NULL);
+    }
+    count(&seen.heartbeats);
+}
+
+static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    (void)msg;
+    Gradus__V1__LeaveResponse reply = GRADUS__V1__LEAVE_RESPONSE__INIT;
+    (void)rpc_reply(call, &reply.base, NULL);
+    count(&seen.leaves);
+}
+
+static void unused(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    struct err err;
+    (void)err_set(&err, ERR_UNSUPPORTED, "not here");
+    (void)rpc_fail(call, &err);
+}
+
+static const struct rpc_method METHODS[] = {
+    {.name = "Join", .request = on_join},         {.name = "Heartbeat", .request = on_heartbeat},
+    {.name = "Leave", .request = on_leave},       {.name = "LeaseSplit", .request = unused},
+    {.name = "ReportSplit", .request = unused},   {.name = "ReportProgress", .request = unused},
+    {.name = "ReportFailure", .request = unused},
+};
+
+static struct rpc_server *start_master(const char *address)
+{
+    const char *addresses[] = {address};
+    struct rpc_server_options options = {.addresses = addresses,
+                                         .address_count = 1,
+                                         .grace_ms = 100,
+                                         .descriptors = gradus_descriptors,
+                                         .descriptors_bytes =
+                                             (size_t)(gradus_descriptors_end - gradus_descriptors)};
+    struct err err;
+    struct rpc_server *s = rpc_server_new(&options, &err);
+    assert_non_null(s);
+    assert_int_equal(rpc_server_add(s, &gradus__v1__cluster__descriptor, METHODS,
+                                    sizeof METHODS / sizeof METHODS[0], NULL, &err),
+                     0);
+    assert_int_equal(rpc_server_start(s, &err), 0);
+    return s;
+}
+
+/* ---- the node ---- */
+
+static void joined(void *ctx, const struct membership_node *node)
+{
+    (void)ctx;
+    assert_string_equal(node->id, "ps-1");
+    count(&seen.joined);
+}
+
+static void lost(void *ctx, const struct err *reason)
+{
+    (void)ctx;
+    assert_int_equal(reason->code, ERR_NOT_FOUND);
+    count(&seen.lost);
+}
+
+static void stop_job(void *ctx, const char *job)
+{
+    (void)ctx;
+    assert_string_equal(job, "job-9");
+    count(&seen.stopped);
+}
+
+static void jobs(void *ctx, struct membership_jobs *list)
+{
+    (void)ctx;
+    membership_jobs_add(list, "job-3");
+}
+
+static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
+{
+    (void)ctx;
+    (void)tried_ms;
+    if (err != NULL) {
+        pthread_mutex_lock(&seen.lock);
+        strncpy(seen.trouble, err->msg, sizeof seen.trouble - 1);
+        pthread_mutex_unlock(&seen.lock);
+        count(&seen.troubles);
+    }
+}
+
+static const struct membership_events EVENTS = {joined, lost, stop_job, jobs, trouble};
+
+static struct membership *start_node(const char *master)
+{
+    struct membership_options options = {
+        .role = MEMBERSHIP_PS, .master = master, .address = "127.0.0.1:7", .events = &EVENTS};
+    struct err err;
+    struct membership *m = membership_start(&options, &err);
+    assert_non_null(m);
+    return m;
+}
+
+static void test_life_of_a_node(void **state)
+{
+    (void)state;
+    struct rpc_server *master = start_master("127.0.0.1:0");
+    struct membership *m = start_node(rpc_server_address(master, 0));
+    wait_for(&seen.joined, 1);
+    wait_for(&seen.stopped, 2);
+    struct membership_node node;
+    assert_true(membership_node(m, &node));
+    assert_string_equal(node.id, "ps-1");
+    assert_int_equal(node.incarnation, seen.incarnation);
+    pthread_mutex_lock(&seen.lock);
+    assert_string_equal(seen.jobs, "job-3");
+    seen.forget = true;
+    pthread_mutex_unlock(&seen.lock);
+    wait_for(&seen.lost, 1);
+    wait_for(&seen.joined, 2);
+    membership_lost(m, &node); /* as another call of the node would */
+    wait_for(&seen.lost, 2);
+    wait_for(&seen.joined, 3);
+    node.incarnation++;
+    membership_lost(m, &node); /* not about us */
+    membership_hurry(m);
+    pthread_mutex_lock(&seen.lock);
+    unsigned heartbeats = seen.heartbeats;
+    pthread_mutex_unlock(&seen.lock);
+    wait_for(&seen.heartbeats, heartbeats + 2);
+    membership_leave(m, 2000);
+    assert_int_equal(seen.leaves, 1);
+    assert_int_equal(seen.lost, 2);
+    membership_leave(m, 2000);
+    assert_false(membership_node(m, &node));
+    membership_free(m);
+    rpc_server_free(master);
+}
+
+static void test_a_master_that_comes_later(void **state)
+{
+    (void)state;
+    struct rpc_server *first = start_master("127.0.0.1:0"); /* to find a free port */
+    char address[64];
+    strncpy(address, rpc_server_address(first, 0), sizeof address - 1);
+    address[sizeof address - 1] = 0;
+    rpc_server_free(first);
+    unsigned before = seen.joined;
+    struct membership *m = start_node(address);
+    wait_for(&seen.troubles, 1);
+    assert_non_null(strstr(seen.trouble, address));
+    struct rpc_server *master = start_master(address);
+    wait_for(&seen.joined, before + 1);
+    membership_free(m); /* without a word */
+    rpc_server_free(master);
+}
+
+static void test_needs_an_address(void **state)
+{
+    (void)state;
+    struct err err;
+    struct membership_options options = {
+        .role = MEMBERSHIP_PS, .address = "x:1", .events = &EVENTS};
+    assert_null(membership_start(&options, &err));
+    assert_int_equal(err.code, ERR_INVALID);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_life_of_a_node),
+        cmocka_unit_test(test_a_master_that_comes_later),
+        cmocka_unit_test(test_needs_an_address),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
