@@ -6,7 +6,8 @@
  *
  * VECTOR_CLONES builds a function once for each vector width and picks at load time by CPU. All of
  * them give the same bits: the build forbids fused multiply-adds and reordering, and division and
- * square root are correctly rounded at every width. Sanitizers cannot run in such resolvers. */
+ * square root are correctly rounded at every width. Sanitizers cannot run in such resolvers, and
+ * clang before 18 gives the clones of an external function a name that its callers do not know. */
 #ifndef GRADUS_BASE_VECTOR_H
 #define GRADUS_BASE_VECTOR_H
 
@@ -25,7 +26,7 @@
 #endif
 
 #if defined(__x86_64__) && defined(__has_attribute) && !defined(VECTOR_SANITIZED)
-#if __has_attribute(target_clones)
+#if __has_attribute(target_clones) && (!defined(__clang__) || __clang_major__ >= 18)
 #define VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 #endif

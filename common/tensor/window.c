@@ -84,31 +84,75 @@ VECTOR_INLINE void copy_run(size_t n, const float *restrict in, float *restrict 
     }
 }
 
-/* One patch: its rows are contiguous runs of the image, framed by zeros where it hangs over. */
-static void copy_patch(const struct window *w, struct span rows, struct span columns,
-                       const float *image, float *patch)
+/* @count runs of @n floats, @in_step and @out_step floats apart. The lengths that the first layer
+ * over images of one channel has are constants for the compiler. */
+static void copy_runs(size_t count, size_t n, size_t in_step, size_t out_step, const float *in,
+                      float *out)
 {
-    const size_t row_floats = w->width * w->channels;
-    const size_t run = (columns.end - columns.first) * w->channels;
-    if (rows.end - rows.first != w->height || run != row_floats) {
-        memset(patch, 0, w->height * row_floats * sizeof *patch);
+    switch (n) {
+    case 3:
+        for (size_t i = 0; i < count; i++) {
+            memcpy(out + i * out_step, in + i * in_step, 3 * sizeof *out);
+        }
+        break;
+    case 5:
+        for (size_t i = 0; i < count; i++) {
+            memcpy(out + i * out_step, in + i * in_step, 5 * sizeof *out);
+        }
+        break;
+    default:
+        for (size_t i = 0; i < count; i++) {
+            copy_run(n, in + i * in_step, out + i * out_step);
+        }
     }
-    for (size_t y = rows.first; y < rows.end; y++) {
-        const size_t line = rows.input + (y - rows.first);
-        copy_run(run, image + (line * w->in_width + columns.input) * w->channels,
-                 patch + y * row_floats + columns.first * w->channels);
+}
+
+/* The run of position @j where the window may hang over the edge; @line NULL: all is padding. */
+static void copy_edge(const struct window *w, size_t j, const float *line, float *out)
+{
+    const struct span columns = columns_at(w, j);
+    memset(out, 0, w->width * w->channels * sizeof *out);
+    if (line != NULL) {
+        copy_run((columns.end - columns.first) * w->channels, line + columns.input * w->channels,
+                 out + columns.first * w->channels);
+    }
+}
+
+/* One row of all windows at one height: @line is that row of the image, @out the row of the first
+ * patch. Windows first..end-1 lie inside. */
+static void copy_line(const struct window *w, const float *line, float *out)
+{
+    const size_t patch = window_patch_floats(w), step = w->stride_width * w->channels;
+    const size_t reach = w->in_width + w->pad_left;
+    size_t end = reach < w->width ? 0 : (reach - w->width) / w->stride_width + 1;
+    size_t first = (w->pad_left + w->stride_width - 1) / w->stride_width;
+    end = line == NULL ? 0 : end < w->out_width ? end : w->out_width;
+    first = first < end ? first : end;
+    for (size_t j = 0; j < first; j++) {
+        copy_edge(w, j, line, out + j * patch);
+    }
+    if (first < end) {
+        copy_runs(end - first, w->width * w->channels, step, patch,
+                  line + (first * w->stride_width - w->pad_left) * w->channels,
+                  out + first * patch);
+    }
+    for (size_t j = end; j < w->out_width; j++) {
+        copy_edge(w, j, line, out + j * patch);
     }
 }
 
 void window_patches(const struct window *w, const float *image, float *patches)
 {
-    const size_t floats = window_patch_floats(w);
+    const size_t row_floats = w->width * w->channels;
     for (size_t i = 0; i < w->out_height; i++) {
         const struct span rows = rows_at(w, i);
-        for (size_t j = 0; j < w->out_width; j++) {
-            copy_patch(w, rows, columns_at(w, j), image, patches);
-            patches += floats;
+        for (size_t y = 0; y < w->height; y++) {
+            const bool inside = y >= rows.first && y < rows.end;
+            const size_t line = rows.input + (y - rows.first);
+            copy_line(w, inside ? image + line * w->in_width * w->channels : NULL,
+                      patches + y * row_floats);
         }
+        patches += w->out_width * window_patch_floats(w);
     }
 }
 

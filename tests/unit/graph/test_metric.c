@@ -88,7 +88,7 @@ static void test_diverged_outputs_do_no_harm(void **state)
         const size_t width = softmax ? 2U : 1U;
         metrics_init(&m, ALL);
         run((enum loss_kind)kind, 4 / width, width, y, classes, targets, dy, &m);
-        assert_false(isfinite(m.loss_sum)); /* it shows */
+        assert_true(isfinite(m.loss_sum) == 0); /* it shows */
         metrics_release(&m);
     }
 }
