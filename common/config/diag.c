@@ -54,6 +54,14 @@ void diags_add(struct diags *d, const char *file, unsigned line, unsigned column
     d->count++;
 }
 
+void diags_append(struct diags *d, const struct diags *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        const struct diag *item = &from->items[i];
+        diags_add(d, item->file, item->line, item->column, "%s", item->message);
+    }
+}
+
 void diags_format(const struct diags *d, struct buf *out)
 {
     for (size_t i = 0; i < d->count; i++) {

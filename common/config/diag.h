@@ -22,6 +22,7 @@ struct diags {
 };
 void diags_add(struct diags *d, const char *file, unsigned line, unsigned column, const char *fmt,
                ...) __attribute__((format(printf, 5, 6)));
+void diags_append(struct diags *d, const struct diags *from);
 /* "file:line:column: message\n" for each; "file: message\n" without a line. */
 void diags_format(const struct diags *d, struct buf *out);
 void diags_release(struct diags *d);
