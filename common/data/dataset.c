@@ -233,11 +233,9 @@ static int read_source(const struct data_spec *spec, const struct data_source *s
                        const char *key, bool is_class, struct records *out, struct err *err)
 {
     char *path = path_of(spec, source->file), *labels_path = path_of(spec, source->labels);
-    const struct format *format = format_find((enum data_format)spec->format, path, err);
-    int rc;
-    if (format == NULL) {
-        rc = err != NULL ? err->code : ERR_INVALID;
-    } else {
+    const struct format *format = NULL;
+    int rc = format_find((enum data_format)spec->format, path, &format, err);
+    if (rc == 0) {
         struct format_request request = {
             .spec = spec,
             .path = path,

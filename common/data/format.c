@@ -12,36 +12,40 @@ static const struct format *const formats[DATA_FORMAT_COUNT] = {[DATA_FORMAT_AUT
 #undef X
 };
 
-static const struct format *sniff(const char *path, struct err *err)
+static int sniff(const char *path, const struct format **out, struct err *err)
 {
     struct source *s;
-    if (source_open(path, &s, err) != 0) {
-        return NULL;
+    int rc = source_open(path, &s, err);
+    if (rc != 0) {
+        return rc;
     }
-    uint8_t head[FORMAT_HEAD_BYTES];
+    uint8_t head[FORMAT_HEAD_BYTES] = {0};
     size_t n = 0;
-    int rc = source_read(s, head, sizeof head, &n, err);
+    rc = source_read(s, head, sizeof head, &n, err);
     source_close(s);
     if (rc != 0) {
-        return NULL;
+        return rc;
     }
     if (n == 0) {
-        err_set(err, ERR_INVALID, "%s: the file is empty", path);
-        return NULL;
+        return err_set(err, ERR_INVALID, "%s: the file is empty", path);
     }
-    for (size_t i = 1; i < DATA_FORMAT_COUNT; i++) {
+    for (size_t i = DATA_FORMAT_AUTO + 1; i < DATA_FORMAT_COUNT; i++) {
         if (formats[i]->sniff(head, n)) {
-            return formats[i];
+            *out = formats[i];
+            return 0;
         }
     }
-    err_set(err, ERR_INVALID,
-            "%s: neither IDX nor text: the file begins with the bytes %02x %02x %02x %02x; "
-            "set data.format when you know better",
-            path, head[0], n > 1 ? head[1] : 0U, n > 2 ? head[2] : 0U, n > 3 ? head[3] : 0U);
-    return NULL;
+    return err_set(err, ERR_INVALID,
+                   "%s: neither IDX nor text: the file begins with the bytes %02x %02x %02x %02x; "
+                   "set data.format when you know better",
+                   path, head[0], head[1], head[2], head[3]);
 }
 
-const struct format *format_find(enum data_format kind, const char *path, struct err *err)
+int format_find(enum data_format kind, const char *path, const struct format **out, struct err *err)
 {
-    return kind == DATA_FORMAT_AUTO ? sniff(path, err) : formats[kind];
+    if (kind == DATA_FORMAT_AUTO) {
+        return sniff(path, out, err);
+    }
+    *out = formats[kind];
+    return 0;
 }

@@ -35,7 +35,9 @@ struct format {
     int (*read)(const struct format_request *request, struct records *out, struct err *err);
 };
 
-/* The format of @kind (DATA_FORMAT_AUTO: by the first bytes of @path), or NULL and @err. */
-const struct format *format_find(enum data_format kind, const char *path, struct err *err);
+/* The format of @kind; DATA_FORMAT_AUTO: by the first bytes of @path.
+ * Errors: ERR_INVALID no format knows the file, or it is empty; errors of source_open(). */
+int format_find(enum data_format kind, const char *path, const struct format **out,
+                struct err *err);
 
 #endif

@@ -53,11 +53,10 @@ static void rows_in_every_dialect_are_the_same(void **state)
     static const float expected[] = {1, 2.5F, -3, 4e2F};
     static const char *const texts[] = {
         "1,2.5,0\n-3,4e2,1\n",
-        "1,2.5,0\n-3,4e2,1",       /* no last line end */
-        "1,2.5,0\r\n-3,4e2,1\r\n", /* CRLF */
-        "1,2.5,0\r-3,4e2,1\r",     /* CR */
-        "\xEF\xBB\xBF"
-        "1,2.5,0\n-3,4e2,1\n",                      /* byte order mark */
+        "1,2.5,0\n-3,4e2,1",                        /* no last line end */
+        "1,2.5,0\r\n-3,4e2,1\r\n",                  /* CRLF */
+        "1,2.5,0\r-3,4e2,1\r",                      /* CR */
+        "\357\273\2771,2.5,0\n-3,4e2,1\n",          /* byte order mark */
         "\"1\",\"2.5\",\"0\"\n\"-3\" ,\"4e2\",1\n", /* quoted */
         " 1 ,\t2.5, 0 \n\n\n-3,4e2,1\n\n",          /* blanks and empty lines */
         "a,b,c\n1,2.5,0\n-3,4e2,1\n",               /* header */
