@@ -11,10 +11,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "config/config.h"
 #include "service/address.h"
 #include "service/http.h"
 #include "service/service_signals.h"
-#include "service/settings.h"
 
 #define REASON_BYTES 256
 #define PROBE_TIMEOUT_MS 3000
@@ -420,14 +420,20 @@ static int fail(const struct service_context *sc, const char *message, int exit_
     return exit_code;
 }
 
-static int fail_usage(const struct service_context *sc, const struct buf *problems)
+/* `--probe HOST:PORT` alone: asks a running service instead of being one, so it needs no settings.
+ */
+static int probe(const struct service_context *sc, int argc, char **argv)
 {
-    for (const char *line = buf_str(problems); *line != '\0';) {
-        int n = (int)strcspn(line, "\n");
-        (void)fprintf(stderr, "%s: %.*s\n", sc->program, n, line);
-        line += n + (line[n] == '\n');
+    if (argc != 3) {
+        return fail(sc, "--probe takes HOST:PORT of a running service and nothing else",
+                    SERVICE_EXIT_USAGE);
     }
-    return SERVICE_EXIT_USAGE;
+    struct err err = {0};
+    if (http_probe(argv[2], PROBE_TIMEOUT_MS, &err) != 0) {
+        return fail(sc, err.msg,
+                    err.code == ERR_INVALID ? SERVICE_EXIT_USAGE : SERVICE_EXIT_FAILED);
+    }
+    return SERVICE_EXIT_OK;
 }
 
 static int check_and_run(struct service_context *sc, pid_t parent)
@@ -444,58 +450,72 @@ static int check_and_run(struct service_context *sc, pid_t parent)
     return run(sc);
 }
 
-static int obey(struct service_context *sc, const struct settings *settings, int argc, char **argv)
+static const char notes[] =
+    "Also, alone:\n"
+    "  --probe HOST:PORT\n"
+    "      Ask the HTTP port of a running service whether it is well: exit code 0 or 1.\n"
+    "\n"
+    "When it serves, it prints one line: NAME ready grpc=HOST:PORT http=HOST:PORT\n"
+    "SIGTERM or SIGINT ends it in order, a second one at once. Exit codes: 0 ended in order,\n"
+    "1 failed, 2 wrong arguments or settings, 128 + signal ended at once.\n";
+
+static int obey(struct service_context *sc, const struct config_command *command, int argc,
+                char **argv)
 {
     pid_t parent = getppid();
-    enum settings_ask ask = SETTINGS_RUN;
-    const char *probe = NULL;
+    struct config_line line = {0};
+    struct diags diags = {0};
     struct buf text = {0};
-    struct err err = {0};
-    if (settings_read(settings, argc, argv, &ask, &probe, &text) != 0) {
-        int code = fail_usage(sc, &text);
+    int code;
+    if (config_read(command, argc - 1, argv + 1, &line, &diags) != 0) {
+        diags_format(&diags, &text);
+        (void)fputs(buf_str(&text), stderr);
         buf_release(&text);
-        return code;
-    }
-    switch (ask) {
-    case SETTINGS_HELP:
-        settings_help(settings, &text);
-        return print_and_free(&text);
-    case SETTINGS_PRINT:
-        settings_print(settings, &text);
-        return print_and_free(&text);
-    case SETTINGS_VERSION:
+        code = SERVICE_EXIT_USAGE;
+    } else if (line.ask == CONFIG_HELP) {
+        config_help(command, &text);
+        code = print_and_free(&text);
+    } else if (line.ask == CONFIG_PRINT) {
+        config_print(command, &text);
+        code = print_and_free(&text);
+    } else if (line.ask == CONFIG_VERSION) {
         buf_printf(&text, "%s %s\n", sc->program, GRADUS_VERSION);
-        return print_and_free(&text);
-    case SETTINGS_PROBE:
-        if (http_probe(probe, PROBE_TIMEOUT_MS, &err) != 0) {
-            return fail(sc, err.msg,
-                        err.code == ERR_INVALID ? SERVICE_EXIT_USAGE : SERVICE_EXIT_FAILED);
-        }
-        return SERVICE_EXIT_OK;
-    case SETTINGS_RUN:
-        break;
+        code = print_and_free(&text);
+    } else {
+        code = check_and_run(sc, parent);
     }
-    return check_and_run(sc, parent);
+    diags_release(&diags);
+    config_release(command, &line);
+    return code;
 }
 
 int service_main(int argc, char **argv, const struct service *svc)
 {
     struct service_context sc = {.svc = svc};
     (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
+    if (argc > 1 && strcmp(argv[1], "--probe") == 0) {
+        return probe(&sc, argc, argv);
+    }
     sc.config = mem_new(1, svc->config_bytes > 0 ? svc->config_bytes : 1);
     struct field common[FIELD_COUNT(common_fields)];
     memcpy(common, common_fields, sizeof common);
     if (svc->listen != NULL) {
         common[0].def = svc->listen;
     }
-    const struct settings_group groups[] = {
+    const struct config_group groups[] = {
         {"Settings of this service", svc->fields, svc->field_count, sc.config},
         {"Settings of every service", common, FIELD_COUNT(common), &sc.common},
     };
-    const struct settings settings = {sc.program, svc->summary, groups, 2};
-    int code = obey(&sc, &settings, argc, argv);
-    field_release(svc->fields, svc->field_count, sc.config);
-    field_release(common, FIELD_COUNT(common), &sc.common);
+    const struct config_command command = {
+        .program = sc.program,
+        .summary = svc->summary,
+        .arguments = "",
+        .groups = groups,
+        .group_count = FIELD_COUNT(groups),
+        .file = true,
+        .notes = notes,
+    };
+    int code = obey(&sc, &command, argc, argv);
     free(sc.config);
     return code;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "grpc/health/v1/health.pb-c.h"
 #include "service/address.h"
 #include "service/http.h"
 #include "service/service.h"
@@ -272,13 +273,49 @@ static void wait_for_log(struct fixture *f, const char *part)
     assert_part(f->text, part);
 }
 
-static void test_a_second_signal_ends_at_once(void **state)
+/* What grpc.health.v1 of the service at @address says. */
+static int grpc_health(const char *address)
+{
+    struct err err = {0};
+    const struct rpc_channel_options options = {.target = address};
+    struct rpc_channel *channel = rpc_channel_new(&options, &err);
+    assert_non_null(channel);
+    Grpc__Health__V1__HealthCheckRequest body = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    const struct rpc_request request = {.service = &grpc__health__v1__health__descriptor,
+                                        .method = "Check",
+                                        .body = &body.base,
+                                        .timeout_ms = WAIT_MS};
+    struct rpc_msg *reply = NULL;
+    if (rpc_call_blocking(channel, &request, &reply, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    int status = (int)((const Grpc__Health__V1__HealthCheckResponse *)reply->body)->status;
+    rpc_msg_unref(reply);
+    rpc_channel_free(channel);
+    return status;
+}
+
+#define SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+#define NOT_SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
+
+static void test_draining_shows_and_a_second_signal_ends_at_once(void **state)
 {
     struct fixture *f = *state;
+    char grpc[64];
+    char http[64];
+    struct err err = {0};
+    rpc_init();
     START(f, "--flavour=plum", "--hang-at-end");
     wait_ready(f);
+    assert_true(spawn_line_value(f->line, "grpc", grpc, sizeof grpc));
+    assert_true(spawn_line_value(f->line, "http", http, sizeof http));
+    assert_int_equal(grpc_health(grpc), SERVING);
     assert_int_equal(kill(f->child.pid, SIGTERM), 0);
     wait_for_log(f, "event=toy_drain");
+    assert_int_equal(grpc_health(grpc), NOT_SERVING);
+    assert_int_equal(http_probe(http, WAIT_MS, &err), ERR_UNAVAILABLE);
+    assert_part(err.msg, "draining (HTTP 503)");
+    rpc_shutdown();
     assert_int_equal(kill(f->child.pid, SIGINT), 0);
     assert_exit(f, "exit code 130");
 }
@@ -366,9 +403,9 @@ static void test_help_version_and_print(void **state)
     START(f, "--help");
     assert_exit(f, "exit code 0");
     assert_part(stdout_text(f), "gradus-toy: a service for tests");
-    assert_part(f->text, "--hang-at-end");
-    assert_part(f->text, "--exit-with-parent");
-    assert_part(f->text, "What it tastes of.\n");
+    assert_part(f->text, "hang-at-end");
+    assert_part(f->text, "exit-with-parent");
+    assert_part(f->text, "What it tastes of\n");
     spawn_release(&f->child);
     START(f, "--version");
     assert_exit(f, "exit code 0");
@@ -435,18 +472,20 @@ static void test_bad_flags(void **state)
         const char *value;
         const char *message;
     } rows[] = {
-        {"--size=10", NULL, "gradus-toy: --size: "},
+        {"--size=10", NULL, "--size: "},
         {"--flavor", "x", "gradus-toy: unknown flag --flavor; did you mean --flavour?"},
         {"--zzzzzz", NULL, "gradus-toy: unknown flag --zzzzzz; --help lists all"},
         {"--size", NULL, "gradus-toy: --size needs a value"},
-        {"plum", NULL, "gradus-toy: unexpected argument \"plum\""},
+        {"plum", NULL, "gradus-toy: unexpected argument 'plum'"},
         {"--flavour=soap", NULL, "gradus-toy: --flavour: \"soap\" is not food"},
         {"--listen", "nowhere", "gradus-toy: --listen: \"nowhere\" has no valid port"},
         {"--http-listen=:80", NULL, "gradus-toy: --http-listen: "},
         {"--advertise=a:b", NULL, "gradus-toy: --advertise: "},
         {"--inflight-bytes-max=1MiB", NULL, "--inflight-bytes-max is smaller than"},
-        {"--pollers", "0", "gradus-toy: --pollers: "},
-        {"--log-level=loud", NULL, "gradus-toy: --log-level: "},
+        {"--pollers", "0", "--pollers: "},
+        {"--log-level=loud", NULL, "--log-level: "},
+        {"--sick=perhaps", NULL, "--sick: "},
+        {"--probe", "127.0.0.1:1", "gradus-toy: unknown flag --probe"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -456,11 +495,19 @@ static void test_bad_flags(void **state)
         spawn_release(&f->child);
         (void)unlink(f->log_path);
     }
+    START(f, "--probe");
+    assert_exit(f, "exit code 2");
+    assert_part(log_text(f), "--probe takes HOST:PORT");
+    spawn_release(&f->child);
+    START(f, "--probe", "nowhere");
+    assert_exit(f, "exit code 2");
+    assert_part(log_text(f), "\"nowhere\" has no valid port");
+    spawn_release(&f->child);
     START(f, "--size=10", "--pollers=x");
     assert_exit(f, "exit code 2"); /* all that is wrong, not just the first thing */
     assert_part(log_text(f), "--size: ");
     assert_part(f->text, "--pollers: ");
-    assert_part(f->text, "--flavour is required: What it tastes of\n");
+    assert_part(f->text, "--flavour is missing: What it tastes of\n");
 }
 
 /* ---- the parent ---- */
@@ -530,7 +577,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_ready_line_pages_and_clean_end),
         TEST(test_interrupt_is_a_clean_end_too),
-        TEST(test_a_second_signal_ends_at_once),
+        TEST(test_draining_shows_and_a_second_signal_ends_at_once),
         TEST(test_the_service_may_end_itself),
         TEST(test_unhealthy),
         TEST(test_a_start_that_fails),
