@@ -166,7 +166,7 @@ static void read_layers(struct job_reader *r, const struct yaml_node *list)
         count = JOB_LAYERS_MAX;
     }
     struct model_spec *model = &r->spec->model;
-    const struct yaml_node *items[JOB_LAYERS_MAX];
+    const struct yaml_node *items[JOB_LAYERS_MAX] = {NULL};
     model->layers = mem_new(count, sizeof model->layers[0]);
     for (size_t i = 0; i < count; i++) {
         const struct yaml_node *item = list->items[i].value;

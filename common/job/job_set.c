@@ -200,7 +200,7 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source, 
     char *key = mem_printf("%.*s", equals == NULL ? 0 : (int)(equals - set), set);
     char *words[WORDS_MAX];
     size_t count = cut_key(key, words);
-    if (count == 0) {
+    if (equals == NULL || count == 0) {
         diags_add(diags, source, 0, 0, "allowed: key=value, such as training.epochs=5");
         free(key);
         return;
