@@ -5,7 +5,8 @@
  * Bulk fields. One top-level `bytes` field of a message may be declared its *bulk* field. It leaves
  * as separate slices of the caller's own memory (struct rpc_blob) and arrives as a cursor over the
  * received slices (struct rpc_spans), so a tensor is never copied into or out of a message. On the
- * wire it is ordinary protobuf; any other gRPC client or server reads and writes it.
+ * wire it is ordinary protobuf; any other gRPC client or server reads and writes it. Compressed
+ * messages are refused (ERR_UNSUPPORTED).
  *
  * Threads. Callbacks run on poller threads and must not block. The callbacks of one call or stream
  * never overlap, and its `done` is the last. Everything else here may be called from any thread.
@@ -91,7 +92,7 @@ struct rpc_server_options {
     size_t address_count;
     unsigned pollers;          /* threads; 0: 2 */
     size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
-    size_t inflight_bytes_max; /* received and not yet released; 0: 8 x message_bytes_max */
+    size_t inflight_bytes_max; /* received and not yet released, more is refused; 0: 8 messages */
     size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
@@ -279,7 +280,8 @@ struct rpc_stream_events {
 struct rpc_stream *rpc_stream_open(struct rpc_channel *c, const struct rpc_request *request,
                                    const struct rpc_stream_events *events, void *ctx,
                                    struct err *err);
-/* Queue a message. Errors: ERR_EXHAUSTED queue full; ERR_STATE half-closed; ERR_CANCELLED over. */
+/* Queue a message. Errors: ERR_EXHAUSTED queue full (@blob is released; see wait_writable);
+ * ERR_STATE half-closed; ERR_CANCELLED over; ERR_INVALID another type, or over the size limit. */
 int rpc_stream_send(struct rpc_stream *s, const ProtobufCMessage *msg, const struct rpc_blob *blob,
                     struct err *err);
 /* Wait until the queue takes a message again. Not from a callback. Errors: ERR_TIMEOUT,

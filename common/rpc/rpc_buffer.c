@@ -175,7 +175,7 @@ struct rpc_msg *rpc_buffer_decode(const struct rpc_decoding *how, grpc_byte_buff
 {
     if (buffer->type != GRPC_BB_RAW || buffer->data.raw.compression != GRPC_COMPRESS_NONE) {
         grpc_byte_buffer_destroy(buffer);
-        err_set(err, ERR_UNSUPPORTED, "the message is compressed in an unknown way");
+        err_set(err, ERR_UNSUPPORTED, "compressed messages are not served");
         return NULL;
     }
     const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;

@@ -244,6 +244,10 @@ void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned k
 {
     int bytes = message_bytes_max > INT32_MAX ? INT32_MAX : (int)message_bytes_max;
     rpc_args_add(args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, bytes);
+    /* gRPC limits a message before it unpacks it, so 64 KiB of gzip could become 64 MiB; and
+     * tensors do not shrink. Who compresses is told that this is not served. */
+    rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    rpc_args_add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
     rpc_args_add(args, GRPC_ARG_TCP_READ_CHUNK_SIZE, READ_CHUNK_BYTES);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);

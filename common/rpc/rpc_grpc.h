@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include <grpc/byte_buffer.h>
+#include <grpc/compression.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>

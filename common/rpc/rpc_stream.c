@@ -290,7 +290,7 @@ static grpc_byte_buffer *encode(struct rpc_stream *s, const ProtobufCMessage *ms
     grpc_byte_buffer *buffer =
         rpc_buffer_encode(s->out.input, msg, s->out.request_bulk, blob, s->message_bytes_max, &why);
     if (!buffer) {
-        err_set(err, why.code, "%s: request: %s", s->label, why.msg);
+        err_set(err, ERR_INVALID, "%s: request: %s", s->label, why.msg);
     }
     return buffer;
 }

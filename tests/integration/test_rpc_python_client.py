@@ -68,8 +68,10 @@ class RpcTest(unittest.TestCase):
         self.assertEqual(reply, Item(text="late", bulk=BULK))
 
     def test_compressed(self):
-        request = Item(text="z", bulk=bytes(100000))
-        self.assertEqual(self.unary(request, compression=grpc.Compression.Gzip), request)
+        """Refused before it is unpacked: 64 MiB of zeros are 64 KiB of gzip."""
+        request = Item(text="z", bulk=bytes(64 << 20))
+        e = self.error(lambda: self.unary(request, compression=grpc.Compression.Gzip))
+        self.assertEqual(e.code(), grpc.StatusCode.UNIMPLEMENTED)
 
     def test_metadata(self):
         call = self.stub("unary_unary", "/gradus.test.Echo/Unary")
