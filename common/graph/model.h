@@ -16,16 +16,22 @@ struct runner;
 
 /* Put @spec together for records of shape @input and, for class labels, @classes classes (0: real
  * labels). Errors: ERR_INVALID "layer 3 (conv2d 'conv2d_1', line 12): kernel [5, 5] does not fit
- * its input [3, 3, 8]; …". */
+ * its input [3, 3, 8]; …".
+ *
+ * @spec and @input are borrowed for the call. A last softmax in front of softmax_cross_entropy (or
+ * sigmoid in front of sigmoid_cross_entropy) is part of the loss, which is computed from what goes
+ * into it; runner_predict() gives its probabilities. The kernel of conv2d is a variable [kernel
+ * height · kernel width · channels, filters]. */
 int model_new(const struct model_spec *spec, const struct shape *input, uint32_t classes,
               struct model **out, struct err *err);
 void model_free(struct model *m);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
-/* One line per layer: name, kind, output shape, parameters. */
+/* Append a table: a line per layer with name, kind, output shape and parameters, and the total. */
 void model_describe(const struct model *m, struct buf *out);
 
-/* @threads: BLAS threads of this process. Errors: ERR_EXHAUSTED. */
+/* @m is borrowed and must outlive the runner. @threads: BLAS threads of this process.
+ * Errors: ERR_EXHAUSTED. */
 int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,
                struct err *err);
 void runner_free(struct runner *r);
@@ -35,9 +41,10 @@ struct runner_step {
     uint64_t seed, step, replica;
 };
 
-/* Forward and backward over @b. @values[i] holds variable i. @gradients[i] receives d(sum over the
- * batch of the loss)/d(variable i): a SUM over examples, overwritten, not added to. An empty batch
- * gives zeros.
+/* Forward and backward over @b, whose count is at most batch_max and whose classes lie below the
+ * model's (mean_squared_error and sigmoid_cross_entropy read targets). @values[i] holds variable i.
+ * @gradients[i] receives d(sum over the batch of the loss)/d(variable i): a SUM over examples,
+ * overwritten, not added to. An empty batch gives zeros.
  * @metrics (may be NULL) gets this batch's contribution added.
  * @ready (may be NULL) is called with i as soon as gradients[i] is final (last layers first). */
 void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,

@@ -13,13 +13,26 @@
 #include "tensor/init.h"
 #include "tensor/window.h"
 
+/* clang-format off */
 /* Kinds that other layers may name as their activation; they keep the shape and have no
  * required parameters. */
-#define LAYER_ACTIVATIONS(X) X(relu) X(sigmoid) X(tanh) X(gelu) X(softmax)
+#define LAYER_ACTIVATIONS(X) \
+    X(relu)                  \
+    X(sigmoid)               \
+    X(tanh)                  \
+    X(gelu)                  \
+    X(softmax)
 
-#define LAYER_KINDS(X)                                                                             \
-    X(dense)                                                                                       \
-    LAYER_ACTIVATIONS(X) X(dropout) X(flatten) X(layer_norm) X(conv2d) X(max_pool2d) X(avg_pool2d)
+#define LAYER_KINDS(X)   \
+    X(dense)             \
+    LAYER_ACTIVATIONS(X) \
+    X(dropout)           \
+    X(flatten)           \
+    X(layer_norm)        \
+    X(conv2d)            \
+    X(max_pool2d)        \
+    X(avg_pool2d)
+/* clang-format on */
 
 #define LAYER_VARIABLES_MAX 2
 /* Elements of a record or variable: what BLAS can index. */
@@ -82,27 +95,15 @@ struct init_params {
     int kind; /* enum init_kind */
     double mean, spread;
 };
+/* clang-format off */
 #define INIT_FIELDS(type, member, prefix, kind_default)                                            \
-    {prefix "_init",                                                                               \
-     FIELD_ENUM,                                                                                   \
-     offsetof(type, member.kind),                                                                  \
-     kind_default,                                                                                 \
-     0,                                                                                            \
-     0,                                                                                            \
-     init_kind_names,                                                                              \
-     "How the " prefix " starts"},                                                                 \
-        {prefix "_init_mean",                                                                      \
-         FIELD_FLOAT,                                                                              \
-         offsetof(type, member.mean),                                                              \
-         "0",                                                                                      \
-         -1e6,                                                                                     \
-         1e6,                                                                                      \
-         NULL,                                                                                     \
-         "Centre of uniform, normal and truncated_normal; the value of constant"},                 \
-    {                                                                                              \
-        prefix "_init_spread", FIELD_FLOAT, offsetof(type, member.spread), "0.05", 0, 1e6, NULL,   \
-            "Half the width of uniform; the standard deviation of normal and truncated_normal"     \
-    }
+    {prefix "_init", FIELD_ENUM, offsetof(type, member.kind), kind_default, 0, 0,                  \
+     init_kind_names, "How the " prefix " starts"},                                                \
+    {prefix "_init_mean", FIELD_FLOAT, offsetof(type, member.mean), "0", -1e6, 1e6, NULL,          \
+     "Centre of uniform, normal and truncated_normal; the value of constant"},                     \
+    {prefix "_init_spread", FIELD_FLOAT, offsetof(type, member.spread), "0.05", 0, 1e6, NULL,      \
+     "Half the width of uniform; the standard deviation of normal and truncated_normal"}
+/* clang-format on */
 
 /* Add variable "<layer>.<part>". Errors: ERR_INVALID too many elements. */
 int layer_add_variable(struct layer *l, const char *part, const struct shape *shape,

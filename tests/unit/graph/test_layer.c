@@ -218,6 +218,24 @@ static void test_gradients_of_every_loss(void **state)
     }
 }
 
+/* Layers that could work in place, on outputs that the layer below still needs. */
+static void test_gradients_of_a_stack(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"sigmoid", "tanh", "dropout", "softmax", "relu", "sigmoid"};
+    struct model_spec spec = {.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct tally tally = {0};
+    models_add(&spec, "dense", "units=5 activation=tanh");
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        models_add(&spec, kinds[i], "");
+        models_add(&spec, "flatten", "");
+    }
+    models_add(&spec, "dense", "units=3");
+    check_model(&spec, MODELS_SHAPE(4), 3, "stack", &tally);
+    assert_true(tally.checked > 30);
+    model_spec_release(&spec);
+}
+
 /* A last softmax or sigmoid belongs to the loss: the same gradients with and without it. */
 static void test_gradients_with_the_link_in_the_model(void **state)
 {
@@ -276,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_table_is_complete),
         cmocka_unit_test(test_gradients_of_every_kind),
         cmocka_unit_test(test_gradients_of_every_loss),
+        cmocka_unit_test(test_gradients_of_a_stack),
         cmocka_unit_test(test_gradients_with_the_link_in_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
