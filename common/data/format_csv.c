@@ -11,9 +11,15 @@
 
 #define CSV_FIRST_RECORDS 256 /* then the arrays double */
 
+/* Text of any encoding that keeps ASCII: no control characters but tab and line ends. */
 static bool csv_sniff(const uint8_t *head, size_t n)
 {
-    return memchr(head, 0, n) == NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (head[i] < 0x20 && head[i] != '\t' && head[i] != '\n' && head[i] != '\r') {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* A file on its way into records. */

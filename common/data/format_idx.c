@@ -299,7 +299,7 @@ static int read_numbers(struct idx_file *f, uint64_t records, uint64_t expected,
 static int read_features(struct idx_file *f, uint64_t records, struct records *out, struct err *err)
 {
     bool bytes = f->type->code == 0x08;
-    uint64_t expected;
+    uint64_t expected = 0;
     int rc = check_size(f, records, bytes ? 1 : sizeof(float), &expected, err);
     if (rc == 0 && bytes) {
         rc = read_bytes(f, records, expected, &out->bytes, err);
@@ -318,7 +318,7 @@ static int read_features(struct idx_file *f, uint64_t records, struct records *o
 
 static int read_labels(struct idx_file *f, uint64_t records, struct records *out, struct err *err)
 {
-    uint64_t expected;
+    uint64_t expected = 0;
     int rc = check_size(f, records, sizeof(double), &expected, err);
     struct idx_numbers numbers;
     if (rc == 0) {

@@ -307,6 +307,7 @@ static void cells_that_are_no_numbers_are_refused(void **state)
         char text[64];
         (void)snprintf(text, sizeof text, "1,0\n%s,1\n", words[i]);
         spec = csv_spec(text);
+        spec.format = DATA_FORMAT_CSV;
         fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "t.csv:2: column 0: ");
     }
     spec = csv_spec("1,0\nan endless text with öäöäöäöäöäöäöäöäöäöäöäöäöäöäöä in it,1\n");
