@@ -7,6 +7,27 @@
 
 #include "graph/op.h"
 
+/* clang-format off */
+/* Kinds that other layers may name as their activation; they keep the shape and have no
+ * required parameters. */
+#define LAYER_ACTIVATIONS(X) \
+    X(relu)                  \
+    X(sigmoid)               \
+    X(tanh)                  \
+    X(gelu)                  \
+    X(softmax)
+
+#define LAYER_KINDS(X)   \
+    X(dense)             \
+    LAYER_ACTIVATIONS(X) \
+    X(dropout)           \
+    X(flatten)           \
+    X(layer_norm)        \
+    X(conv2d)            \
+    X(max_pool2d)        \
+    X(avg_pool2d)
+/* clang-format on */
+
 #define X(name) extern const struct layer_kind layer_##name;
 LAYER_KINDS(X)
 #undef X

@@ -2,7 +2,7 @@
  *
  * plan() runs once per model, forward() and backward() once per step; they are pure functions of
  * what struct layer_run points to. To add a kind: op_<name>.c with its `const struct layer_kind
- * layer_<name>`, a line in the list below, and its file in CMakeLists.txt. */
+ * layer_<name>`, a line in the list of layer.c, and its file in CMakeLists.txt. */
 #ifndef GRADUS_GRAPH_OP_H
 #define GRADUS_GRAPH_OP_H
 
@@ -12,27 +12,6 @@
 #include "graph/model.h"
 #include "tensor/init.h"
 #include "tensor/window.h"
-
-/* clang-format off */
-/* Kinds that other layers may name as their activation; they keep the shape and have no
- * required parameters. */
-#define LAYER_ACTIVATIONS(X) \
-    X(relu)                  \
-    X(sigmoid)               \
-    X(tanh)                  \
-    X(gelu)                  \
-    X(softmax)
-
-#define LAYER_KINDS(X)   \
-    X(dense)             \
-    LAYER_ACTIVATIONS(X) \
-    X(dropout)           \
-    X(flatten)           \
-    X(layer_norm)        \
-    X(conv2d)            \
-    X(max_pool2d)        \
-    X(avg_pool2d)
-/* clang-format on */
 
 #define LAYER_VARIABLES_MAX 2
 /* Elements of a record or variable: what BLAS can index. */
@@ -88,7 +67,8 @@ struct layer_kind {
     void (*backward)(const struct layer_run *r);
 };
 
-extern const char *const activation_names[]; /* "none" and LAYER_ACTIVATIONS, NULL-terminated */
+extern const char
+    *const activation_names[]; /* "none" and the activations of layer.c, NULL-terminated */
 
 /* How a variable starts; a group of fields that starts with the variable's name. */
 struct init_params {

@@ -15,7 +15,7 @@
 /* Rows of patches per product: enough to keep the product near its full speed ... */
 #define GROUP_ROWS 512
 /* ... while the patches of a group should stay in a second-level cache. */
-#define GROUP_BYTES (512 * 1024)
+#define GROUP_BYTES ((size_t)512 * 1024)
 
 struct conv2d_params {
     int64_t filters;
