@@ -1,0 +1,195 @@
+"""Real Gradus processes for integration tests: free ports, bounded time, nothing left running."""
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["GRADUS_BIN_DIR"]
+SOURCE = os.environ["GRADUS_SOURCE_DIR"]
+DATA = os.environ.get("GRADUS_TEST_DATA", "")
+# Sanitizers slow everything down; a test that hangs still ends.
+TIMEOUT = 240
+
+
+def children_of(pid):
+    """Process ids of all descendants of pid."""
+    found = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as f:
+                for child in f.read().split():
+                    found.append(int(child))
+                    found.extend(children_of(int(child)))
+    except OSError:
+        pass
+    return found
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return os.path.basename(f.read().split("\0")[0])
+    except OSError:
+        return ""
+
+
+def gradus(*args, timeout=TIMEOUT, stdin=None):
+    return subprocess.run(
+        [os.path.join(BIN, "gradus"), *args],
+        capture_output=True, text=True, timeout=timeout, input=stdin,
+    )
+
+
+class Service:
+    """One service process, started and ready."""
+
+    def __init__(self, kind, *args, log):
+        self.log = open(log, "w")
+        self.process = subprocess.Popen(
+            [os.path.join(BIN, f"gradus-{kind}"), "--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0",
+             "--exit-with-parent", *args],
+            stdout=subprocess.PIPE, stderr=self.log, text=True)
+        ready, _, _ = select.select([self.process.stdout], [], [], 60)
+        line = self.process.stdout.readline() if ready else ""
+        if "ready" not in line:
+            self.stop()
+            with open(log) as f:
+                raise AssertionError(f"gradus-{kind} did not start: {line!r}\n{f.read()}")
+        self.address = re.search(r"grpc=(\S+)", line).group(1)
+        self.http = re.search(r"http=(\S+)", line).group(1)
+
+    def stop(self, how=signal.SIGTERM, timeout=30):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
+        return code
+
+
+class ClusterTest(unittest.TestCase):
+    """A temporary directory, a small data set, and a check that nothing is left running."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.mkdtemp(prefix="gradus-test-")
+        done = gradus("generate", "digits", "--out", cls.shared + "/digits", "--train", "2000",
+                      "--test", "500")
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared, ignore_errors=True)
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="gradus-test-")
+        self.services = []
+        self.processes = []
+
+    def tearDown(self):
+        for service in reversed(self.services):
+            service.stop(signal.SIGKILL)
+        for process in self.processes:
+            for pid in children_of(process.pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    # ---- a job on a cluster of its own ----
+
+    def job(self, **sets):
+        base = {"data.dir": self.shared + "/digits", "training.epochs": 2, "cluster.workers": 1,
+                "cluster.ps": 1, "training.replicas": 0}
+        base.update({key.replace("__", "."): value for key, value in sets.items()})
+        return [item for key, value in base.items() for item in ("--set", f"{key}={value}")]
+
+    def run_args(self, file, state, *extra, **sets):
+        return ["run", file, "--json", "--state-dir", os.path.join(self.dir, state), *self.job(**sets),
+                *extra]
+
+    def run_job(self, state="state", file=None, expect=0, **sets):
+        done = gradus(*self.run_args(file or SOURCE + "/examples/digits.yaml", state, **sets))
+        self.assertEqual(done.returncode, expect, done.stderr + done.stdout)
+        return json.loads(done.stdout) if done.stdout else None
+
+    def start_run(self, state="state", **sets):
+        process = subprocess.Popen(
+            [os.path.join(BIN, "gradus"), *self.run_args(SOURCE + "/examples/digits.yaml", state, **sets)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def wait_for(self, what, condition, timeout=60):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.05)
+        self.fail(f"waited {timeout} s for {what}")
+
+    def wait_log(self, state, file, text, timeout=60):
+        def seen():
+            for directory, _, names in os.walk(os.path.join(self.dir, state, "logs")):
+                for name in names:
+                    if name == file and text in open(os.path.join(directory, name)).read():
+                        return True
+            return False
+        self.wait_for(f"{text!r} in {file}", seen, timeout)
+
+    def child(self, process, name):
+        return [pid for pid in children_of(process.pid) if name_of(pid) == name]
+
+    def assert_gone(self, pids):
+        self.wait_for("the processes to end", lambda: not any(alive(p) for p in pids), 30)
+
+    def export(self, job, state="state"):
+        out = os.path.join(self.dir, f"{state}-{job}.safetensors")
+        done = gradus("export", job, out, "--state-dir", os.path.join(self.dir, state))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, "rb") as f:
+            return f.read()
+
+    # ---- services by hand ----
+
+    def start(self, kind, *args):
+        service = Service(kind, *args, log=os.path.join(self.dir, f"{kind}-{len(self.services)}.log"))
+        self.services.append(service)
+        return service
+
+    def start_cluster(self, ps=1, workers=1, *master_args):
+        state = os.path.join(self.dir, "cluster")
+        master = self.start("master", f"--state-dir={state}", *master_args)
+        servers = [self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints")
+                   for _ in range(ps)]
+        nodes = [self.start("worker", f"--master={master.address}") for _ in range(workers)]
+        return master, servers, nodes
+
+    def status(self, master, job):
+        done = gradus("status", job, "--json", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)

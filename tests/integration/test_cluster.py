@@ -1,0 +1,230 @@
+"""The whole path: gradus run with real processes, in every mode, with deaths and interruptions."""
+
+import hashlib
+import json
+import os
+import signal
+import struct
+import time
+import unittest
+import urllib.request
+
+from cluster import SOURCE, ClusterTest, gradus
+
+
+class Train(ClusterTest):
+    def test_sync_is_the_same_bits_however_it_is_spread(self):
+        results = {}
+        for workers, ps, partitions in ((1, 1, 1), (2, 2, 2), (4, 3, 3)):
+            state = f"w{workers}p{ps}"
+            result = self.run_job(state, training__replicas=4, training__batch_size=16,
+                                  cluster__workers=workers, cluster__ps=ps, cluster__partitions=partitions)
+            self.assertEqual(result["state"], "SUCCEEDED")
+            self.assertEqual(result["steps"], 2 * 32)  # ceil(2000 / 64) steps an epoch
+            self.assertEqual(result["epochs"], 2)
+            merged = self.export(result["job"], state)
+            results[state] = (hashlib.sha256(merged).hexdigest(), result["metrics"]["test"])
+        self.assertEqual(len(set(r[0] for r in results.values())), 1, results)
+        self.assertEqual(len(set(json.dumps(r[1]) for r in results.values())), 1, results)
+
+    def test_async_applies_every_record(self):
+        result = self.run_job(training__mode="async", cluster__workers=2, cluster__ps=2, training__epochs=3)
+        self.assertEqual(result["state"], "SUCCEEDED")
+        self.assertEqual(result["steps"], 3 * 32)
+        self.assertGreater(result["metrics"]["test"]["accuracy"], 0.6)
+
+    def test_bounded(self):
+        result = self.run_job(training__mode="bounded", training__staleness=1, cluster__workers=3,
+                              training__batch_size=16)
+        self.assertEqual(result["state"], "SUCCEEDED")
+        self.assertEqual(result["steps"], 2 * 125)
+
+    def test_steps_and_checkpoints(self):
+        result = self.run_job(training__epochs=0, training__steps=25, training__checkpoint_every=10,
+                              training__evaluate_every=5)
+        self.assertEqual(result["steps"], 25)
+        directory = os.path.dirname(result["checkpoint"])
+        self.assertEqual(sorted(os.listdir(directory)),
+                         ["step-000000010", "step-000000020", "step-000000025"])
+        self.assertTrue(os.path.isabs(result["checkpoint"]))
+        done = gradus("evaluate", result["checkpoint"], "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        measured = json.loads(done.stdout)["metrics"]
+        for name, value in result["metrics"]["test"].items():
+            self.assertAlmostEqual(measured[name], value, places=5)
+
+    def test_export_is_plain_safetensors(self):
+        result = self.run_job(training__epochs=0, training__steps=3)
+        data = self.export(result["job"])
+        (size,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + size])
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        self.assertEqual(tensors["dense_1.kernel"]["shape"], [784, 256])
+        self.assertEqual(tensors["dense_1.kernel"]["dtype"], "F32")
+        end = max(entry["data_offsets"][1] for entry in tensors.values())
+        self.assertEqual(len(data), 8 + size + end)
+
+    def test_several_runs_share_a_state_directory(self):
+        first = self.run_job(training__epochs=0, training__steps=2)
+        second = self.run_job(training__epochs=0, training__steps=2)
+        self.assertEqual([first["job"], second["job"]], ["digits-1", "digits-2"])
+        self.assertEqual(self.export("digits-1"), self.export("digits-2"))
+
+
+class Deaths(ClusterTest):
+    def test_worker_killed(self):
+        plain = self.run_job("plain", training__replicas=4, training__batch_size=16, training__epochs=20,
+                             cluster__workers=2, training__evaluate_every="never")
+        process = self.start_run("killed", training__replicas=4, training__batch_size=16, training__epochs=20,
+                                 cluster__workers=2, training__evaluate_every="never")
+        self.wait_log("killed", "worker-1.log", "data_loaded")
+        time.sleep(0.3)
+        os.kill(self.child(process, "gradus-worker")[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err)
+        result = json.loads(out)
+        self.assertEqual(result["steps"], plain["steps"])
+        self.assertEqual(self.export(result["job"], "killed"), self.export(plain["job"], "plain"))
+
+    def test_async_worker_killed(self):
+        process = self.start_run(training__mode="async", cluster__workers=2, training__epochs=30,
+                                 training__evaluate_every="never")
+        self.wait_log("state", "worker-1.log", "data_loaded")
+        time.sleep(0.3)
+        os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(json.loads(out)["steps"], 30 * 32)
+
+    def test_ps_killed(self):
+        process = self.start_run(training__epochs=1000, cluster__ps=2)
+        self.wait_log("state", "worker-1.log", "data_loaded")
+        children = self.child(process, "gradus-ps")
+        os.kill(children[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("ps-", json.loads(out)["reason"])
+        self.assert_gone(children)
+
+    def test_the_starter_killed_leaves_no_orphan(self):
+        process = self.start_run(training__epochs=1000, cluster__ps=2, cluster__workers=2)
+        self.wait_log("state", "worker-1.log", "data_loaded")
+        children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        self.assertEqual(len(children), 5)
+        process.kill()
+        process.communicate()
+        self.assert_gone(children)
+
+    def test_interrupt_once_leaves_a_checkpoint(self):
+        process = self.start_run(training__epochs=1000, cluster__workers=2, cluster__ps=2)
+        self.wait_log("state", "master.log", "to=RUNNING")
+        time.sleep(1)
+        children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, err)
+        result = json.loads(out)
+        self.assertEqual(result["state"], "CANCELLED")
+        self.assertGreater(result["steps"], 0)
+        self.assertTrue(os.path.exists(result["checkpoint"] + "/manifest.json"))
+        self.assert_gone(children)
+        self.export(result["job"])
+
+    def test_async_interrupt(self):
+        process = self.start_run(training__epochs=1000, training__mode="async", cluster__workers=2)
+        self.wait_log("state", "master.log", "to=RUNNING")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
+
+    def test_interrupt_twice_stops_at_once(self):
+        process = self.start_run(training__epochs=1000)
+        self.wait_log("state", "worker-1.log", "data_loaded")
+        children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertIn(process.returncode, (130, 3))  # 3: the first was done before the second came
+        self.assert_gone(children)
+
+
+class Services(ClusterTest):
+    def submit(self, master, *extra, **sets):
+        done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address, *self.job(**sets),
+                      *extra)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def watch(self, master, job):
+        done = gradus("watch", job, "--json", "--master", master.address)
+        self.assertTrue(done.stdout, done.stderr)
+        return done.returncode, json.loads(done.stdout)
+
+    def test_jobs_wait_queue_and_run_together(self):
+        master, _, _ = self.start_cluster(ps=1, workers=1)
+        big = self.submit(master, cluster__workers=2)
+        waiting = self.wait_for("a reason", lambda: (
+            lambda s: s if s["state"] == "PENDING" and "worker" in s["reason"] else None)(self.status(master, big)))
+        self.assertIn("1 more worker", waiting["reason"])
+        small = self.submit(master, training__epochs=1)
+        self.assertEqual(self.watch(master, small)[0], 0)  # the big one does not hold it up
+        self.assertEqual(self.status(master, big)["state"], "PENDING")
+        self.start("worker", f"--master={master.address}")
+        code, result = self.watch(master, big)
+        self.assertEqual((code, result["state"]), (0, "SUCCEEDED"))
+        self.start("worker", f"--master={master.address}")
+        self.start("worker", f"--master={master.address}")
+        jobs = [self.submit(master, cluster__workers=2, training__epochs=4) for _ in range(3)]
+        for job in jobs:
+            self.assertEqual(self.watch(master, job)[1]["state"], "SUCCEEDED")
+
+    def test_nodes_join_in_any_order_and_services_answer(self):
+        master, servers, workers = self.start_cluster(ps=2, workers=2)
+        nodes = self.wait_for("four nodes", lambda: (
+            lambda n: n if len(n) == 4 else None)(json.loads(gradus("nodes", "--json", "--master", master.address).stdout)))
+        self.assertEqual(sorted(n["role"] for n in nodes), ["PS", "PS", "WORKER", "WORKER"])
+        for service in (master, *servers, *workers):
+            page = urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10).read().decode()
+            self.assertIn("gradus_", page)
+            health = urllib.request.urlopen(f"http://{service.http}/healthz", timeout=10)
+            self.assertEqual(health.status, 200)
+        for service in (*workers, *servers, master):
+            self.assertEqual(service.stop(), 0)
+
+    def test_the_master_remembers(self):
+        master, _, _ = self.start_cluster()
+        job = self.submit(master, training__epochs=1)
+        self.assertEqual(self.watch(master, job)[0], 0)
+        running = self.submit(master, training__epochs=1000)
+        self.wait_for("RUNNING", lambda: self.status(master, running)["state"] == "RUNNING")
+        master.stop(signal.SIGKILL)
+        again = self.start("master", f"--state-dir={self.dir}/cluster")
+        listed = json.loads(gradus("list", "--json", "--master", again.address).stdout)
+        states = {entry["job"]: entry["state"] for entry in listed}
+        self.assertEqual(states, {job: "SUCCEEDED", running: "FAILED"})
+        self.assertIn("restarted", [e["reason"] for e in listed if e["job"] == running][0])
+
+    def test_cancel_and_checkpoint_on_request(self):
+        master, _, _ = self.start_cluster(ps=2, workers=2)
+        job = self.submit(master, training__epochs=10000, cluster__workers=2, cluster__ps=2)
+        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        done = gradus("checkpoint", job, "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(os.path.exists(done.stdout.strip() + "/manifest.json"))
+        self.assertEqual(self.status(master, job)["state"], "RUNNING")
+        self.assertEqual(gradus("cancel", job, "--master", master.address).returncode, 0)
+        code, result = self.watch(master, job)
+        self.assertEqual((code, result["state"]), (3, "CANCELLED"))
+        again = self.submit(master, training__epochs=1)  # the nodes are free again
+        self.assertEqual(self.watch(master, again)[0], 0)
+        third = self.submit(master, training__epochs=10000)
+        self.wait_for("RUNNING", lambda: self.status(master, third)["state"] == "RUNNING")
+        self.assertEqual(gradus("cancel", third, "--now", "--master", master.address).returncode, 0)
+        self.assertEqual(self.watch(master, third)[1]["state"], "CANCELLED")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
