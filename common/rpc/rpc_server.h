@@ -1,4 +1,4 @@
-/* The server behind rpc.h: rpc_server.c binds, accepts and drains; rpc_call.c is one call. */
+/* The server behind rpc.h: rpc_server.c binds, accepts and drains; rpc_call.h is one call. */
 #ifndef GRADUS_RPC_RPC_SERVER_H
 #define GRADUS_RPC_RPC_SERVER_H
 

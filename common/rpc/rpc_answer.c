@@ -1,0 +1,202 @@
+/* What handlers do with a call: answer it, and ask about it. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "rpc/rpc_call.h"
+#include "rpc/rpc_status.h"
+
+static int queue_message(struct rpc_call *call, const ProtobufCMessage *msg,
+                         const struct rpc_blob *blob, bool last)
+{
+    struct err err;
+    grpc_byte_buffer *buffer = NULL;
+    int rc = 0;
+    if (!call->entry) {
+        rpc_blob_release(blob);
+        return ERR_STATE;
+    }
+    buffer = rpc_buffer_encode(call->entry->output, msg, call->entry->row->response_bulk, blob,
+                               call->server->message_bytes_max, &err);
+    if (!buffer) {
+        err_wrap(&err, "response");
+        rpc_fail(call, &err);
+        return err.code;
+    }
+    pthread_mutex_lock(&call->lock);
+    if (call->over || call->broken) {
+        rc = ERR_CANCELLED;
+    } else if (call->ended) {
+        rc = ERR_STATE;
+    } else if (!rpc_queue_push(&call->queue, buffer)) {
+        rc = ERR_EXHAUSTED;
+    } else {
+        call->ended = last;
+        rpc_call_proceed(call);
+        return 0;
+    }
+    pthread_mutex_unlock(&call->lock);
+    grpc_byte_buffer_destroy(buffer);
+    return rc;
+}
+
+int rpc_reply(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob)
+{
+    return queue_message(call, msg, blob, true);
+}
+
+int rpc_send(struct rpc_call *call, const ProtobufCMessage *msg, const struct rpc_blob *blob)
+{
+    return queue_message(call, msg, blob, false);
+}
+
+int rpc_call_end(struct rpc_call *call, const struct err *end, struct rpc_field *detail)
+{
+    pthread_mutex_lock(&call->lock);
+    int rc = call->over || call->broken ? ERR_CANCELLED : call->ended ? ERR_STATE : 0;
+    if (rc != 0) {
+        pthread_mutex_unlock(&call->lock);
+        if (detail) {
+            free(detail->key);
+            free(detail->value);
+        }
+        return rc;
+    }
+    call->ended = true;
+    if (end) {
+        call->end = *end;
+    }
+    if (detail) {
+        call->trailers.field[call->trailers.count++] = *detail;
+    }
+    rpc_call_proceed(call);
+    return 0;
+}
+
+int rpc_finish(struct rpc_call *call)
+{
+    return rpc_call_end(call, NULL, NULL);
+}
+
+int rpc_fail(struct rpc_call *call, const struct err *err)
+{
+    return rpc_call_end(call, err, NULL);
+}
+
+int rpc_fail_detail(struct rpc_call *call, const struct err *err, const ProtobufCMessage *detail)
+{
+    size_t bytes = 0;
+    unsigned char *packed = rpc_details_pack(err, detail, &bytes);
+    if (!packed) {
+        return rpc_call_end(call, err, NULL);
+    }
+    struct rpc_field field = {
+        .key = mem_strdup(RPC_DETAILS_KEY), .value = (char *)packed, .bytes = bytes};
+    return rpc_call_end(call, err, &field);
+}
+
+void rpc_pause(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = true;
+    pthread_mutex_unlock(&call->lock);
+}
+
+void rpc_resume(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = false;
+    rpc_call_proceed(call);
+}
+
+/* ---- questions ---- */
+
+bool rpc_cancelled(const struct rpc_call *call)
+{
+    return atomic_load(&call->cancelled);
+}
+
+int64_t rpc_time_left_ms(const struct rpc_call *call)
+{
+    gpr_timespec deadline = gpr_convert_clock_type(call->deadline, GPR_CLOCK_MONOTONIC);
+    if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
+        return INT64_MAX;
+    }
+    gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+    return left.tv_sec * 1000 + left.tv_nsec / 1000000;
+}
+
+const char *rpc_peer(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    if (!call->peer && !call->torn_down) {
+        call->peer = grpc_call_get_peer(call->grpc);
+    }
+    const char *peer = call->peer ? call->peer : "";
+    pthread_mutex_unlock(&call->lock);
+    return peer;
+}
+
+size_t rpc_queued_bytes(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    size_t bytes = call->queue.bytes;
+    pthread_mutex_unlock(&call->lock);
+    return bytes;
+}
+
+void rpc_set_data(struct rpc_call *call, void *data)
+{
+    atomic_store(&call->data, data);
+}
+
+void *rpc_data(const struct rpc_call *call)
+{
+    return atomic_load(&call->data);
+}
+
+bool rpc_metadata(const struct rpc_call *call, const char *key, char *out, size_t n)
+{
+    const grpc_metadata *m = rpc_header_find(&call->metadata, key);
+    if (!m || n == 0) {
+        return false;
+    }
+    size_t bytes = GRPC_SLICE_LENGTH(m->value);
+    bytes = bytes < n - 1 ? bytes : n - 1;
+    memcpy(out, GRPC_SLICE_START_PTR(m->value), bytes);
+    out[bytes] = '\0';
+    return true;
+}
+
+static int set_field(struct rpc_call *call, bool trailer, const char *key, const char *value,
+                     struct err *err)
+{
+    int rc = rpc_header_check(key, value, err);
+    if (rc != 0) {
+        return rc;
+    }
+    pthread_mutex_lock(&call->lock);
+    struct rpc_fields *f = trailer ? &call->trailers : &call->headers;
+    bool late = trailer ? call->ended : call->headers_sent || call->ended;
+    if (late) {
+        rc = err_set(err, ERR_STATE, "metadata \"%s\" is set too late", key);
+    } else if (f->count == RPC_METADATA_MAX) {
+        rc = err_set(err, ERR_EXHAUSTED, "more than %d metadata entries", RPC_METADATA_MAX);
+    } else {
+        f->field[f->count++] = (struct rpc_field){
+            .key = mem_strdup(key), .value = mem_strdup(value), .bytes = strlen(value)};
+    }
+    pthread_mutex_unlock(&call->lock);
+    return rc;
+}
+
+int rpc_set_header(struct rpc_call *call, const char *key, const char *value, struct err *err)
+{
+    return set_field(call, false, key, value, err);
+}
+
+int rpc_set_trailer(struct rpc_call *call, const char *key, const char *value, struct err *err)
+{
+    return set_field(call, true, key, value, err);
+}
