@@ -310,20 +310,20 @@ static int serve(struct service_context *sc, struct err *err)
     pthread_mutex_lock(&sc->lock);
     sc->draining = true;
     tell_health(sc);
-    bool cancelled = code == ERR_CANCELLED && sc->end.code == 0;
     pthread_mutex_unlock(&sc->lock);
+    bool gave_up = code == ERR_CANCELLED && service_ending(sc); /* as it was asked to */
     if (code != 0) {
         service_signals_end(sc->signals); /* so that the end has its deadline here, too */
     }
     if (svc->drain != NULL) {
         svc->drain(sc, sc->common.grace_ms);
     }
-    return cancelled && service_ending(sc) ? 0 : code;
+    return gave_up ? 0 : code;
 }
 
 static int run_service(struct service_context *sc, struct err *err)
 {
-    sc->signals = service_signals_new(sc->common.grace_ms + SERVICE_STOP_MS, err);
+    sc->signals = service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS, err);
     if (sc->signals == NULL) {
         return err->code;
     }

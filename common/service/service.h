@@ -14,7 +14,7 @@
  *
  * Exit codes: 0 drained after SIGTERM or SIGINT, 1 failed (the reason is the last line of the log),
  * 2 the arguments or the settings are wrong, 128 + signal after a second SIGTERM or SIGINT, or when
- * the end takes longer than grace_ms + SERVICE_STOP_MS after the first. SIGHUP is ignored. */
+ * the end takes longer than 2 grace_ms + SERVICE_STOP_MS after the first. SIGHUP is ignored. */
 #ifndef GRADUS_SERVICE_SERVICE_H
 #define GRADUS_SERVICE_SERVICE_H
 
@@ -35,7 +35,7 @@ enum service_exit {
     SERVICE_EXIT_USAGE = 2,
 };
 
-#define SERVICE_STOP_MS 10000 /* for stop() and what the calls in flight do, beyond grace_ms */
+#define SERVICE_STOP_MS 10000 /* beyond the grace of drain() and that of the calls in flight */
 
 /* The settings that every service has (--help lists them). */
 struct service_config {

@@ -26,8 +26,9 @@ struct spawn {
 
 /* Start @argv[0] (a path) with the NULL-terminated @argv and the environment of this process. Its
  * stdin is empty, its stderr is appended to @log_path (NULL: ours). It starts with no signal
- * blocked and in a process group of its own, so that Ctrl-C at a terminal reaches only us. Errors:
- * ERR_NOT_FOUND, ERR_PERMISSION, ERR_EXHAUSTED, naming the program. */
+ * blocked and in a process group of its own, so that Ctrl-C at a terminal reaches only us. A
+ * service with --exit-with-parent ends with the thread that started it: start it from one that
+ * stays. Errors: ERR_NOT_FOUND, ERR_PERMISSION, ERR_EXHAUSTED, naming the program. */
 int spawn_start(struct spawn *s, const char *name, char *const argv[], const char *log_path,
                 struct err *err);
 /* The first line that it prints, without the newline, into @line. Errors: ERR_TIMEOUT; ERR_ABORTED

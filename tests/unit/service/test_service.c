@@ -1,7 +1,7 @@
 /* service_main() in processes of its own: this program is also the service that it tests. */
 #include "support/test.h"
 
-#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +79,15 @@ static int toy_start(struct service_context *sc, struct err *err)
 
 static int toy_ready(struct service_context *sc, struct err *err)
 {
-    (void)err;
     const struct toy_config *c = service_config(sc);
+    bool late = strcmp(c->flavour, "late") == 0;
+    log_info("toy_waits", "late=%d", late);
+    while (late && !service_ending(sc)) {
+        sched_yield();
+    }
+    if (late || strcmp(c->flavour, "never") == 0) {
+        return err_set(err, ERR_CANCELLED, "the toy gave up");
+    }
     log_info("toy_ready", "advertised=%s", service_advertised(sc));
     if (c->sick) {
         service_set_unhealthy(sc, "the toy is sick");
@@ -346,6 +353,22 @@ static void test_unhealthy(void **state)
     assert_true(spawn_end(&f->child, WAIT_MS));
 }
 
+static void test_a_signal_before_it_is_ready(void **state)
+{
+    struct fixture *f = *state;
+    START(f, "--flavour=late");
+    wait_for_log(f, "event=toy_waits late=1");
+    assert_int_equal(kill(f->child.pid, SIGTERM), 0);
+    assert_exit(f, "exit code 0");
+    assert_part(log_text(f), "event=toy_drain");
+    assert_part(f->text, "event=toy_stop");
+    assert_string_equal(stdout_text(f), "");
+    spawn_release(&f->child);
+    START(f, "--flavour=never"); /* nobody asked for the end */
+    assert_exit(f, "exit code 1");
+    assert_part(log_text(f), "reason=\"the toy gave up\"");
+}
+
 static void test_a_start_that_fails(void **state)
 {
     struct fixture *f = *state;
@@ -580,6 +603,7 @@ int main(int argc, char **argv)
         TEST(test_draining_shows_and_a_second_signal_ends_at_once),
         TEST(test_the_service_may_end_itself),
         TEST(test_unhealthy),
+        TEST(test_a_signal_before_it_is_ready),
         TEST(test_a_start_that_fails),
         TEST(test_port_in_use),
         TEST(test_listening_to_everybody_is_warned_about),
