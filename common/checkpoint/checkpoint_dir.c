@@ -119,18 +119,24 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
     if (rc != 0) {
         return rc;
     }
-    rc = ERR_NOT_FOUND;
+    struct err none;
+    rc = err_set(&none, ERR_NOT_FOUND, "no checkpoint in %s", dir);
     for (size_t i = 0; rc != 0 && i < all.count; i++) {
         struct err why = {0};
         if (is_complete(all.items[i].path, &why)) {
             *path = mem_strdup(all.items[i].path);
             rc = 0;
-        } else if (skipped != NULL) {
+            continue;
+        }
+        if (i == 0) { /* the newest is the one that was meant */
+            (void)err_set(&none, rc, "no complete checkpoint in %s; %s", dir, why.msg);
+        }
+        if (skipped != NULL) {
             buf_printf(skipped, "%s\n", why.msg);
         }
     }
     if (rc != 0) {
-        (void)err_set(err, rc, "no complete checkpoint in %s", dir);
+        (void)err_set(err, rc, "%s", none.msg);
     }
     entries_release(&all);
     return rc;

@@ -39,8 +39,7 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
                    const struct rule *rule, const struct plan *plan);
 void manifest_release(struct manifest *m);
 
-/* Write @dir/manifest.json, atomically and durably. Errors: those of files; ERR_INVALID not UTF-8.
- */
+/* Write @dir/manifest.json, atomically and durably. Errors: ERR_INVALID not UTF-8; of files. */
 int manifest_write(const char *dir, const struct manifest *m, struct err *err);
 /* @m is overwritten on success. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT; ERR_UNSUPPORTED. */
 int manifest_read(const char *dir, struct manifest *m, struct err *err);

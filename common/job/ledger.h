@@ -1,7 +1,8 @@
 /* The data position of a job: for each split of an epoch, how many of its batches are done.
  *
- * Batch k of an epoch is positions [k·batch, (k+1)·batch) of the epoch's order; split s holds batches
- * [s·split_batches, (s+1)·split_batches). The last batch of the epoch may be short. Plain data. */
+ * Batch k of an epoch is positions [k·batch, (k+1)·batch) of the epoch's order; split s holds
+ * batches [s·split_batches, (s+1)·split_batches). The last batch of the epoch may be short. Plain
+ * data. */
 #ifndef GRADUS_JOB_LEDGER_H
 #define GRADUS_JOB_LEDGER_H
 
@@ -11,8 +12,8 @@
 
 #include "base/err.h"
 
-#define LEDGER_SPLITS_MAX (1U << 20)            /* 4 MiB of counts, in memory and in every checkpoint */
-#define LEDGER_RECORDS_MAX (UINT64_C(1) << 48)  /* so that no product of positions overflows */
+#define LEDGER_SPLITS_MAX (1U << 20) /* 4 MiB of counts, in memory and in every checkpoint */
+#define LEDGER_RECORDS_MAX (UINT64_C(1) << 48) /* so that no product of positions overflows */
 
 struct ledger_shape {
     uint64_t records;
@@ -34,26 +35,30 @@ struct ledger_batch {
     uint32_t count;        /* records */
 };
 
-uint64_t ledger_shape_batches(const struct ledger_shape *s);            /* of an epoch */
+uint64_t ledger_shape_batches(const struct ledger_shape *s); /* of an epoch */
 uint32_t ledger_shape_splits(const struct ledger_shape *s);
-uint32_t ledger_shape_split_batches(const struct ledger_shape *s, uint32_t split); /* batches in this split */
-void ledger_shape_batch(const struct ledger_shape *s, uint64_t epoch, uint32_t split, uint32_t batch,
-                        struct ledger_batch *out);
+uint32_t ledger_shape_split_batches(const struct ledger_shape *s, uint32_t split);
+void ledger_shape_batch(const struct ledger_shape *s, uint64_t epoch, uint32_t split,
+                        uint32_t batch, struct ledger_batch *out);
 /* Errors: ERR_INVALID (no records, zero sizes, too many splits). */
-int ledger_init(struct ledger *l, const struct ledger_shape *shape, uint64_t epoch, struct err *err);
-void ledger_copy(struct ledger *to, const struct ledger *from); /* @to is overwritten; owns its counts */
+int ledger_init(struct ledger *l, const struct ledger_shape *shape, uint64_t epoch,
+                struct err *err);
+/* @to is overwritten and owns its counts. */
+void ledger_copy(struct ledger *to, const struct ledger *from);
 void ledger_release(struct ledger *l);
 void ledger_next_epoch(struct ledger *l);     /* epoch + 1, nothing done */
 uint64_t ledger_left(const struct ledger *l); /* batches not done in this epoch */
-/* The @n-th batch (0-based) of this epoch that is not done yet, in order of splits; false past the end. */
+/* The @n-th batch (0-based) of this epoch that is not done yet, in order of splits; false past the
+ * end. */
 bool ledger_pending(const struct ledger *l, uint64_t n, struct ledger_batch *out);
 
 /* sync: global step g (counted from the ledger's position) gives replica r the pending batch
  * (g within its epoch)·replicas + r; a replica past the end of the epoch has count 0.
- * Step 0 is the first step after the ledger. The ledger's epoch has ceil(left / replicas) steps (none when
- * nothing is left), each later one ceil(batches / replicas). */
+ * Step 0 is the first step after the ledger. The ledger's epoch has ceil(left / replicas) steps
+ * (none when nothing is left), each later one ceil(batches / replicas). */
 void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
-uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs); /* until @epochs are done */
+/* Steps from the ledger until @epochs epochs (from epoch 0) are done. */
+uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs);
 
 #endif

@@ -1,7 +1,8 @@
 /* Which partition lives on which parameter server. Made by the master, the same on every node.
  *
- * A variable is cut along axis 0 by the partitioner; partitions are placed greedily by bytes, largest
- * first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable after plan_make(). */
+ * A variable is cut along axis 0 by the partitioner; partitions are placed greedily by bytes,
+ * largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable after
+ * plan_make(). */
 #ifndef GRADUS_JOB_PLAN_H
 #define GRADUS_JOB_PLAN_H
 
@@ -17,12 +18,12 @@
 #define PLAN_ELEMENTS_MAX (UINT64_C(1) << 40) /* of all variables: 4 TiB of floats */
 
 struct partition {
-    uint32_t variable;  /* index into plan.variables */
+    uint32_t variable; /* index into plan.variables */
     uint32_t shard;
     uint64_t row_first, row_count;
-    uint64_t first;     /* first element in the flat variable */
-    uint64_t count;     /* elements */
-    uint64_t offset;    /* first element in the shard's flat buffer */
+    uint64_t first;  /* first element in the flat variable */
+    uint64_t count;  /* elements */
+    uint64_t offset; /* first element in the shard's flat buffer */
 };
 
 struct plan {
@@ -31,15 +32,16 @@ struct plan {
     struct partition *partitions; /* ordered by shard, then offset */
     size_t partition_count;
     uint32_t shard_count;
-    uint64_t *shard_elements;     /* [shard_count] */
+    uint64_t *shard_elements; /* [shard_count] */
 };
 
-/* @plan is zeroed by the caller. Errors: ERR_INVALID (more shards than elements, a shard left empty, …). */
-int plan_make(const struct variable_spec *variables, size_t count, const struct cluster_spec *cluster,
-              struct plan *plan, struct err *err);
-/* The plan of another node, rebuilt from its parts, which are copied. Nothing is believed: every element of
- * every variable must lie in exactly one partition, and each shard's offsets must run on without a gap.
- * Errors: ERR_INVALID, says which part is wrong. */
+/* @plan is zeroed by the caller. Errors: ERR_INVALID (more shards than elements, a shard left
+ * empty, …). */
+int plan_make(const struct variable_spec *variables, size_t count,
+              const struct cluster_spec *cluster, struct plan *plan, struct err *err);
+/* The plan of another node, rebuilt from its parts, which are copied. Nothing is believed: every
+ * element of every variable must lie in exactly one partition, and each shard's offsets must run on
+ * without a gap. Errors: ERR_INVALID, says which part is wrong. */
 int plan_from_parts(const struct variable_spec *variables, size_t variable_count,
                     const struct partition *partitions, size_t partition_count,
                     uint32_t shard_count, struct plan *plan, struct err *err);

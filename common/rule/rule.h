@@ -1,6 +1,6 @@
 /* Update rules: how a gradient changes a variable. One table; one file per rule.
  *
- * To add one: a file rule_<name>.c with its `const struct rule`, and a line in the list of rule.c. */
+ * To add one: a file rule_<name>.c with its `const struct rule`, and a line in rule.c. */
 #ifndef GRADUS_RULE_RULE_H
 #define GRADUS_RULE_RULE_H
 
@@ -24,8 +24,10 @@ struct rule {
     float slot_initial[RULE_SLOTS_MAX];
     /* Scalars of update number @version (0-based) from @params. */
     void (*prepare)(const void *params, uint64_t version, struct rule_scalars *out);
-    /* One update of @n floats: reads @in (version t), writes @out (version t+1; may equal @in), updates @slots in
-     * place. The gradient is @gradient[i] × @gradient_scale. Same bits for any cut of the range. */
+    /* One update of @n floats: reads @in (version t), writes @out (version t+1; may equal @in),
+     * updates @slots in place. The gradient is @gradient[i] × @gradient_scale. Same bits for any
+     * cut of the range. Large arrays must not lie a large power of two apart: they would share the
+     * ways of the cache, at two to three times the cost (tests/bench/bench_rules.c staggers). */
     void (*apply)(const struct rule_scalars *s, float *out, const float *in, float *const *slots,
                   const float *gradient, float gradient_scale, size_t n);
 };

@@ -1,7 +1,8 @@
 /* The directory of checkpoints: the newest complete one, interrupted ones, and those that go. */
 #include "fixture.h"
 
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 static bool has(const struct fixture *f, const char *name)
 {
@@ -25,7 +26,7 @@ static void the_newest_complete_one_is_found(void **state)
     char *path = NULL;
     struct err err = {0};
     assert_int_equal(checkpoint_latest(f->dir, &path, NULL, &err), ERR_NOT_FOUND);
-    assert_message(err, "no complete checkpoint in");
+    assert_message(err, "no checkpoint in");
     assert_int_equal(checkpoint_latest("/nonexistent", &path, NULL, NULL), ERR_NOT_FOUND);
     free(write_checkpoint(f, 2, 500, 1));
     free(write_checkpoint(f, 1, 1000, 1));
@@ -75,6 +76,19 @@ static void incomplete_ones_are_passed_over(void **state)
     }
     buf_release(&skipped);
     free(path);
+    /* When none is left, the message says what is wrong with the newest. */
+    char *only = checkpoint_step_path(f->dir, 1);
+    char *manifest = file_join(only, MANIFEST_NAME);
+    char *file = checkpoint_step_path(f->dir, 9);
+    struct err err = {0};
+    assert_int_equal(unlink(manifest), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(checkpoint_latest(f->dir, &path, NULL, &err), ERR_NOT_FOUND);
+    assert_message(err, "no complete checkpoint in");
+    assert_message(err, "step-000000005: manifest.json: ");
+    free(only);
+    free(manifest);
+    free(file);
 }
 
 /* A writer that stops at any point leaves nothing that is taken for a checkpoint. */
@@ -93,6 +107,44 @@ static void an_interrupted_write_leaves_no_manifest(void **state)
     safetensors_writer_abort(&w);
     assert_false(file_exists(file));
     assert_int_equal(rmdir(path), 0); /* nothing is left in it, no temporary file either */
+    free(file);
+    free(path);
+}
+
+/* A disk that is full after 2000 bytes, as far as this process can tell. */
+static void a_full_disk_leaves_nothing(void **state)
+{
+    const struct fixture *f = *state;
+    struct rlimit before;
+    struct rlimit limit;
+    char *path = NULL;
+    assert_int_equal(checkpoint_begin(f->dir, 7, &path, NULL), 0);
+    char *file = file_join(path, "shard-0-of-1.safetensors");
+    struct plan plan = {0};
+    make_plan(f, 1, &plan);
+    float *buffers[1 + RULE_SLOTS_MAX] = {NULL};
+    make_shard(f, &plan, 0, 1, buffers);
+    struct shard_file_state shard = {.job = "t-1",
+                                     .plan = &plan,
+                                     .rule = f->rule,
+                                     .ledger = &f->ledger,
+                                     .values = buffers[0],
+                                     .slots = buffers + 1};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 2000;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct err err = {0};
+    struct safetensors_written written = {77, 77};
+    int rc = shard_file_write(file, &shard, &written, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_true(rc < 0);
+    assert_message(err, file);
+    assert_int_equal(written.bytes, 77);
+    assert_int_equal(rmdir(path), 0);
+    free_shard(buffers);
+    plan_release(&plan);
     free(file);
     free(path);
 }
@@ -170,9 +222,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(the_newest_complete_one_is_found),        TEST(incomplete_ones_are_passed_over),
-        TEST(an_interrupted_write_leaves_no_manifest), TEST(a_step_can_be_written_again),
-        TEST(a_path_resolves_to_a_checkpoint),         TEST(old_ones_go),
+        TEST(the_newest_complete_one_is_found),
+        TEST(incomplete_ones_are_passed_over),
+        TEST(an_interrupted_write_leaves_no_manifest),
+        TEST(a_full_disk_leaves_nothing),
+        TEST(a_step_can_be_written_again),
+        TEST(a_path_resolves_to_a_checkpoint),
+        TEST(old_ones_go),
         TEST(nothing_complete_means_nothing_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
