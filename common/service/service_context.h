@@ -1,0 +1,36 @@
+/* What service_main.c and service.c share: one run of one service. */
+#ifndef GRADUS_SERVICE_SERVICE_CONTEXT_H
+#define GRADUS_SERVICE_SERVICE_CONTEXT_H
+
+#include <pthread.h>
+
+#include "service/http.h"
+#include "service/service.h"
+#include "service/service_signals.h"
+
+#define SERVICE_REASON_BYTES 256
+
+struct service_context {
+    const struct service *svc;
+    struct service_config common;
+    void *config;
+    void *state;
+    char program[64];
+    struct meter_registry *meters;
+    struct service_signals *signals;
+    struct rpc_server *rpc;
+    struct http *http;
+    char *advertised;
+
+    pthread_mutex_t lock; /* guards what follows */
+    bool ready;
+    bool draining;
+    bool serving;                      /* what the RPC server was told */
+    char reason[SERVICE_REASON_BYTES]; /* empty: well */
+    struct err end;                    /* of service_end(); code 0: none */
+};
+
+/* From the settings, which are there, to the exit code. The signals are blocked. */
+int service_run(struct service_context *sc);
+
+#endif

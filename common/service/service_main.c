@@ -1,0 +1,230 @@
+/* The command line of a service, up to the point where it runs. */
+#include "service/service.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "config/config.h"
+#include "service/address.h"
+#include "service/service_context.h"
+
+#define PROBE_TIMEOUT_MS 3000
+#define FIELD_COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+
+#define AT(member) offsetof(struct service_config, member)
+static const struct field common_fields[] = {
+    {.path = "listen",
+     .type = FIELD_STRING,
+     .offset = AT(listen),
+     .def = "127.0.0.1:0",
+     .help =
+         "Where the gRPC server listens; host:port with port 0 for any free one, or unix:/path"},
+    {.path = "advertise",
+     .type = FIELD_STRING,
+     .offset = AT(advertise),
+     .def = "",
+     .help = "Address that other nodes are told, host or host:port; empty: the one that is "
+             "listened on, with the name of this host for 0.0.0.0"},
+    {.path = "http_listen",
+     .type = FIELD_STRING,
+     .offset = AT(http_listen),
+     .def = "127.0.0.1:0",
+     .help = "Where /metrics and /healthz are served"},
+    {.path = "log_level",
+     .type = FIELD_ENUM,
+     .offset = AT(log_level),
+     .def = "info",
+     .choices = log_levels,
+     .help = "Least level of the lines that are logged"},
+    {.path = "grace_ms",
+     .type = FIELD_MS,
+     .offset = AT(grace_ms),
+     .def = "5s",
+     .min = 0,
+     .max = 600000,
+     .help = "Time for what is going on after the first SIGTERM"},
+    {.path = "message_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(message_bytes_max),
+     .def = "64MiB",
+     .min = 65536,
+     .max = 2147483647,
+     .help = "Largest gRPC message"},
+    {.path = "inflight_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(inflight_bytes_max),
+     .def = "512MiB",
+     .min = 65536,
+     .max = 1e15,
+     .help = "Bytes received and not yet worked off, over all connections"},
+    {.path = "pollers",
+     .type = FIELD_INT,
+     .offset = AT(pollers),
+     .def = "2",
+     .min = 1,
+     .max = 64,
+     .help = "Threads that serve gRPC; more than there are cores is slower"},
+    {.path = "exit_with_parent",
+     .type = FIELD_BOOL,
+     .offset = AT(exit_with_parent),
+     .def = "false",
+     .help = "End as after SIGTERM when the process that started this one ends"},
+};
+#undef AT
+
+/* Beyond what a row can say. */
+static int check_common(const struct service_config *c, struct err *err)
+{
+    struct address a;
+    if (strncmp(c->listen, "unix:", 5) != 0 && address_parse(c->listen, &a, err) != 0) {
+        return err_wrap(err, "--listen");
+    }
+    if (address_parse(c->http_listen, &a, err) != 0) {
+        return err_wrap(err, "--http-listen");
+    }
+    if (strchr(c->advertise, ':') != NULL && strncmp(c->advertise, "unix:", 5) != 0 &&
+        address_parse(c->advertise, &a, err) != 0) {
+        return err_wrap(err, "--advertise");
+    }
+    if (c->inflight_bytes_max < c->message_bytes_max) {
+        return err_set(err, ERR_INVALID,
+                       "--inflight-bytes-max is smaller than --message-bytes-max: no message of "
+                       "that size could ever be received");
+    }
+    return 0;
+}
+
+/* A child of a local cluster must not live on alone. The kernel tells us from now on; a parent that
+ * ended before shows as a new parent. One that ended even before we looked at it first shows when
+ * the ready line cannot be written. */
+static int follow_parent(pid_t parent, struct err *err)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
+        return err_errno(err, errno, "ask to be told when the parent process ends");
+    }
+    if (getppid() != parent) {
+        return err_set(err, ERR_ABORTED, "the process that started this one has ended");
+    }
+    return 0;
+}
+
+static int print_and_free(struct buf *out)
+{
+    bool ok = fputs(buf_str(out), stdout) >= 0 && fflush(stdout) == 0;
+    buf_release(out);
+    return ok ? SERVICE_EXIT_OK : SERVICE_EXIT_FAILED;
+}
+
+static int fail(const struct service_context *sc, const char *message, int exit_code)
+{
+    (void)fprintf(stderr, "%s: %s\n", sc->program, message);
+    return exit_code;
+}
+
+/* `--probe HOST:PORT` alone: asks a running service instead of being one, so it needs no settings.
+ */
+static int probe(const struct service_context *sc, int argc, char **argv)
+{
+    if (argc != 3) {
+        return fail(sc, "--probe takes HOST:PORT of a running service and nothing else",
+                    SERVICE_EXIT_USAGE);
+    }
+    struct err err = {0};
+    if (http_probe(argv[2], PROBE_TIMEOUT_MS, &err) != 0) {
+        return fail(sc, err.msg,
+                    err.code == ERR_INVALID ? SERVICE_EXIT_USAGE : SERVICE_EXIT_FAILED);
+    }
+    return SERVICE_EXIT_OK;
+}
+
+static int check_and_run(struct service_context *sc, pid_t parent)
+{
+    struct err err = {0};
+    if (check_common(&sc->common, &err) != 0 ||
+        (sc->svc->check != NULL && sc->svc->check(sc->config, &err) != 0)) {
+        return fail(sc, err.msg, SERVICE_EXIT_USAGE);
+    }
+    if (sc->common.exit_with_parent && follow_parent(parent, &err) != 0) {
+        return fail(sc, err.msg, SERVICE_EXIT_FAILED);
+    }
+    service_signals_block();
+    return service_run(sc);
+}
+
+static const char notes[] =
+    "Also, alone:\n"
+    "  --probe HOST:PORT\n"
+    "      Ask the HTTP port of a running service whether it is well: exit code 0 or 1.\n"
+    "\n"
+    "When it serves, it prints one line: NAME ready grpc=HOST:PORT http=HOST:PORT\n"
+    "SIGTERM or SIGINT ends it in order, a second one at once. Exit codes: 0 ended in order,\n"
+    "1 failed, 2 wrong arguments or settings, 128 + signal ended at once.\n";
+
+static int obey(struct service_context *sc, const struct config_command *command, int argc,
+                char **argv)
+{
+    pid_t parent = getppid();
+    struct config_line line = {0};
+    struct diags diags = {0};
+    struct buf text = {0};
+    int code;
+    if (config_read(command, argc - 1, argv + 1, &line, &diags) != 0) {
+        diags_format(&diags, &text);
+        (void)fputs(buf_str(&text), stderr);
+        buf_release(&text);
+        code = SERVICE_EXIT_USAGE;
+    } else if (line.ask == CONFIG_HELP) {
+        config_help(command, &text);
+        code = print_and_free(&text);
+    } else if (line.ask == CONFIG_PRINT) {
+        config_print(command, &text);
+        code = print_and_free(&text);
+    } else if (line.ask == CONFIG_VERSION) {
+        buf_printf(&text, "%s %s\n", sc->program, GRADUS_VERSION);
+        code = print_and_free(&text);
+    } else {
+        code = check_and_run(sc, parent);
+    }
+    diags_release(&diags);
+    config_release(command, &line);
+    return code;
+}
+
+int service_main(int argc, char **argv, const struct service *svc)
+{
+    struct service_context sc = {.svc = svc};
+    (void)snprintf(sc.program, sizeof sc.program, "gradus-%s", svc->name);
+    if (argc > 1 && strcmp(argv[1], "--probe") == 0) {
+        return probe(&sc, argc, argv);
+    }
+    sc.config = mem_new(1, svc->config_bytes > 0 ? svc->config_bytes : 1);
+    struct field common[FIELD_COUNT(common_fields)];
+    memcpy(common, common_fields, sizeof common);
+    if (svc->listen != NULL) {
+        common[0].def = svc->listen;
+    }
+    const struct config_group groups[] = {
+        {"Settings of this service", svc->fields, svc->field_count, sc.config},
+        {"Settings of every service", common, FIELD_COUNT(common), &sc.common},
+    };
+    const struct config_command command = {
+        .program = sc.program,
+        .summary = svc->summary,
+        .arguments = "",
+        .groups = groups,
+        .group_count = FIELD_COUNT(groups),
+        .file = true,
+        .notes = notes,
+    };
+    int code = obey(&sc, &command, argc, argv);
+    free(sc.config);
+    return code;
+}
