@@ -228,6 +228,9 @@ static void missing_values_follow_the_policy(void **state)
     check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 10}, 1, 2);
     spec.ignore = (char[]){"a"}; /* an ignored column may lack anything */
     check_features(&spec, DATA_LABEL_CLASS, (float[]){10, 20, 60}, 3, 1);
+    spec = csv_spec("4,0\n,1\n1,0\n"); /* an even number of values */
+    spec.missing = DATA_MISSING_MEDIAN;
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){4, 2.5F, 1}, 3, 1);
     spec = csv_spec("1,NA,0\n2,NA,1\n");
     spec.missing = DATA_MISSING_MEAN;
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "column \"#1\" has no value");
