@@ -93,10 +93,12 @@ void safetensors_writer_abort(struct safetensors_writer *w); /* safe after commi
 struct safetensors {
     int fd;
     char *path;
-    struct safetensors_tensor *tensors; /* sorted by name; names owned */
+    struct safetensors_tensor *tensors; /* sorted by name */
     size_t count;
-    struct safetensors_meta *meta; /* sorted by key; texts owned */
+    struct safetensors_meta *meta; /* sorted by key */
     size_t meta_count;
+    char **texts; /* all names, keys and values above */
+    size_t text_count, text_capacity;
     uint64_t data_first; /* of the file */
 };
 /* @f is overwritten on success. Errors: ERR_CORRUPT says which rule of the format is broken. */

@@ -33,6 +33,14 @@ static int read_at(int fd, uint64_t at, void *out, size_t n, struct err *err)
     return 0;
 }
 
+/* A copy that lives as long as @f. */
+static const char *keep_text(struct safetensors *f, const char *text)
+{
+    f->texts = mem_grow(f->texts, &f->text_capacity, f->text_count + 1, sizeof *f->texts);
+    f->texts[f->text_count] = mem_strdup(text);
+    return f->texts[f->text_count++];
+}
+
 static int read_meta(struct safetensors *f, const struct json_t *map, struct err *err)
 {
     if (!json_doc_is_object(map)) {
@@ -46,7 +54,7 @@ static int read_meta(struct safetensors *f, const struct json_t *map, struct err
         if (text == NULL) {
             return err_set(err, ERR_CORRUPT, "__metadata__: %s: text is expected", key);
         }
-        f->meta[f->meta_count++] = (struct safetensors_meta){mem_strdup(key), mem_strdup(text)};
+        f->meta[f->meta_count++] = (struct safetensors_meta){keep_text(f, key), keep_text(f, text)};
     }
     return 0;
 }
@@ -187,7 +195,7 @@ static int read_members(struct safetensors *f, const struct json_t *root, struct
             (void)err_wrap(err, "tensor %s", key);
             return rc;
         }
-        t.name = mem_strdup(key);
+        t.name = keep_text(f, key);
         f->tensors[f->count++] = t;
     }
     return 0;
@@ -266,13 +274,10 @@ void safetensors_close(struct safetensors *f)
     if (f->path == NULL) {
         return;
     }
-    for (size_t i = 0; i < f->count; i++) {
-        free((void *)(uintptr_t)f->tensors[i].name); /* ours; const for the readers */
+    for (size_t i = 0; i < f->text_count; i++) {
+        free(f->texts[i]);
     }
-    for (size_t i = 0; i < f->meta_count; i++) {
-        free((void *)(uintptr_t)f->meta[i].key);
-        free((void *)(uintptr_t)f->meta[i].value);
-    }
+    free(f->texts);
     free(f->tensors);
     free(f->meta);
     free(f->path);

@@ -18,18 +18,20 @@ const char *shard_file_name(uint32_t shard, uint32_t shard_count, char out[SHARD
     return out;
 }
 
-/* Tensor @k · partitions + @i is partition i: its values for k = 0, its slot k - 1 otherwise. */
+/* Tensor k · @count + i is partition i: its values for k = 0, its slot k - 1 otherwise. The caller
+ * frees names[]. */
 static void declare(const struct shard_file_state *s, const struct partition *parts, size_t count,
-                    struct safetensors_tensor *tensors)
+                    struct safetensors_tensor *tensors, char **names)
 {
     for (size_t n = 0; n < count * (1 + s->rule->slot_count); n++) {
         const struct partition *p = &parts[n % count];
         const struct variable_spec *v = &s->plan->variables[p->variable];
         size_t slot = n / count;
         struct safetensors_tensor *t = &tensors[n];
-        t->name = mem_printf("%s[%" PRIu64 ":%" PRIu64 "]%s%s", v->name, p->row_first,
-                             p->row_first + p->row_count, slot == 0 ? "" : "#",
-                             slot == 0 ? "" : s->rule->slot_names[slot - 1]);
+        names[n] = mem_printf("%s[%" PRIu64 ":%" PRIu64 "]%s%s", v->name, p->row_first,
+                              p->row_first + p->row_count, slot == 0 ? "" : "#",
+                              slot == 0 ? "" : s->rule->slot_names[slot - 1]);
+        t->name = names[n];
         t->dtype = SAFETENSORS_F32;
         t->rank = v->shape.rank;
         for (size_t d = 0; d < t->rank; d++) {
@@ -90,7 +92,8 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
     }
     size_t tensor_count = count * (1 + state->rule->slot_count);
     struct safetensors_tensor *tensors = mem_new(tensor_count, sizeof *tensors);
-    declare(state, parts, count, tensors);
+    char **names = mem_new(tensor_count, sizeof *names);
+    declare(state, parts, count, tensors, names);
     struct safetensors_meta meta[META_COUNT];
     char *texts[META_COUNT];
     make_meta(state, meta, texts);
@@ -108,8 +111,9 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
         free(texts[i]);
     }
     for (size_t i = 0; i < tensor_count; i++) {
-        free((void *)(uintptr_t)tensors[i].name); /* made in declare() */
+        free(names[i]);
     }
+    free(names);
     free(tensors);
     return rc;
 }

@@ -138,7 +138,7 @@ static void no_batch(const struct ledger *l, uint64_t epoch, struct ledger_batch
 void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step, uint32_t replica,
                        struct ledger_batch *out)
 {
-    if (replica >= replicas || l->split_count == 0) {
+    if (replica >= replicas || ledger_shape_splits(&l->shape) == 0) {
         no_batch(l, l->epoch, out);
         return;
     }
@@ -165,7 +165,7 @@ void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step,
 
 uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs)
 {
-    if (replicas == 0 || l->split_count == 0 || l->epoch >= epochs) {
+    if (replicas == 0 || ledger_shape_splits(&l->shape) == 0 || l->epoch >= epochs) {
         return 0;
     }
     uint64_t first_steps = ceil_div(ledger_left(l), replicas);
