@@ -60,6 +60,11 @@ const char *service_advertised(const struct service_context *sc)
     return sc->advertised;
 }
 
+const char *service_http_advertised(const struct service_context *sc)
+{
+    return sc->http_advertised;
+}
+
 /* The lock is held, so that the RPC server hears of changes in their order; it calls nobody back.
  */
 static void tell_health(struct service_context *sc)
@@ -151,6 +156,20 @@ static char *find_advertised(const struct service_config *c, const char *listeni
     return mem_strdup(address_format(&told, text, sizeof text));
 }
 
+/* The same for the HTTP port: on all addresses, it is at the advertised host. */
+static char *find_http_advertised(const char *advertised, const char *listening)
+{
+    struct address http = {0};
+    struct address told = {0};
+    char text[ADDRESS_BYTES];
+    if (address_parse(listening, &http, NULL) != 0 || !address_is_any(&http) ||
+        address_parse(advertised, &told, NULL) != 0) {
+        return mem_strdup(listening);
+    }
+    told.port = http.port;
+    return mem_strdup(address_format(&told, text, sizeof text));
+}
+
 static void warn_about_open_listener(const char *name, const char *address)
 {
     struct address a;
@@ -176,6 +195,7 @@ static int start_ports(struct service_context *sc, struct err *err)
     if (sc->http == NULL) {
         return err_set(err, http_err.code, "http: %s", http_err.msg);
     }
+    sc->http_advertised = find_http_advertised(sc->advertised, http_address(sc->http));
     warn_about_open_listener("grpc", service_listening(sc));
     warn_about_open_listener("http", http_address(sc->http));
     return 0;
@@ -263,6 +283,7 @@ int service_run(struct service_context *sc)
     rpc_shutdown();
     pthread_mutex_destroy(&sc->lock);
     free(sc->advertised);
+    free(sc->http_advertised);
     if (code == 0 && sc->end.code != 0) {
         code = sc->end.code;
         err = sc->end;

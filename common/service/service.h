@@ -103,6 +103,7 @@ struct rpc_server *service_rpc_server(const struct service_context *sc);
 /* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
 const char *service_listening(const struct service_context *sc);
 const char *service_advertised(const struct service_context *sc);
+const char *service_http_advertised(const struct service_context *sc);
 
 /* Any thread: why /healthz and grpc.health.v1 say no, or NULL for well. @reason is copied. */
 void service_set_unhealthy(struct service_context *sc, const char *reason);

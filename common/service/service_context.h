@@ -21,6 +21,7 @@ struct service_context {
     struct rpc_server *rpc;
     struct http *http;
     char *advertised;
+    char *http_advertised;
 
     pthread_mutex_t lock; /* guards what follows */
     bool ready;

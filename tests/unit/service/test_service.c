@@ -88,7 +88,8 @@ static int toy_ready(struct service_context *sc, struct err *err)
     if (late || strcmp(c->flavour, "never") == 0) {
         return err_set(err, ERR_CANCELLED, "the toy gave up");
     }
-    log_info("toy_ready", "advertised=%s", service_advertised(sc));
+    log_info("toy_ready", "advertised=%s http=%s", service_advertised(sc),
+             service_http_advertised(sc));
     if (c->sick) {
         service_set_unhealthy(sc, "the toy is sick");
     }
@@ -403,12 +404,14 @@ static void test_listening_to_everybody_is_warned_about(void **state)
     struct fixture *f = *state;
     char host[128] = "";
     char expected[160];
-    START(f, "--flavour=plum", "--listen=0.0.0.0:0", "--advertise=toy.example");
+    START(f, "--flavour=plum", "--listen=0.0.0.0:0", "--advertise=toy.example",
+          "--http-listen=0.0.0.0:0");
     wait_ready(f);
     assert_true(spawn_end(&f->child, WAIT_MS));
     assert_part(log_text(f), "event=listen_open port=grpc");
     assert_part(f->text, "event=toy_ready advertised=toy.example:");
-    assert_null(strstr(f->text, "advertised=toy.example:0"));
+    assert_part(f->text, " http=toy.example:");
+    assert_null(strstr(f->text, "toy.example:0"));
     spawn_release(&f->child);
     START(f, "--flavour=plum", "--listen=0.0.0.0:0");
     wait_ready(f);
