@@ -75,6 +75,9 @@ static bool run_one(struct rpc_call *call)
         pthread_mutex_lock(&call->lock);
         return false;
     }
+    if (!row) { /* an unknown method, which is being refused */
+        return false;
+    }
     if (call->open_due) {
         call->open_due = false;
         call->incoming = msg;

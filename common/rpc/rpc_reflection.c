@@ -11,17 +11,18 @@
 typedef Grpc__Reflection__V1__ServerReflectionRequest reflection_request;
 typedef Grpc__Reflection__V1__ServerReflectionResponse reflection_response;
 
-static void respond_error(struct rpc_call *call, reflection_response *response, int code,
-                          const char *text, const char *subject)
+/* What was asked for is in the response already, so the message need not repeat it. */
+static void respond_error(struct rpc_call *call, reflection_response response, int code,
+                          const char *text)
 {
-    char *message = mem_printf("%s \"%.200s\"", text, subject);
+    char *message = mem_strdup(text);
     Grpc__Reflection__V1__ErrorResponse error = GRPC__REFLECTION__V1__ERROR_RESPONSE__INIT;
     error.error_code = rpc_code_of_err(code);
     error.error_message = message;
-    response->message_response_case =
+    response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
-    response->error_response = &error;
-    rpc_send(call, &response->base, NULL);
+    response.error_response = &error;
+    rpc_send(call, &response.base, NULL);
     free(message);
 }
 
@@ -35,7 +36,7 @@ static ProtobufCBinaryData raw_of(const struct rpc_file *file)
 }
 
 /* The file and what it imports directly; a client asks for the rest by name. */
-static void respond_file(struct rpc_call *call, reflection_response *response,
+static void respond_file(struct rpc_call *call, reflection_response response,
                          const struct rpc_files *files, const struct rpc_file *file)
 {
     size_t imports = file->proto->n_dependency;
@@ -52,14 +53,14 @@ static void respond_file(struct rpc_call *call, reflection_response *response,
         GRPC__REFLECTION__V1__FILE_DESCRIPTOR_RESPONSE__INIT;
     list.n_file_descriptor_proto = n;
     list.file_descriptor_proto = data;
-    response->message_response_case =
+    response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_FILE_DESCRIPTOR_RESPONSE;
-    response->file_descriptor_response = &list;
-    rpc_send(call, &response->base, NULL);
+    response.file_descriptor_response = &list;
+    rpc_send(call, &response.base, NULL);
     free(data);
 }
 
-static void respond_services(struct rpc_call *call, reflection_response *response,
+static void respond_services(struct rpc_call *call, reflection_response response,
                              const struct rpc_server *s)
 {
     size_t n = s->service_count;
@@ -77,10 +78,10 @@ static void respond_services(struct rpc_call *call, reflection_response *respons
         GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;
     list.n_service = n;
     list.service = pointers;
-    response->message_response_case =
+    response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE;
-    response->list_services_response = &list;
-    rpc_send(call, &response->base, NULL);
+    response.list_services_response = &list;
+    rpc_send(call, &response.base, NULL);
     for (size_t i = 0; i < n; i++) {
         free(names[i]);
     }
@@ -97,27 +98,24 @@ static void on_info(struct rpc_call *call, struct rpc_msg *msg, void *ctx)
     response.valid_host = request.host;
     response.original_request = &request;
     const struct rpc_file *file = NULL;
-    const char *subject = "";
     switch (request.message_request_case) {
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
-        respond_services(call, &response, s);
+        respond_services(call, response, s);
         return;
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
-        subject = request.file_by_filename;
-        file = rpc_files_find(&s->files, subject);
+        file = rpc_files_find(&s->files, request.file_by_filename);
         break;
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
-        subject = request.file_containing_symbol;
-        file = rpc_files_find_symbol(&s->files, subject);
+        file = rpc_files_find_symbol(&s->files, request.file_containing_symbol);
         break;
     default: /* proto3 has no extensions */
-        respond_error(call, &response, ERR_UNSUPPORTED, "this kind of request is not served", "");
+        respond_error(call, response, ERR_UNSUPPORTED, "this kind of request is not served");
         return;
     }
     if (file) {
-        respond_file(call, &response, &s->files, file);
+        respond_file(call, response, &s->files, file);
     } else {
-        respond_error(call, &response, ERR_NOT_FOUND, "not found:", subject);
+        respond_error(call, response, ERR_NOT_FOUND, "not found");
     }
 }
 

@@ -194,7 +194,7 @@ static bool unix_in_use(const char *path)
     if (strlen(path) >= sizeof(address.sun_path)) {
         return false;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return false;

@@ -371,6 +371,63 @@ static void test_channel_free_cancels(void **state)
     latch_release(&answer.done);
 }
 
+struct nested {
+    struct rpc_channel *other;
+    struct latch done;
+    int code;
+    int nested_code;
+};
+
+static void call_again(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)reply;
+    struct nested *n = ctx;
+    n->code = status->err.code;
+    struct call *c = call_new("nested");
+    struct err err = {0};
+    n->nested_code = rpc_call_blocking(n->other, &c->request, NULL, &err);
+    free(c);
+    latch_add(&n->done);
+}
+
+/* Two channels share a loop; a blocking call on its own thread does not need it. */
+static void test_shared_loop(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, NULL);
+    struct err err = {0};
+    struct rpc_loop *loop = rpc_loop_new(&err);
+    assert_non_null(loop);
+    struct rpc_channel *channels[2];
+    struct rpc_channel_options options = {.target = rpc_server_address(f.server, 0), .loop = loop};
+    for (size_t i = 0; i < 2; i++) {
+        channels[i] = rpc_channel_new(&options, &err);
+        assert_non_null(channels[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct nested n = {.other = channels[1 - i], .code = -1, .nested_code = -1};
+        latch_init(&n.done);
+        struct call *c = call_new("outer");
+        assert_int_equal(rpc_call_start(channels[i], &c->request, call_again, &n, &err), 0);
+        free(c);
+        assert_true(latch_wait(&n.done, 1));
+        assert_int_equal(n.code, 0);
+        assert_int_equal(n.nested_code, 0);
+        latch_release(&n.done);
+    }
+    rpc_channel_free(channels[0]);
+    rpc_channel_cancel(channels[1]);
+    struct call *c = call_new("late");
+    assert_int_equal(rpc_call_start(channels[1], &c->request, call_again, NULL, &err),
+                     ERR_UNAVAILABLE);
+    assert_contains(err.msg, "the channel was closed");
+    free(c);
+    rpc_channel_free(channels[1]);
+    rpc_loop_free(loop);
+    stop(&f);
+}
+
 static void test_metadata(void **state)
 {
     (void)state;
@@ -474,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_later_answer),
         cmocka_unit_test(test_channel_free_cancels),
+        cmocka_unit_test(test_shared_loop),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_two_clients),
         cmocka_unit_test(test_unreachable),
