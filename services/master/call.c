@@ -235,6 +235,9 @@ static void failed(struct master *m, size_t i, const struct err *err)
         refused(m, &copy, err);
         return;
     }
+    if (copy.kind == MASTER_CALL_EVALUATE) {
+        evaluate_returned(copy.job, copy.index);
+    }
     node_lost(m, copy.node,
               action_printf(m, "%s failed %u times: %s", RULES[copy.kind].name, copy.attempts,
                             err->msg));
@@ -323,10 +326,10 @@ static void build_assign(const struct call *c, struct master_call *out)
     out->mode = j->spec.training.mode;
     out->replicas = j->replicas;
     out->hold = c->hold;
+    out->ledger = job_is_sync(j) ? &j->ledger : &j->leases.ledger;
     if (!job_is_sync(j)) {
         return;
     }
-    out->ledger = &j->ledger;
     out->step_limit = j->step_limit;
     uint32_t index = 0;
     size_t i = 0;

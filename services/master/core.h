@@ -29,6 +29,7 @@
 #define RATE_SAMPLES 12         /* one a second: the window of the recent rate */
 #define EPOCHS_OPEN 4           /* epochs whose metrics may still arrive */
 #define NO_STEP UINT64_MAX
+#define LEASES_PER_WORKER 2 /* the one in hand, and the next one, asked for in advance */
 
 struct job;
 
@@ -75,8 +76,10 @@ struct job_worker {
     bool idle, held; /* since the last Assign: stands still; answered a hold */
     uint64_t position, sequence;
     uint64_t from;  /* sync: the step that its Assign begins with */
-    uint32_t split; /* its lease, or LEASE_NONE */
-    bool parked;    /* a LeaseSplit waits */
+    uint32_t splits[LEASES_PER_WORKER]; /* its leases, oldest first */
+    size_t split_count;
+    bool parked; /* a LeaseSplit waits */
+    bool silent; /* and nothing was reported since */
     uint64_t parked_request, parked_until_ms;
     bool evaluating;
 };
@@ -102,7 +105,7 @@ struct shard_state { /* of one parameter server, in the order of shards */
 };
 
 struct milestone {
-    uint64_t step;
+    uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
     bool stand;   /* nothing may move until it is pinned */
     bool failed;  /* the checkpoint */
@@ -302,6 +305,8 @@ void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int
 void train_over(struct master *m, struct job *j);
 struct job_worker *train_sender(struct master *m, const struct master_event *e, struct job **job);
 bool train_is_present(struct master *m, const struct job *j, const struct master_event *e);
+void train_stands(struct master *m, struct job *j, struct job_worker *w);
+void train_give_back(struct master *m, struct job *j, struct job_worker *w);
 void leases_tick(struct master *m);
 void on_lease_split(struct master *m, const struct master_event *e);
 void on_report_split(struct master *m, const struct master_event *e);
@@ -309,6 +314,7 @@ void on_report_failure(struct master *m, const struct master_event *e);
 
 /* progress.c */
 void progress_init(struct job *j);
+uint64_t progress_examples(const struct job *j, uint64_t step);
 void progress_step(struct master *m, struct job *j, uint64_t step);
 void progress_refresh(struct job *j, uint64_t now_ms);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
@@ -330,7 +336,7 @@ void evaluate_begin(struct master *m, struct job *j);
 void evaluate_pump(struct master *m, struct job *j);
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
                    const struct master_call_done *done);
-void evaluate_returned(struct master *m, struct job *j, uint32_t chunk); /* its worker is gone */
+void evaluate_returned(struct job *j, uint32_t chunk); /* its worker is gone */
 void evaluate_release(struct job *j);
 void milestone_evaluated(struct master *m, struct job *j);
 

@@ -34,24 +34,22 @@ void evaluate_begin(struct master *m, struct job *j)
     evaluate_pump(m, j);
 }
 
-/* The first chunk to do, rather not one that just failed on @n. */
+/* The first chunk to do; one that just failed on @n only when there is nobody else. */
 static struct chunk *pick(struct job *j, const struct node *n)
 {
-    struct chunk *second = NULL;
+    bool alone = job_workers_started(j) == 1;
     size_t end = j->chunk_merged + CHUNKS_AHEAD_MAX;
     end = end < j->chunk_count ? end : j->chunk_count;
     while (j->chunk_next < end && j->chunks[j->chunk_next].state != CHUNK_TODO) {
         j->chunk_next++;
     }
     for (size_t i = j->chunk_next; i < end; i++) {
-        if (j->chunks[i].state == CHUNK_TODO) {
-            if (j->chunks[i].failed_node != n->number) {
-                return &j->chunks[i];
-            }
-            second = second == NULL ? &j->chunks[i] : second;
+        struct chunk *c = &j->chunks[i];
+        if (c->state == CHUNK_TODO && (alone || c->failed_node != n->number)) {
+            return c;
         }
     }
-    return second;
+    return NULL;
 }
 
 /* Give chunks to all workers that have none. */
@@ -67,7 +65,7 @@ void evaluate_pump(struct master *m, struct job *j)
         }
         struct chunk *c = pick(j, w->node);
         if (c == NULL) {
-            return;
+            continue;
         }
         c->state = CHUNK_OUT;
         w->evaluating = true;
@@ -81,9 +79,8 @@ static void give_again(struct job *j, uint32_t chunk)
     j->chunk_next = chunk < j->chunk_next ? chunk : j->chunk_next;
 }
 
-void evaluate_returned(struct master *m, struct job *j, uint32_t chunk)
+void evaluate_returned(struct job *j, uint32_t chunk)
 {
-    (void)m;
     if (j->work == WORK_EVALUATE && chunk < j->chunk_count) {
         give_again(j, chunk);
     }

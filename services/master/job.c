@@ -150,7 +150,7 @@ struct job_worker *job_worker_add(struct job *j, struct node *n)
     node_take(n, j);
     j->workers = mem_grow(j->workers, &j->worker_capacity, j->worker_count + 1, sizeof *j->workers);
     struct job_worker *w = &j->workers[j->worker_count++];
-    *w = (struct job_worker){.node = n, .split = LEASE_NONE};
+    *w = (struct job_worker){.node = n};
     job_names_refresh(j);
     return w;
 }
@@ -159,14 +159,11 @@ struct job_worker *job_worker_add(struct job *j, struct node *n)
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)
 {
     train_park_clear(m, j, w, ERR_NOT_FOUND, "the worker is not part of the job");
-    if (w->split != LEASE_NONE) {
-        leases_return(&j->leases, w->split, w->node->number);
-        m->counts.leases_returned++;
-    }
+    train_give_back(m, j, w);
     for (size_t i = 0; i < m->call_count; i++) {
         if (m->calls[i].job == j && m->calls[i].node == w->node &&
             m->calls[i].kind == MASTER_CALL_EVALUATE) {
-            evaluate_returned(m, j, m->calls[i].index);
+            evaluate_returned(j, m->calls[i].index);
         }
     }
     calls_forget_node(m, w->node, j);
@@ -319,9 +316,10 @@ void job_worker_lost(struct master *m, struct job *j, struct node *n, const char
         calls_forget(m, j, MASTER_CALL_ASSIGN);
         job_enter(m, j, JOB_RECOVERING,
                   action_printf(m, "waits for a worker: lost the last one, %s (%s)", n->id, why));
-    } else if (j->over) {
-        evaluate_pump(m, j);
-    } else {
+        return;
+    }
+    evaluate_pump(m, j); /* it may have left a chunk behind */
+    if (!j->over) {
         train_regroup(m, j);
     }
 }

@@ -10,8 +10,6 @@
 
 #include "job/ledger.h"
 
-#define LEASE_NONE UINT32_MAX /* no split */
-
 struct lease {
     uint64_t epoch;
     uint32_t split;

@@ -223,7 +223,7 @@ struct master_call {
     uint32_t shard;      /* calls to a parameter server */
     const char *text;    /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */
-    const struct ledger *ledger; /* OPEN, ASSIGN (sync) */
+    const struct ledger *ledger; /* OPEN, ASSIGN */
     uint32_t replicas;           /* OPEN, MEMBERSHIP, ASSIGN */
     int mode;                    /* MEMBERSHIP, ASSIGN: enum training_mode */
     const char *const *workers;  /* OPEN, MEMBERSHIP */
@@ -253,7 +253,7 @@ struct master_manifest {
     const struct job_spec *spec;
     const struct plan *plan;
     const struct ledger *ledger; /* the data position of the checkpoint */
-    uint64_t step;
+    uint64_t step, examples, generation;
     const char *directory; /* as in the CHECKPOINT calls */
     const struct master_shard_file *shards; /* [plan->shard_count] */
     size_t keep; /* checkpoints of this job that stay, the new one among them; 0: all */

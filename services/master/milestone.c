@@ -86,6 +86,8 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     s->step = train_step(j);
     s->stand = stand;
     if (stand) {
+        /* After a hold in async and bounded modes some splits are done in part. */
+        s->step = j->record.step > s->step ? j->record.step : s->step;
         s->last = s->step >= j->record.steps_total;
         s->cancel = j->hold_cancel && !s->last;
         s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel;
@@ -102,7 +104,8 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
         s->checkpoint = false;
         reuse(m, j);
     }
-    s->epoch = (double)s->step / (double)j->steps_per_epoch;
+    s->examples = progress_examples(j, s->step);
+    s->epoch = (double)s->examples / (double)j->train.records;
     progress_train_metrics(j, s->step == 0 ? 0 : (s->step - 1) / j->steps_per_epoch, &s->train);
     if (!s->evaluate && !s->checkpoint) {
         if (s->last || s->cancel) {
@@ -182,8 +185,32 @@ static void pinned(struct master *m, struct job *j)
     }
 }
 
+/* Async and bounded: what every shard has applied, as the shards say; batches that only some have
+ * are done again by whoever takes the split over, and are duplicates for those. */
+static void merge_ledgers(struct job *j)
+{
+    struct ledger *to = &j->milestone.ledger;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct ledger *from = &j->shards[i].ledger;
+        if (!j->shards[i].has_ledger || from->split_count != to->split_count ||
+            from->epoch != to->epoch) {
+            return;
+        }
+    }
+    for (uint32_t s = 0; s < to->split_count; s++) {
+        to->done[s] = j->shards[0].ledger.done[s];
+        for (size_t i = 1; i < j->shard_count; i++) {
+            uint32_t done = j->shards[i].ledger.done[s];
+            to->done[s] = done < to->done[s] ? done : to->done[s];
+        }
+    }
+}
+
 static void write_manifest(struct master *m, struct job *j)
 {
+    if (!job_is_sync(j)) {
+        merge_ledgers(j);
+    }
     j->work = WORK_MANIFEST;
     j->manifest_number = ++m->next_number;
     struct master_shard_file *files = action_memory(m, j->shard_count, sizeof *files);
@@ -205,6 +232,8 @@ static void write_manifest(struct master *m, struct job *j)
         .plan = &j->plan,
         .ledger = &j->milestone.ledger,
         .step = j->milestone.step,
+        .examples = j->milestone.examples,
+        .generation = j->record.generation,
         .directory = j->milestone.directory,
         .shards = files,
         .keep = j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep

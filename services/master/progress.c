@@ -17,7 +17,7 @@ void progress_init(struct job *j)
 
 /* Training examples in the first @step steps: batches are taken in order, and only the last of an
  * epoch is short. In async and bounded modes exact at the end of an epoch. */
-static uint64_t examples_at(const struct job *j, uint64_t step)
+uint64_t progress_examples(const struct job *j, uint64_t step)
 {
     uint64_t per_step = (uint64_t)j->spec.training.batch_size * (job_is_sync(j) ? j->replicas : 1);
     uint64_t rest = step % j->steps_per_epoch * per_step;
@@ -42,7 +42,7 @@ void progress_step(struct master *m, struct job *j, uint64_t step)
 {
     step = step < j->record.steps_total ? step : j->record.steps_total;
     if (step > j->record.step) {
-        uint64_t examples = examples_at(j, step);
+        uint64_t examples = progress_examples(j, step);
         m->counts.steps += step - j->record.step;
         m->counts.examples += examples - j->record.examples;
         j->record.step = step;
@@ -183,5 +183,7 @@ void on_report_progress(struct master *m, const struct master_event *e)
     progress_step(m, j, job_is_sync(j) ? report->position : async_step(j));
     job_changed(m, j);
     reply_add(m, e->request);
+    w->silent = false;
+    train_stands(m, j, w);
     train_check(m, j);
 }

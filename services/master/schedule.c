@@ -117,14 +117,17 @@ void schedule(struct master *m)
     }
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
-        if (j->record.state != JOB_PENDING || j->restartable) {
-            continue;
-        }
-        struct supply workers = supply_of(m, MASTER_WORKER);
-        struct supply ps = supply_of(m, MASTER_PS);
-        if (workers.free >= (size_t)j->spec.cluster.workers &&
-            ps.free >= (size_t)j->spec.cluster.ps) {
+        if (j->record.state == JOB_PENDING && !j->restartable &&
+            supply_of(m, MASTER_WORKER).free >= (size_t)j->spec.cluster.workers &&
+            supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
             start(m, j);
+        }
+    }
+    struct supply workers = supply_of(m, MASTER_WORKER);
+    struct supply ps = supply_of(m, MASTER_PS);
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->record.state != JOB_PENDING || j->restartable) {
             continue;
         }
         struct buf reason = {0};

@@ -198,9 +198,8 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
         job_enter(m, j, JOB_RUNNING, "");
         j->phase = j->over ? PHASE_FINISH : PHASE_NONE;
     }
-    if (j->over) {
-        evaluate_pump(m, j);
-    } else {
+    evaluate_pump(m, j);
+    if (!j->over) {
         train_regroup(m, j);
     }
 }

@@ -32,11 +32,11 @@ uint64_t train_step(const struct job *j)
 
 /* ---- membership ---- */
 
-static void give_back(struct master *m, struct job *j, struct job_worker *w)
+/* Its leases go to others. */
+void train_give_back(struct master *m, struct job *j, struct job_worker *w)
 {
-    if (w->split != LEASE_NONE) {
-        leases_return(&j->leases, w->split, w->node->number);
-        w->split = LEASE_NONE;
+    while (w->split_count > 0) {
+        leases_return(&j->leases, w->splits[--w->split_count], w->node->number);
         m->counts.leases_returned++;
     }
 }
@@ -159,7 +159,7 @@ static void hold_check(struct master *m, struct job *j)
     uint64_t step = j->record.step;
     for (size_t i = 0; i < j->worker_count; i++) {
         struct job_worker *w = &j->workers[i];
-        if (w->assigned && !job_is_sync(j) && !w->idle && w->split != LEASE_NONE) {
+        if (w->assigned && !job_is_sync(j) && !w->idle && w->split_count > 0) {
             return;
         }
         if (w->assigned && w->position > step) {
@@ -168,7 +168,7 @@ static void hold_check(struct master *m, struct job *j)
     }
     if (!job_is_sync(j)) {
         for (size_t i = 0; i < j->worker_count; i++) {
-            give_back(m, j, &j->workers[i]);
+            train_give_back(m, j, &j->workers[i]);
         }
         j->phase = PHASE_STAND;
         train_check(m, j);
@@ -198,11 +198,28 @@ void train_assign_done(struct master *m, struct job *j, struct node *n, bool hol
         w->held = true;
         w->position = position;
         hold_check(m, j);
-    } else if (calls_open(m, j, MASTER_CALL_ASSIGN) == 0) {
+    } else if (j->phase == PHASE_ASSIGN && calls_open(m, j, MASTER_CALL_ASSIGN) == 0) {
         j->phase = PHASE_TRAIN;
         job_changed(m, j);
         train_check(m, j);
     }
+}
+
+/* A worker that stands still although it should not has lost its last Assign to an older one that
+ * came late, or its report was sent before that Assign; saying it again is right in both cases. */
+void train_stands(struct master *m, struct job *j, struct job_worker *w)
+{
+    if (j->phase != PHASE_TRAIN || !w->assigned || !w->idle ||
+        (job_is_sync(j) && w->position >= j->step_limit)) {
+        return;
+    }
+    for (size_t i = 0; i < m->call_count; i++) {
+        if (m->calls[i].kind == MASTER_CALL_ASSIGN && m->calls[i].node == w->node) {
+            return;
+        }
+    }
+    w->idle = false;
+    call_start(m, j, w->node, MASTER_CALL_ASSIGN, 0);
 }
 
 /* ---- what comes next ---- */
@@ -222,7 +239,6 @@ static bool all_at_limit(const struct job *j)
 
 static void grant(struct master *m, struct job_worker *w, const struct lease *lease)
 {
-    w->split = lease->split;
     w->idle = false;
     m->counts.leases_granted++;
     struct master_reply *reply = reply_add(m, w->parked_request);
@@ -236,7 +252,9 @@ static void grant_parked(struct master *m, struct job *j)
     for (size_t i = 0; i < j->worker_count; i++) {
         struct job_worker *w = &j->workers[i];
         struct lease lease;
-        if (w->parked && leases_take(&j->leases, w->node->number, &lease)) {
+        if (w->parked && w->split_count < LEASES_PER_WORKER &&
+            leases_take(&j->leases, w->node->number, &lease)) {
+            w->splits[w->split_count++] = lease.split;
             grant(m, w, &lease);
         }
     }
@@ -372,6 +390,13 @@ bool train_is_present(struct master *m, const struct job *j, const struct master
     return false;
 }
 
+static void lease_again(struct master *m, struct job *j, struct job_worker *w, size_t i)
+{
+    struct lease lease;
+    leases_again(&j->leases, w->splits[i], &lease);
+    grant(m, w, &lease);
+}
+
 void on_lease_split(struct master *m, const struct master_event *e)
 {
     struct job *j = NULL;
@@ -389,13 +414,12 @@ void on_lease_split(struct master *m, const struct master_event *e)
         return;
     }
     w->parked = true;
+    w->silent = true;
     w->parked_request = e->request;
     uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
     w->parked_until_ms = m->now_ms + wait;
-    if (w->split != LEASE_NONE) {
-        struct lease lease; /* the answer to its last request was lost */
-        leases_again(&j->leases, w->split, &lease);
-        grant(m, w, &lease);
+    if (w->split_count == LEASES_PER_WORKER) {
+        lease_again(m, j, w, LEASES_PER_WORKER - 1); /* the answer to its last request was lost */
         return;
     }
     train_check(m, j);
@@ -406,9 +430,28 @@ void leases_tick(struct master *m)
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
         for (size_t k = 0; k < j->worker_count; k++) {
-            if (j->workers[k].parked && j->workers[k].parked_until_ms <= m->now_ms) {
-                train_park_clear(m, j, &j->workers[k], ERR_OK, NULL);
+            struct job_worker *w = &j->workers[k];
+            if (!w->parked || w->parked_until_ms > m->now_ms) {
+                continue;
             }
+            /* It asked, and for all that time reported nothing of what it holds: perhaps it never
+             * learned that it does. A lease that it gets twice costs one pull. */
+            if (w->silent && w->split_count > 0 && j->phase == PHASE_TRAIN) {
+                lease_again(m, j, w, 0);
+            } else {
+                train_park_clear(m, j, w, ERR_OK, NULL);
+            }
+        }
+    }
+}
+
+static void forget_split(struct job_worker *w, uint32_t split)
+{
+    for (size_t i = w->split_count; i-- > 0;) {
+        if (w->splits[i] == split) {
+            memmove(w->splits + i, w->splits + i + 1,
+                    (w->split_count - i - 1) * sizeof *w->splits);
+            w->split_count--;
         }
     }
 }
@@ -436,10 +479,9 @@ void on_report_split(struct master *m, const struct master_event *e)
     if (e->worker.epoch < epoch) {
         return; /* said before; the epoch ended with it */
     }
+    w->silent = false;
     for (size_t i = 0; i < j->worker_count; i++) {
-        if (j->workers[i].split == e->worker.split) {
-            j->workers[i].split = LEASE_NONE; /* whoever had it */
-        }
+        forget_split(&j->workers[i], e->worker.split); /* whoever had it */
     }
     progress_step(m, j, train_step(j));
     train_check(m, j);

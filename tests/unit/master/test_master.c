@@ -1,0 +1,764 @@
+#include "cluster.h"
+
+#define SETS(...) ((const char *const[]){__VA_ARGS__}), sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+
+/* Every shard that is still open has each batch of each epoch exactly once. */
+static void check_exactly_once(struct cluster *c, const char *id, uint32_t epochs)
+{
+    for (size_t i = 0; i < c->node_count; i++) {
+        struct fake_shard *s = cluster_shard(&c->nodes[i], id);
+        if (s == NULL || c->nodes[i].role != MASTER_PS) {
+            continue;
+        }
+        for (uint32_t e = 0; e < epochs; e++) {
+            for (uint32_t k = 0; k < ledger_shape_splits(&s->shape); k++) {
+                assert_int_equal(s->done[e][k], ledger_shape_split_batches(&s->shape, k));
+            }
+        }
+    }
+}
+
+static const struct job_record *run_to_end(struct cluster *c, const char *id)
+{
+    return cluster_until(c, id, JOB_SUCCEEDED, 300000);
+}
+
+static void sync_job_runs_to_the_end(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(1, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.checkpoint_every=10"));
+    assert_string_equal(id, "demo-1");
+    const struct job_record *r = run_to_end(c, id);
+    assert_int_equal(r->step, 21);
+    assert_int_equal(r->steps_total, 21);
+    assert_int_equal(r->examples, 300);
+    assert_true(r->epoch == 3 && r->epochs_total == 3);
+    assert_int_equal(r->evaluation_count, 3); /* one an epoch, the last of them the end's */
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r->evaluations[i].step, 7 * (i + 1));
+        assert_true(r->evaluations[i].test.values[METRIC_ACCURACY] == 0.5);
+    }
+    assert_int_equal(c->manifests, 3);
+    assert_int_equal(c->manifest_steps[0], 10);
+    assert_int_equal(c->manifest_steps[1], 20);
+    assert_int_equal(c->manifest_steps[2], 21);
+    assert_string_equal(r->checkpoint, "demo-1/step-000000021");
+    assert_int_equal(r->generation, 1);
+    assert_true(r->seconds > 0 && r->examples_per_second > 0);
+    assert_string_equal(buf_str(&c->trace), "RUNNING SUCCEEDED ");
+    cluster_run_ms(c, 5000); /* all nodes are free again */
+    for (size_t i = 0; i < c->node_count; i++) {
+        struct master_node_info n;
+        assert_true(master_node_at(c->m, i, c->now, &n));
+        assert_int_equal(n.job_count, 0);
+        assert_null(cluster_shard(&c->nodes[i], id));
+    }
+    cluster_free(c);
+}
+
+static void async_and_bounded_jobs_apply_each_batch_once(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=async", "training.mode=bounded"};
+    for (size_t i = 0; i < 2; i++) {
+        struct cluster *c = cluster_new(2 + i, 2, 3);
+        char id[64];
+        cluster_submit(c, "demo", id,
+                       SETS(modes[i], "cluster.workers=3", "training.checkpoint_every=25"));
+        cluster_until_in(c, id, "FINISH");
+        check_exactly_once(c, id, 3);
+        const struct job_record *r = run_to_end(c, id);
+        assert_int_equal(r->step, 60);
+        assert_int_equal(r->examples, 300);
+        assert_int_equal(r->evaluation_count, 3);
+        assert_int_equal(r->evaluations[1].step, 40);
+        assert_true(r->evaluations[1].epoch == 2);
+        assert_int_equal(r->staleness[0], 60);
+        assert_int_equal(c->manifest_steps[c->manifests - 1], 60);
+        assert_in_range(c->manifest_steps[0], 25, 30); /* the split in hand is finished first */
+        assert_in_range(c->manifest_steps[1], 50, 56);
+        cluster_free(c);
+    }
+}
+
+static void steps_bound_an_async_job(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(3, 1, 2);
+    char id[64];
+    cluster_submit(c, "demo", id,
+                   SETS("training.mode=async", "cluster.ps=1", "training.steps=27"));
+    cluster_until_in(c, id, "FINISH");
+    struct fake_shard *s = NULL;
+    for (size_t i = 0; i < c->node_count && s == NULL; i++) {
+        s = cluster_shard(&c->nodes[i], id);
+    }
+    assert_int_equal(s->batches, 27);
+    assert_int_equal(s->done[1][3], 1); /* the last lease was cut */
+    const struct job_record *r = run_to_end(c, id);
+    assert_int_equal(r->step, 27);
+    cluster_free(c);
+}
+
+static void nodes_may_join_in_any_order(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(4, 0, 0);
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    assert_string_equal(cluster_job(c, id)->reason,
+                        "waits for 2 more workers: 0 of 2 free; 2 more parameter servers: 0 of 2 "
+                        "free");
+    cluster_add(c, MASTER_WORKER);
+    cluster_add(c, MASTER_PS);
+    cluster_add(c, MASTER_PS);
+    assert_string_equal(cluster_job(c, id)->reason, "waits for 1 more worker: 1 of 2 free");
+    cluster_run_ms(c, 10000);
+    assert_int_equal(cluster_job(c, id)->state, JOB_PENDING);
+    cluster_add(c, MASTER_WORKER);
+    assert_int_equal(cluster_job(c, id)->state, JOB_STARTING);
+    run_to_end(c, id);
+    cluster_free(c);
+}
+
+static void later_jobs_use_what_is_free(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(5, 2, 4);
+    char a[64], b[64], big[64], small[64];
+    cluster_submit(c, "a", a, NULL, 0);
+    cluster_submit(c, "big", big, SETS("cluster.workers=4", "training.replicas=4"));
+    cluster_submit(c, "small", small, SETS("cluster.workers=1"));
+    cluster_submit(c, "a", b, SETS("cluster.workers=1"));
+    assert_string_equal(b, "a-2");
+    assert_int_equal(cluster_job(c, a)->state, JOB_STARTING);
+    assert_int_equal(cluster_job(c, big)->state, JOB_PENDING);
+    assert_string_equal(cluster_job(c, big)->reason,
+                        "waits for 4 more workers: 0 of 4 free, 4 busy");
+    assert_int_equal(cluster_job(c, small)->state, JOB_STARTING);
+    assert_int_equal(cluster_job(c, b)->state, JOB_STARTING);
+    run_to_end(c, a);
+    run_to_end(c, small);
+    run_to_end(c, b);
+    run_to_end(c, big);
+    cluster_free(c);
+}
+
+static const char *const PLACES[] = {"INSPECT", "OPEN",     "START",    "ASSIGN",  "TRAIN",
+                                     "STAND",   "PIN",      "EVALUATE", "CHECKPOINT",
+                                     "MANIFEST", "FINISH"};
+#define PLACE_COUNT (sizeof PLACES / sizeof *PLACES)
+
+static void kill_one(struct cluster *c, enum master_role role)
+{
+    for (size_t i = 0; i < c->node_count; i++) {
+        if (c->nodes[i].role == role && c->nodes[i].alive) {
+            cluster_kill(&c->nodes[i]);
+            return;
+        }
+    }
+}
+
+static void a_worker_may_die_anywhere(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        for (size_t mode = 0; mode < 2; mode++) {
+            for (uint64_t seed = 0; seed < 3; seed++) {
+                struct cluster *c = cluster_new(100 + seed, 2, 3);
+                char id[64];
+                cluster_submit(c, "demo", id, SETS(modes[mode], "training.checkpoint_every=5"));
+                cluster_until_in(c, id, PLACES[i]);
+                kill_one(c, MASTER_WORKER);
+                cluster_run_ms(c, 200);
+                cluster_until_in(c, id, "FINISH");
+                if (mode == 1) {
+                    check_exactly_once(c, id, 3);
+                }
+                const struct job_record *r = run_to_end(c, id);
+                assert_int_equal(r->step, r->steps_total);
+                assert_int_equal(r->evaluation_count, 3);
+                cluster_free(c);
+            }
+        }
+    }
+}
+
+static void without_workers_a_job_waits_for_one(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        for (size_t mode = 0; mode < 2; mode++) {
+            struct cluster *c = cluster_new(200, 2, 2);
+            char id[64];
+            cluster_submit(c, "demo", id, SETS(modes[mode], "training.checkpoint_every=5"));
+            cluster_until_in(c, id, PLACES[i]);
+            kill_one(c, MASTER_WORKER);
+            kill_one(c, MASTER_WORKER);
+            cluster_run_ms(c, 10000);
+            const struct job_record *r = cluster_job(c, id);
+            if (i < 3) {
+                assert_int_equal(r->state, JOB_PENDING);
+            } else if (!job_state_is_final(r->state)) {
+                assert_int_equal(r->state, JOB_RECOVERING);
+                assert_non_null(strstr(r->reason, "waits for a worker: lost the last one"));
+            }
+            cluster_add(c, MASTER_WORKER);
+            cluster_add(c, MASTER_WORKER);
+            r = run_to_end(c, id);
+            assert_int_equal(r->evaluation_count, 3);
+            cluster_free(c);
+        }
+    }
+}
+
+static void a_lost_parameter_server_fails_the_job(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        struct cluster *c = cluster_new(300, 2, 2);
+        char id[64];
+        cluster_submit(c, "demo", id, SETS("training.checkpoint_every=5"));
+        cluster_until_in(c, id, PLACES[i]);
+        kill_one(c, MASTER_PS);
+        cluster_run_ms(c, 700000); /* a checkpoint may take its ten minutes */
+        const struct job_record *r = cluster_job(c, id);
+        if (i < 2) { /* nothing is lost before it runs */
+            assert_int_equal(r->state, JOB_PENDING);
+            assert_string_equal(r->reason, "waits for 1 more parameter server: 1 of 2 free");
+            cluster_add(c, MASTER_PS);
+            run_to_end(c, id);
+        } else if (r->state != JOB_SUCCEEDED) {
+            assert_int_equal(r->state, JOB_FAILED);
+            assert_true(strstr(r->reason, "parameter server ps-1 was lost") != NULL ||
+                        strstr(r->reason, "checkpoint") != NULL);
+        }
+        cluster_free(c);
+    }
+}
+
+static void a_job_ends_cancelled_from_anywhere(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=sync", "training.mode=async", "training.mode=bounded"};
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        for (size_t mode = 0; mode < 3; mode++) {
+            for (int now = 0; now < 2; now++) {
+                struct cluster *c = cluster_new(400 + i, 2, 2);
+                char id[64];
+                cluster_submit(c, "demo", id, SETS(modes[mode], "training.checkpoint_every=5"));
+                cluster_until_in(c, id, PLACES[i]);
+                assert_int_equal(cluster_cancel(c, id, now != 0), 0);
+                const struct job_record *r = cluster_until(c, id, JOB_CANCELLED, 60000);
+                if (i >= 3 && now == 0) { /* what was computed is saved */
+                    assert_string_not_equal(r->checkpoint, "");
+                    assert_int_equal(c->manifest_steps[c->manifests - 1], r->step);
+                }
+                cluster_run_ms(c, 20000);
+                struct master_counts counts;
+                master_counts(c->m, &counts);
+                if (counts.calls_open != 0) {
+                    fail_msg("%s %s: %zu calls open", PLACES[i], modes[mode], counts.calls_open);
+                }
+                assert_int_equal(cluster_cancel(c, id, true), 0); /* again: no change */
+                assert_int_equal(cluster_job(c, id)->state, JOB_CANCELLED);
+                cluster_free(c);
+            }
+        }
+    }
+}
+
+static void a_checkpoint_on_request_is_answered(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=sync", "training.mode=async"};
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        for (size_t mode = 0; mode < 2; mode++) {
+            struct cluster *c = cluster_new(500 + i, 2, 2);
+            char id[64];
+            cluster_submit(c, "demo", id, SETS(modes[mode]));
+            cluster_until_in(c, id, i > 7 ? "TRAIN" : PLACES[i]);
+            size_t k = cluster_ask_checkpoint(c, id);
+            size_t before = c->manifests;
+            while (!c->answered[k]) {
+                cluster_advance(c);
+            }
+            if (c->answer[k].code != (i < 3 ? ERR_STATE : 0)) {
+                fail_msg("%s: %s", PLACES[i], c->answer[k].msg);
+            }
+            assert_true(i < 3 || c->manifests > before);
+            run_to_end(c, id);
+            cluster_free(c);
+        }
+    }
+}
+
+static void errors_of_nodes_fail_the_job_with_a_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        enum master_call_kind kind;
+        enum master_role role;
+        const char *reason;
+    } cases[] = {
+        {MASTER_CALL_INSPECT, MASTER_WORKER, "InspectData on worker-1: refused by the test"},
+        {MASTER_CALL_START, MASTER_WORKER, "StartJob on worker-1: refused by the test"},
+        {MASTER_CALL_OPEN, MASTER_PS, "OpenShard on ps-1: refused by the test"},
+        {MASTER_CALL_PIN, MASTER_PS, "Pin on ps-1: refused by the test"},
+        {MASTER_CALL_ASSIGN, MASTER_WORKER, "Assign on worker-1: refused by the test"},
+        {MASTER_CALL_CHECKPOINT, MASTER_PS,
+         "the checkpoint at the end failed: checkpoint at step 21: Checkpoint on ps-1: refused by "
+         "the test"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster *c = cluster_new(600, 2, 2);
+        for (size_t k = 0; k < c->node_count; k++) {
+            if (c->nodes[k].role == cases[i].role) {
+                c->nodes[k].refuse = ERR_INVALID;
+                c->nodes[k].refuse_kind = cases[i].kind;
+                break;
+            }
+        }
+        char id[64];
+        cluster_submit(c, "demo", id, NULL, 0);
+        const struct job_record *r = cluster_until(c, id, JOB_FAILED, 300000);
+        assert_string_equal(r->reason, cases[i].reason);
+        cluster_free(c);
+    }
+}
+
+static void a_chunk_that_fails_goes_to_another_worker(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(700, 2, 2);
+    c->nodes[2].refuse = ERR_INTERNAL;
+    c->nodes[2].refuse_kind = MASTER_CALL_EVALUATE;
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    const struct job_record *r = run_to_end(c, id);
+    assert_int_equal(r->evaluation_count, 3);
+    c->nodes[3].refuse = ERR_INTERNAL;
+    c->nodes[3].refuse_kind = MASTER_CALL_EVALUATE;
+    cluster_submit(c, "demo", id, NULL, 0);
+    r = cluster_until(c, id, JOB_FAILED, 300000);
+    assert_non_null(strstr(r->reason, "evaluation at step 7: test records from "));
+    cluster_free(c);
+}
+
+static void a_checkpoint_that_fails_in_the_middle_is_shown(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(800, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.checkpoint_every=10"));
+    c->manifest_fails = true;
+    cluster_until_in(c, id, "UNPIN");
+    while (c->manifests == 0 || strcmp(master_job_work(c->m, id), "UNPIN") != 0) {
+        cluster_advance(c);
+    }
+    assert_string_equal(cluster_job(c, id)->reason, "checkpoint at step 10: no space left");
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+    c->manifest_fails = false;
+    const struct job_record *r = run_to_end(c, id);
+    assert_string_equal(r->reason, "");
+    cluster_free(c);
+}
+
+static void data_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t records;
+        uint32_t classes;
+        const char *set, *reason;
+    } cases[] = {
+        {2, 3, "training.replicas=3",
+         "training.replicas: 3 replicas are more than the 2 training records"},
+        {0, 3, "training.replicas=3", "data.train: no records"},
+        {100, 0, "training.replicas=3", "data: no classes among the labels"},
+        {100, 3, "model.loss=mean_squared_error",
+         "data: the labels are classes, but the loss needs real numbers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster *c = cluster_new(900, 2, 2);
+        c->train_records = cases[i].records;
+        c->classes = cases[i].classes;
+        char id[64];
+        if (i == 3) {
+            cluster_submit(c, "demo", id, SETS("model.loss=mean_squared_error", "model.metrics=[rmse]"));
+        } else {
+            cluster_submit(c, "demo", id, SETS(cases[i].set));
+        }
+        const struct job_record *r = cluster_until(c, id, JOB_FAILED, 60000);
+        assert_string_equal(r->reason, cases[i].reason);
+        cluster_free(c);
+    }
+    struct cluster *c = cluster_new(901, 2, 2);
+    c->classes = 5; /* the model has three outputs */
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    assert_non_null(strstr(cluster_until(c, id, JOB_FAILED, 60000)->reason, "model: "));
+    cluster_free(c);
+}
+
+static void without_a_test_source_nothing_is_evaluated(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(950, 2, 2);
+    c->test_records = 0;
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    assert_int_equal(run_to_end(c, id)->evaluation_count, 0);
+    assert_int_equal(c->evaluations_sent, 0);
+    cluster_free(c);
+}
+
+static void a_worker_that_comes_back_is_used(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(960, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=200"));
+    cluster_until_in(c, id, "TRAIN");
+    kill_one(c, MASTER_WORKER);
+    cluster_run_ms(c, 4000);
+    assert_int_equal(cluster_job(c, id)->workers.count, 1);
+    assert_int_equal(cluster_job(c, id)->generation, 2);
+    cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 1000);
+    assert_int_equal(cluster_job(c, id)->workers.count, 2);
+    assert_int_equal(cluster_job(c, id)->generation, 3);
+    cluster_add(c, MASTER_WORKER); /* not needed */
+    cluster_run_ms(c, 1000);
+    assert_int_equal(cluster_job(c, id)->workers.count, 2);
+    run_to_end(c, id);
+    cluster_free(c);
+}
+
+static int send_worker(struct cluster *c, struct fake_node *n, enum master_event_kind kind,
+                       uint64_t generation)
+{
+    struct master_event e = worker_event(c, n, kind);
+    e.worker.generation = generation;
+    cluster_event(c, &e);
+    return c->reply.err.code;
+}
+
+static void old_and_foreign_requests_change_nothing(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(970, 2, 3);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.mode=async", "training.epochs=100"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = cluster_node(c, "worker-1");
+    struct fake_node *other = cluster_node(c, "worker-3");
+    const enum master_event_kind kinds[] = {MASTER_LEASE_SPLIT, MASTER_REPORT_SPLIT,
+                                            MASTER_REPORT_PROGRESS};
+    uint64_t step = cluster_job(c, id)->step;
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(send_worker(c, n, kinds[i], 0), ERR_ABORTED);
+        assert_int_equal(send_worker(c, n, kinds[i], 9), ERR_ABORTED);
+        snprintf(other->job.job, sizeof other->job.job, "%s", id);
+        assert_int_equal(send_worker(c, other, kinds[i], 1), ERR_NOT_FOUND);
+        uint64_t incarnation = n->incarnation;
+        n->incarnation = 1;
+        assert_int_equal(send_worker(c, n, kinds[i], 1), ERR_NOT_FOUND);
+        n->incarnation = incarnation;
+    }
+    struct master_event e = worker_event(c, n, MASTER_REPORT_SPLIT);
+    e.worker.epoch = 5;
+    cluster_event(c, &e);
+    assert_int_equal(c->reply.err.code, ERR_INVALID); /* an epoch to come */
+    e = worker_event(c, n, MASTER_REPORT_SPLIT);
+    e.worker.split = 4000000000u;
+    cluster_event(c, &e);
+    assert_int_equal(c->reply.err.code, ERR_INVALID);
+    assert_int_equal(cluster_job(c, id)->step, step);
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
+    /* A report that comes twice counts once. */
+    uint64_t staleness[1] = {5};
+    e = worker_event(c, n, MASTER_REPORT_PROGRESS);
+    e.worker.sequence = n->job.sequence + 1;
+    e.worker.staleness = staleness;
+    e.worker.staleness_count = 1;
+    uint64_t before = cluster_job(c, id)->staleness[0];
+    for (int i = 0; i < 2; i++) {
+        e.request = ++c->request;
+        cluster_event(c, &e);
+        assert_int_equal(c->reply.err.code, 0);
+    }
+    assert_int_equal(cluster_job(c, id)->staleness[0], before + 5);
+    n->job.sequence++;
+    cluster_cancel(c, id, true);
+    cluster_free(c);
+}
+
+static void a_failure_report_fails_the_job(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(975, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    cluster_until_in(c, id, "TRAIN");
+    struct master_event e = worker_event(c, cluster_node(c, "worker-2"), MASTER_REPORT_FAILURE);
+    e.worker.code = ERR_CORRUPT;
+    e.worker.message = "record 7 changed";
+    cluster_event(c, &e);
+    const struct job_record *r = cluster_until(c, id, JOB_FAILED, 1);
+    assert_string_equal(r->reason, "worker worker-2: record 7 changed (corrupt)");
+    assert_int_equal(r->workers.count, 2); /* who served it is still shown */
+    cluster_free(c);
+}
+
+static void a_silent_node_is_given_up_and_may_return(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(980, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=300"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = cluster_node(c, "worker-1");
+    n->mute = true;
+    n->job.hold = true; /* it hangs */
+    n->job.idle_sent = true;
+    cluster_run_ms(c, 4000);
+    assert_int_equal(cluster_job(c, id)->workers.count, 1);
+    n->mute = false;
+    cluster_run_ms(c, 3000); /* NOT_FOUND makes it join again */
+    assert_int_equal(cluster_job(c, id)->workers.count, 2);
+    run_to_end(c, id);
+    cluster_free(c);
+}
+
+static void joining_is_checked(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(985, 0, 1);
+    struct master_event e = {.kind = MASTER_JOIN, .request = ++c->request};
+    struct master_join_event good = {.role = MASTER_WORKER,
+                                     .incarnation = 5,
+                                     .name = "w",
+                                     .address = "h:1",
+                                     .http_address = "",
+                                     .version = GRADUS_VERSION,
+                                     .host = ""};
+    struct master_join_event bad[] = {good, good, good, good, good};
+    bad[0].role = 7;
+    bad[1].version = "0.0.0";
+    bad[2].name = "../x";
+    bad[3].address = "";
+    bad[4].incarnation = 0;
+    const int codes[] = {ERR_INVALID, ERR_STATE, ERR_INVALID, ERR_INVALID, ERR_INVALID};
+    for (size_t i = 0; i < 5; i++) {
+        e.request = ++c->request;
+        e.join = bad[i];
+        cluster_event(c, &e);
+        assert_int_equal(c->reply.err.code, codes[i]);
+    }
+    for (int i = 0; i < 2; i++) { /* idempotent by incarnation */
+        e.request = ++c->request;
+        e.join = good;
+        cluster_event(c, &e);
+        assert_string_equal(c->reply_text, "w");
+    }
+    e.request = ++c->request;
+    e.join.incarnation = 6; /* a second process with the name, elsewhere */
+    e.join.address = "h:2";
+    cluster_event(c, &e);
+    assert_int_equal(c->reply.err.code, ERR_EXISTS);
+    e.request = ++c->request;
+    e.join.address = "h:1"; /* the same place: the first one is gone */
+    cluster_event(c, &e);
+    assert_int_equal(c->reply.err.code, 0);
+    struct master_counts counts;
+    master_counts(c->m, &counts);
+    assert_int_equal(counts.nodes_alive[MASTER_WORKER], 2);
+    cluster_free(c);
+}
+
+static void submitting_is_checked_and_idempotent(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(990, 0, 0);
+    char first[64];
+    for (int i = 0; i < 3; i++) {
+        struct job_spec spec = {0};
+        cluster_spec(&spec, "demo", NULL, 0);
+        struct master_event e = {.kind = MASTER_SUBMIT, .request = ++c->request};
+        e.submit = (struct master_submit_event){&spec, i < 2 ? "r-1" : "r-2", 7};
+        cluster_event(c, &e);
+        job_spec_release(&spec);
+        if (i == 0) {
+            snprintf(first, sizeof first, "%s", c->reply_text);
+            assert_string_equal(first, "demo-7");
+        }
+        assert_string_equal(c->reply_text, i < 2 ? first : "demo-8");
+    }
+    char id[64];
+    for (int i = 2; i < 16; i++) {
+        cluster_submit(c, "demo", id, NULL, 0);
+    }
+    assert_int_equal(cluster_try(c, "demo", NULL, 0, id), ERR_EXHAUSTED);
+    assert_int_equal(cluster_cancel(c, "nobody-1", false), ERR_NOT_FOUND);
+    cluster_free(c);
+}
+
+static void a_restarted_master_remembers(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(995, 2, 2);
+    for (enum job_state s = JOB_PENDING; s < JOB_STATE_END; s++) {
+        struct job_spec spec = {0};
+        cluster_spec(&spec, "old", NULL, 0);
+        struct job_record r;
+        job_record_init(&r);
+        char id[64];
+        snprintf(id, sizeof id, "old-%d", (int)s);
+        job_record_set(&r.id, id);
+        job_record_set(&r.name, "old");
+        job_record_set(&r.text, spec.text);
+        job_record_set(&r.reason, "before");
+        r.state = s;
+        struct master_event e = {.kind = MASTER_RESTORE};
+        e.restore = (struct master_restore_event){&r, s == JOB_PENDING ? &spec : NULL, NULL};
+        cluster_event(c, &e);
+        job_spec_release(&spec);
+        job_record_release(&r);
+    }
+    assert_string_equal(cluster_job(c, "old-3")->reason,
+                        "the master restarted while the job was RUNNING; there is no checkpoint");
+    for (int s = JOB_STARTING; s <= JOB_RECOVERING; s++) {
+        char id[64];
+        snprintf(id, sizeof id, "old-%d", s);
+        assert_int_equal(cluster_job(c, id)->state, JOB_FAILED);
+    }
+    assert_int_equal(cluster_job(c, "old-5")->state, JOB_SUCCEEDED);
+    run_to_end(c, "old-1");
+    char id[64];
+    cluster_submit(c, "old", id, NULL, 0);
+    assert_string_equal(id, "old-8");
+    cluster_free(c);
+}
+
+/* Random crashes, losses, delays and joins for a while; then the job must end. */
+static void any_schedule_ends(void **state)
+{
+    (void)state;
+    const char *modes[] = {"training.mode=sync", "training.mode=async", "training.mode=bounded"};
+    const char *text = getenv("GRADUS_TEST_SEEDS");
+    uint64_t seeds = text == NULL ? 150 : strtoull(text, NULL, 10);
+    const char *from = getenv("GRADUS_TEST_SEED");
+    uint64_t first = from == NULL ? 0 : strtoull(from, NULL, 10);
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        struct cluster *c = cluster_new(10000 + seed, 2, 3);
+        c->delay_ms_max = 1 + cluster_draw(c, 400);
+        c->loss = cluster_draw(c, 3) == 0 ? 0.1 : 0;
+        char id[64];
+        cluster_submit(c, "demo", id,
+                       SETS(modes[seed % 3], "training.checkpoint_every=5", "training.epochs=8",
+                            cluster_draw(c, 2) == 0 ? "cluster.workers=3" : "cluster.workers=2"));
+        bool cancelled = false;
+        for (int i = 0; i < 40 && !job_state_is_final(cluster_job(c, id)->state); i++) {
+            cluster_run_ms(c, cluster_draw(c, 1500));
+            switch (cluster_draw(c, 6)) {
+            case 0:
+                kill_one(c, MASTER_WORKER);
+                break;
+            case 1:
+            case 2:
+                if (c->node_count < 12) {
+                    cluster_add(c, MASTER_WORKER);
+                }
+                break;
+            case 3:
+                if (cluster_draw(c, 4) == 0 && !cancelled) {
+                    cancelled = true;
+                    cluster_cancel(c, id, false);
+                } else if (cluster_job(c, id)->state == JOB_RUNNING && !c->answered[0] &&
+                           c->waiting[0] == 0) {
+                    cluster_ask_checkpoint(c, id);
+                }
+                break;
+            default:
+                break;
+            }
+        }
+        c->loss = 0;
+        for (int i = 0; i < 3 && c->node_count < NODES_MAX; i++) {
+            cluster_add(c, MASTER_WORKER);
+        }
+        if (strcmp(modes[seed % 3], "training.mode=sync") != 0 && !cancelled &&
+            !job_state_is_final(cluster_job(c, id)->state)) {
+            for (size_t i = 0; i < 200000 && strcmp(master_job_phase(c->m, id), "FINISH") != 0 &&
+                               !job_state_is_final(cluster_job(c, id)->state);
+                 i++) {
+                cluster_advance(c);
+            }
+            if (cluster_job(c, id)->state == JOB_RUNNING) {
+                check_exactly_once(c, id, 8);
+            }
+        }
+        uint64_t end = c->now + 2000000;
+        const struct job_record *r = cluster_job(c, id);
+        while (!job_state_is_final(r->state)) {
+            if (c->now > end) {
+                fail_msg("seed %" PRIu64 ": %s in %s/%s at step %" PRIu64 ": %s", seed,
+                         job_state_name(r->state), master_job_phase(c->m, id),
+                         master_job_work(c->m, id), r->step, r->reason);
+            }
+            cluster_advance(c);
+            r = cluster_job(c, id);
+        }
+        if (r->state == JOB_FAILED) {
+            /* Only lost messages may cost a server, and only crashes too many starts. */
+            if (strstr(r->reason, "was lost") == NULL &&
+                strstr(r->reason, "could not be started") == NULL) {
+                fail_msg("seed %" PRIu64 ": %s", seed, r->reason);
+            }
+        } else if (r->state == JOB_SUCCEEDED) {
+            assert_int_equal(r->step, r->steps_total);
+            assert_string_not_equal(r->checkpoint, "");
+        }
+        assert_true(c->waiting[0] == 0); /* nobody waits for ever */
+        cluster_run_ms(c, 30000);
+        struct master_counts counts;
+        master_counts(c->m, &counts);
+        assert_int_equal(counts.calls_open, 0);
+        cluster_free(c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sync_job_runs_to_the_end),
+        cmocka_unit_test(async_and_bounded_jobs_apply_each_batch_once),
+        cmocka_unit_test(steps_bound_an_async_job),
+        cmocka_unit_test(nodes_may_join_in_any_order),
+        cmocka_unit_test(later_jobs_use_what_is_free),
+        cmocka_unit_test(a_worker_may_die_anywhere),
+        cmocka_unit_test(without_workers_a_job_waits_for_one),
+        cmocka_unit_test(a_lost_parameter_server_fails_the_job),
+        cmocka_unit_test(a_job_ends_cancelled_from_anywhere),
+        cmocka_unit_test(a_checkpoint_on_request_is_answered),
+        cmocka_unit_test(errors_of_nodes_fail_the_job_with_a_reason),
+        cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
+        cmocka_unit_test(a_checkpoint_that_fails_in_the_middle_is_shown),
+        cmocka_unit_test(data_that_does_not_fit_is_refused),
+        cmocka_unit_test(without_a_test_source_nothing_is_evaluated),
+        cmocka_unit_test(a_worker_that_comes_back_is_used),
+        cmocka_unit_test(old_and_foreign_requests_change_nothing),
+        cmocka_unit_test(a_failure_report_fails_the_job),
+        cmocka_unit_test(a_silent_node_is_given_up_and_may_return),
+        cmocka_unit_test(joining_is_checked),
+        cmocka_unit_test(submitting_is_checked_and_idempotent),
+        cmocka_unit_test(a_restarted_master_remembers),
+        cmocka_unit_test(any_schedule_ends),
+    };
+    return cmocka_run_group_tests_name("master", tests, NULL, NULL);
+}
