@@ -92,7 +92,7 @@ struct rpc_server_options {
     size_t address_count;
     unsigned pollers;          /* threads; 0: 2 */
     size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
-    size_t inflight_bytes_max; /* received and not yet released, more is refused; 0: 8 messages */
+    size_t inflight_bytes_max; /* received, not yet released, more is refused; 0: 8 x the above */
     size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
@@ -173,6 +173,7 @@ int rpc_fail_detail(struct rpc_call *call, const struct err *err, const Protobuf
 void rpc_pause(struct rpc_call *call);
 void rpc_resume(struct rpc_call *call);
 
+/* Of a unary call only after its callback has returned. */
 bool rpc_cancelled(const struct rpc_call *call);
 int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
 const char *rpc_peer(struct rpc_call *call);           /* "ipv4:127.0.0.1:40000"; borrows */
