@@ -50,9 +50,12 @@ struct job_spec {
     char *text; /* canonical YAML with every --set applied; parses to the same spec */
 };
 
-/* Parse @text (named @file in messages). @sets holds "key=value" overrides (reported as file
- * "--set"). Everything that can be wrong without the data is reported in @diags. Returns 0 and
- * fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag. */
+/* Parse @text (named @file in messages). @sets holds "key=value" overrides: any key of the file,
+ * with model.layers.<number or name>.<parameter> for layers; the last one counts. Everything that
+ * can be wrong without the data is added to @diags: what is wrong in the file first, in the order
+ * of lines, then what is wrong in an override, under the name "--set key=value" without a line.
+ * Returns 0 and fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag and @spec
+ * unchanged. */
 int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
                    size_t set_count, struct job_spec *spec, struct diags *diags);
 void job_spec_release(struct job_spec *spec);
