@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "data/data_spec.h"
+#include "tensor/batch.h"
 #include "tensor/shape.h"
 
 struct dataset;
@@ -25,14 +26,7 @@ struct dataset_info {
     uint64_t fingerprint; /* of the decoded records; equal on every node that has the same data */
 };
 
-/* A mini-batch in memory of the caller's choosing. */
-struct batch {
-    size_t capacity;  /* records that fit */
-    size_t count;     /* records present */
-    float *features;  /* [count × shape_count(features)] */
-    int32_t *classes; /* [count]; 0..classes-1 (class labels) */
-    float *targets;   /* [count]; the class number, or the scaled real label */
-};
+/* Memory for @capacity records of @info. Errors: ERR_EXHAUSTED. */
 int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err);
 void batch_release(struct batch *b);
 

@@ -6,9 +6,9 @@
 #ifndef GRADUS_GRAPH_MODEL_H
 #define GRADUS_GRAPH_MODEL_H
 
-#include "data/dataset.h"
 #include "graph/layer.h"
 #include "graph/metric.h"
+#include "tensor/batch.h"
 #include "tensor/init.h"
 
 struct model;
