@@ -128,6 +128,7 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
         .pollers = (unsigned)sc->common.pollers,
         .message_bytes_max = (size_t)sc->common.message_bytes_max,
         .inflight_bytes_max = (size_t)sc->common.inflight_bytes_max,
+        .send_bytes_max = sc->svc->send_bytes_max,
         .grace_ms = sc->common.grace_ms > 0 ? (unsigned)sc->common.grace_ms : 1, /* 0: default */
         .descriptors = sc->svc->descriptors,
         .descriptors_bytes = sc->svc->descriptors_bytes,

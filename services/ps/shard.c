@@ -169,6 +169,7 @@ void shard_info(const struct shard *s, struct shard_info *out)
         .parked = s->parked_count,
         .parked_since_ms = s->parked_count > 0 ? s->parked[0].since_ms : 0,
         .queued = s->queue_count,
+        .closed = s->closed,
         .ledger = s->mode == TRAINING_SYNC ? NULL : &s->ledger,
     };
     for (uint32_t r = 0; r < s->replicas; r++) {

@@ -192,6 +192,7 @@ struct shard_info {
     uint64_t parked_since_ms; /* of the oldest; 0: none waits */
     size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
     size_t pins;
+    bool closed;
     const struct ledger *ledger; /* NULL in sync; borrows */
 };
 void shard_info(const struct shard *s, struct shard_info *out);

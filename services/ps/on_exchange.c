@@ -1,0 +1,391 @@
+/* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ps/ps_shell.h"
+
+#define INCOMING_MAX 64              /* exchanges whose chunks arrive at the same time */
+#define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
+#define UNSENT_SHARDS_MAX 4          /* and as many shards of values besides */
+
+/* An exchange of which more chunks are to come. */
+struct incoming {
+    uint64_t exchange;
+    struct ps_request *request; /* NULL: refused; what is still to come is skipped */
+    struct buffer *buffer;      /* NULL: no values */
+    uint64_t offset, total;     /* elements */
+};
+
+/* One reference for the call, until it is over, and one for each request. */
+struct ps_stream {
+    atomic_uint refs;
+    struct ps *ps;
+    struct rpc_call *call;
+
+    /* Of the call's callbacks. */
+    struct ps_shard *shard; /* NULL until the first exchange */
+    struct incoming incoming[INCOMING_MAX];
+    size_t incoming_count;
+
+    /* Of the shard's strand. */
+    struct ps_request *waiting;
+    bool half_closed;
+    struct strand_task half_close;
+    struct strand_task gone;
+};
+
+void ps_stream_ref(struct ps_stream *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+}
+
+void ps_stream_unref(struct ps_stream *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) != 1) {
+        return;
+    }
+    if (s->shard != NULL) {
+        ps_shard_unref(s->shard);
+    }
+    rpc_call_unref(s->call);
+    free(s);
+}
+
+void ps_stream_wait(struct ps_stream *s, struct ps_request *r)
+{
+    r->next = s->waiting;
+    r->link = &s->waiting;
+    if (r->next != NULL) {
+        r->next->link = &r->next;
+    }
+    s->waiting = r;
+}
+
+/* ---- answers, on the strand ---- */
+
+static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t generation,
+                         uint64_t version, const struct err *err)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    char message[ERR_MESSAGE_BYTES];
+    memcpy(message, err->msg, sizeof message);
+    m.exchange = exchange;
+    m.code = -err->code;
+    m.message = message;
+    m.generation = generation;
+    m.version = version;
+    if (rpc_send(call, &m.base, NULL) == ERR_EXHAUSTED) {
+        (void)rpc_fail(call, err);
+    }
+}
+
+static void send_values(struct ps_request *r, Gradus__V1__ExchangeResponse *m)
+{
+    uint64_t elements = r->shard->elements;
+    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    unsigned left = (unsigned)((elements + chunk - 1) / chunk);
+    struct snapshot *snapshot = ps_values_acquire(r->shard, m->version, left);
+    int rc = 0;
+    m->total = elements;
+    for (uint64_t at = 0; at < elements && rc == 0; at += chunk, left--) {
+        uint64_t n = elements - at < chunk ? elements - at : chunk;
+        struct rpc_piece piece = {snapshot->values.data + at, n * sizeof(float)};
+        struct rpc_blob blob = {
+            .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
+        m->offset = at;
+        rc = rpc_send(r->call, &m->base, &blob);
+    }
+    while (left-- > 0) {
+        ps_values_release(snapshot);
+    }
+    if (rc == ERR_EXHAUSTED) {
+        struct err err;
+        (void)err_set(&err, rc, "the answers of this stream are not read");
+        (void)rpc_fail(r->call, &err);
+    }
+}
+
+static void answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        send_refusal(r->call, r->exchange, a->generation, a->version, err);
+    } else {
+        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+        m.exchange = r->exchange;
+        m.push = (Gradus__V1__PushResult)a->push;
+        m.version = a->version;
+        m.progress = a->progress;
+        m.generation = a->generation;
+        if (a->values) {
+            send_values(r, &m);
+        } else {
+            (void)rpc_send(r->call, &m.base, NULL);
+        }
+    }
+    if (r->stream->half_closed && r->stream->waiting == NULL) {
+        (void)rpc_finish(r->call);
+    }
+}
+
+/* ---- messages, in the call's callbacks ---- */
+
+static struct incoming *find_incoming(struct ps_stream *s, uint64_t exchange)
+{
+    for (size_t i = 0; i < s->incoming_count; i++) {
+        if (s->incoming[i].exchange == exchange) {
+            return &s->incoming[i];
+        }
+    }
+    return NULL;
+}
+
+static void release_incoming(struct incoming *in)
+{
+    buffer_put(in->buffer);
+    in->buffer = NULL;
+    if (in->request != NULL) {
+        ps_request_unref(in->request);
+        in->request = NULL;
+    }
+}
+
+static void remove_incoming(struct ps_stream *s, struct incoming *in)
+{
+    release_incoming(in);
+    *in = s->incoming[--s->incoming_count];
+}
+
+static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    if (m->shard == NULL) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": its first message does not name a shard",
+                       m->exchange);
+    }
+    struct ps_shard *shard = ps_find(s->ps, m->shard, err);
+    if (shard == NULL) {
+        return err->code;
+    }
+    if (s->shard == NULL) {
+        s->shard = shard;
+        return 0;
+    }
+    int rc = 0;
+    if (s->shard != shard) {
+        rc = err_set(err, ERR_INVALID, "this stream carries another shard; open one more stream");
+        (void)ps_shard_wrap(shard, err);
+    }
+    ps_shard_unref(shard);
+    return rc;
+}
+
+/* What the first message says; its values come after. */
+static int read_first(struct ps_stream *s, struct incoming *in,
+                      const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    struct ps_request *r = in->request;
+    int rc = 0;
+    r->exchange = m->exchange;
+    r->stream = s;
+    ps_stream_ref(s);
+    r->event.generation = m->shard->generation;
+    r->event.has_push = m->push != NULL;
+    r->event.has_pull = m->pull != NULL;
+    r->event.idle = m->idle != 0;
+    if (m->push != NULL) {
+        rc = ps_read_push(m->push, &r->event.push, err);
+    }
+    if (m->pull != NULL && rc == 0) {
+        rc = ps_read_pull(m->pull, &r->event.pull, err);
+    }
+    ps_request_name(r, m->worker);
+    if (rc != 0 || m->total == 0) {
+        return rc;
+    }
+    if (m->push == NULL || m->total != s->shard->elements) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": %" PRIu64 " gradient elements; expected %" PRIu64,
+                       m->exchange, m->total, m->push == NULL ? 0 : s->shard->elements);
+    }
+    in->buffer = buffer_get(&s->shard->gradients, err);
+    return in->buffer == NULL ? err->code : 0;
+}
+
+static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                 struct err *err)
+{
+    int rc = find_shard(s, m, err);
+    if (rc != 0) {
+        return rc;
+    }
+    in->request = ps_request_new(s->shard, SHARD_EXCHANGE, s->call, NULL, answer);
+    rc = read_first(s, in, m, err);
+    return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
+}
+
+static int take_values(struct ps_stream *s, struct incoming *in,
+                       const Gradus__V1__ExchangeRequest *m, struct rpc_spans *spans,
+                       struct err *err)
+{
+    size_t bytes = rpc_spans_bytes(spans);
+    uint64_t n = bytes / sizeof(float);
+    if (bytes % sizeof(float) != 0 || m->offset != in->offset || n > in->total - in->offset) {
+        (void)err_set(err, ERR_INVALID,
+                      "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64
+                      "; expected element %" PRIu64 " of %" PRIu64,
+                      m->exchange, bytes, m->offset, in->offset, in->total);
+        return ps_shard_wrap(s->shard, err);
+    }
+    if (n > 0) {
+        (void)rpc_spans_read_floats(spans, in->buffer->floats.data + in->offset, n);
+    }
+    in->offset += n;
+    return 0;
+}
+
+/* Every chunk has come. */
+static void post(struct ps_stream *s, struct incoming *in)
+{
+    struct ps_request *r = in->request;
+    r->event.push.buffer = in->buffer;
+    r->event.push.elements = in->total;
+    in->request = NULL;
+    in->buffer = NULL;
+    remove_incoming(s, in);
+    ps_request_post(r);
+}
+
+/* Refuse the exchange, and skip the chunks that the client has sent meanwhile. */
+static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                   size_t bytes, const struct err *err)
+{
+    send_refusal(s->call, m->exchange, 0, 0, err);
+    release_incoming(in);
+    in->offset = m->offset + bytes / sizeof(float);
+    if (in->offset >= in->total) {
+        remove_incoming(s, in);
+    }
+}
+
+static bool reads_answers(struct ps_stream *s)
+{
+    uint64_t most = UNSENT_BYTES_MIN;
+    if (s->shard != NULL) {
+        most += UNSENT_SHARDS_MAX * s->shard->elements * sizeof(float);
+    }
+    return rpc_queued_bytes(s->call) <= most;
+}
+
+static void fail_stream(struct ps_stream *s, const char *why)
+{
+    struct err err;
+    (void)err_set(&err, ERR_EXHAUSTED, "%s", why);
+    (void)rpc_fail(s->call, &err);
+}
+
+void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    const Gradus__V1__ExchangeRequest *m = (const Gradus__V1__ExchangeRequest *)msg->body;
+    struct ps_stream *s = rpc_data(call);
+    struct err err;
+    int rc = 0;
+    if (!reads_answers(s)) {
+        fail_stream(s, "the answers of this stream are not read");
+        return;
+    }
+    struct incoming *in = find_incoming(s, m->exchange);
+    if (in != NULL && in->request == NULL && m->shard != NULL) {
+        remove_incoming(s, in); /* refused before, and begun anew */
+        in = NULL;
+    }
+    if (in != NULL && in->request == NULL) {
+        in->offset = m->offset + rpc_spans_bytes(msg->bulk) / sizeof(float);
+        if (in->offset >= in->total) {
+            remove_incoming(s, in);
+        }
+        return;
+    }
+    if (in == NULL) {
+        if (s->incoming_count == INCOMING_MAX) {
+            fail_stream(s, "too many exchanges arrive at once on this stream");
+            return;
+        }
+        in = &s->incoming[s->incoming_count++];
+        *in = (struct incoming){.exchange = m->exchange, .total = m->total};
+        rc = begin(s, in, m, &err);
+    }
+    rc = rc != 0 ? rc : take_values(s, in, m, msg->bulk, &err);
+    if (rc != 0) {
+        refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
+    } else if (in->offset == in->total) {
+        post(s, in);
+    }
+}
+
+/* ---- begin and end ---- */
+
+void ps_stream_open(struct rpc_call *call, void *service)
+{
+    struct ps_stream *s = mem_new(1, sizeof *s);
+    atomic_store(&s->refs, 1);
+    s->ps = service;
+    s->call = rpc_call_ref(call);
+    rpc_set_data(call, s);
+}
+
+static void run_half_close(struct strand_task *task)
+{
+    struct ps_stream *s =
+        (struct ps_stream *)((char *)task - offsetof(struct ps_stream, half_close));
+    s->half_closed = true;
+    if (s->waiting == NULL) {
+        (void)rpc_finish(s->call);
+    }
+    ps_stream_unref(s);
+}
+
+/* The client sends no more, but what it asked for is still answered. */
+void ps_stream_half_close(struct rpc_call *call, void *service)
+{
+    (void)service;
+    struct ps_stream *s = rpc_data(call);
+    if (s->shard == NULL) {
+        (void)rpc_finish(call);
+        return;
+    }
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    ps_stream_ref(s);
+    (void)strand_post(&shard->strand, &s->half_close, run_half_close);
+    ps_shard_unref(shard);
+}
+
+static void run_gone(struct strand_task *task)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, gone));
+    while (s->waiting != NULL) {
+        ps_request_drop(s->waiting);
+    }
+    ps_stream_unref(s);
+}
+
+void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)cancelled;
+    (void)service;
+    struct ps_stream *s = rpc_data(call);
+    rpc_set_data(call, NULL);
+    while (s->incoming_count > 0) {
+        remove_incoming(s, &s->incoming[s->incoming_count - 1]);
+    }
+    if (s->shard == NULL) {
+        ps_stream_unref(s);
+        return;
+    }
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    (void)strand_post(&shard->strand, &s->gone, run_gone);
+    ps_shard_unref(shard);
+}

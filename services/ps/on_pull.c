@@ -1,0 +1,109 @@
+/* Pull, Push, PushPull: a whole shard in one message, for clients without a stream. */
+#include <inttypes.h>
+
+#include "ps/ps_shell.h"
+
+static void answer_values(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    Gradus__V1__PullResponse m = GRADUS__V1__PULL_RESPONSE__INIT;
+    m.version = a->version;
+    m.push = (Gradus__V1__PushResult)a->push;
+    m.progress = a->progress;
+    struct snapshot *snapshot = ps_values_acquire(r->shard, a->version, 1);
+    struct rpc_piece piece = {snapshot->values.data, r->shard->elements * sizeof(float)};
+    struct rpc_blob blob = {
+        .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
+    (void)rpc_reply(r->call, &m.base, &blob); /* too large a message ends the call by itself */
+}
+
+static void answer_push(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    Gradus__V1__PushResponse m = GRADUS__V1__PUSH_RESPONSE__INIT;
+    m.push = (Gradus__V1__PushResult)a->push;
+    m.version = a->version;
+    (void)rpc_reply(r->call, &m.base, NULL);
+}
+
+/* The push and its values into the event. What has the wrong length is left to the core to
+ * refuse. */
+static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
+                       struct err *err)
+{
+    struct shard_push *push = &r->event.push;
+    int rc = ps_read_push(in, push, err);
+    if (rc != 0) {
+        return rc;
+    }
+    size_t bytes = rpc_spans_bytes(spans);
+    if (bytes % sizeof(float) != 0) {
+        return err_set(err, ERR_INVALID, "%zu bytes of values are no whole number of floats",
+                       bytes);
+    }
+    r->event.has_push = true;
+    push->elements = bytes / sizeof(float);
+    if (push->elements != r->shard->elements) {
+        return 0;
+    }
+    struct buffer *buffer = buffer_get(&r->shard->gradients, err);
+    if (buffer == NULL) {
+        return err->code;
+    }
+    (void)rpc_spans_read_floats(spans, buffer->floats.data, push->elements);
+    push->buffer = buffer;
+    return 0;
+}
+
+static void post_or_fail(struct ps_request *r, const char *worker, int rc, struct err *err)
+{
+    if (rc == 0) {
+        ps_request_name(r, worker);
+        ps_request_post_unary(r);
+        return;
+    }
+    (void)ps_shard_wrap(r->shard, err);
+    (void)rpc_fail(r->call, err);
+    buffer_put(r->event.push.buffer);
+    ps_request_unref(r);
+}
+
+void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PullRequest *m = (const Gradus__V1__PullRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
+    if (r != NULL) {
+        struct err err;
+        r->event.has_pull = true;
+        post_or_fail(r, m->worker, ps_read_pull(m->pull, &r->event.pull, &err), &err);
+    }
+}
+
+void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PushRequest *m = (const Gradus__V1__PushRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_push);
+    if (r != NULL) {
+        struct err err;
+        post_or_fail(r, m->worker, read_values(r, m->push, msg->bulk, &err), &err);
+    }
+}
+
+void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PushPullRequest *m = (const Gradus__V1__PushPullRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
+    if (r != NULL) {
+        struct err err;
+        r->event.has_pull = true;
+        int rc = ps_read_pull(m->pull, &r->event.pull, &err);
+        rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
+        post_or_fail(r, m->worker, rc, &err);
+    }
+}

@@ -1,0 +1,44 @@
+/* A parameter server without its process: the shards it holds and the methods that serve them.
+ *
+ * The decisions are in the core (shard.h); this does what it decides: floats, threads, messages,
+ * files. Each shard is a strand, run by the threads that bring requests; nothing waits in a
+ * thread. */
+#ifndef GRADUS_PS_PS_H
+#define GRADUS_PS_PS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+
+#define PS_SHARDS_MAX 1024
+
+struct ps;
+
+struct ps_options {
+    const char *checkpoint_dir; /* copied */
+    size_t shards_max;          /* 1..PS_SHARDS_MAX */
+    uint64_t memory_bytes_max;  /* of values, slots and gradients; 0: as much as the machine has */
+    size_t chunk_bytes;         /* of an answer; a multiple of 4 */
+    struct meter_registry *meters; /* borrows */
+};
+
+/* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
+struct ps *ps_new(const struct ps_options *options, struct err *err);
+/* Close every shard and wait for files being written. Calls still get answers. */
+void ps_drain(struct ps *ps);
+/* After the RPC server was stopped and freed; drains. NULL is fine. */
+void ps_free(struct ps *ps);
+
+/* The rows of service ParameterServer; their service pointer is the struct ps. */
+extern const struct rpc_method ps_methods[];
+extern const size_t ps_method_count;
+
+/* Call @each with the id of each job that has a shard here. */
+void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx);
+/* Drop the shards of a job (NULL: of all), whatever their generation. */
+void ps_drop(struct ps *ps, const char *job);
+
+#endif

@@ -1,0 +1,185 @@
+/* Requests between the threads of gRPC and the strand of a shard. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ps/ps_shell.h"
+#include "wire/wire.h"
+
+struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
+                                  struct rpc_call *call, struct rpc_msg *msg,
+                                  void (*answer)(struct ps_request *, const struct shard_action *,
+                                                 const struct err *))
+{
+    struct ps_request *r = mem_new(1, sizeof *r);
+    atomic_store(&r->refs, 1);
+    r->shard = ps_shard_ref(shard);
+    r->call = call == NULL ? NULL : rpc_call_ref(call);
+    r->msg = msg == NULL ? NULL : rpc_msg_ref(msg);
+    r->event.kind = kind;
+    r->event.tag = r;
+    r->answer = answer;
+    return r;
+}
+
+void ps_request_unref(struct ps_request *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1) {
+        return;
+    }
+    rpc_msg_unref(r->msg);
+    if (r->stream != NULL) {
+        ps_stream_unref(r->stream);
+    }
+    if (r->call != NULL) {
+        rpc_call_unref(r->call);
+    }
+    ps_shard_unref(r->shard);
+    free(r);
+}
+
+void ps_request_name(struct ps_request *r, const char *worker)
+{
+    memcpy(r->worker, worker, strnlen(worker, sizeof r->worker - 1));
+    r->event.worker = r->worker;
+    if (r->event.has_pull && r->event.pull.pin_id != NULL) {
+        const char *pin_id = r->event.pull.pin_id;
+        memcpy(r->pin_id, pin_id, strnlen(pin_id, sizeof r->pin_id - 1));
+        r->event.pull.pin_id = r->pin_id;
+    }
+}
+
+/* ---- on the strand ---- */
+
+static void unlink_request(struct ps_request *r)
+{
+    if (r->link == NULL) {
+        return;
+    }
+    *r->link = r->next;
+    if (r->next != NULL) {
+        r->next->link = r->link;
+    }
+    r->link = NULL;
+}
+
+static void run_request(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    atomic_fetch_add(&r->refs, 1);
+    ps_shard_step(s, &r->event);
+    if (!r->answered && r->stream != NULL) {
+        ps_stream_wait(r->stream, r);
+    }
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (r->event.has_push) {
+        meter_add(r->shard->ps->meters.pushes[a->push], 1);
+    }
+    r->answered = true;
+    unlink_request(r);
+    r->answer(r, a, err);
+    ps_request_unref(r);
+}
+
+void ps_request_drop(struct ps_request *r)
+{
+    if (r->answered) {
+        return;
+    }
+    struct shard_event e = {.kind = SHARD_GONE, .tag = r};
+    ps_shard_step(r->shard, &e);
+    r->answered = true;
+    unlink_request(r);
+    ps_request_unref(r);
+}
+
+/* ---- any thread ---- */
+
+void ps_request_post(struct ps_request *r)
+{
+    struct ps_shard *s = ps_shard_ref(r->shard); /* the request may be gone when the strand is idle
+                                                    again, the strand must not be */
+    (void)strand_post(&s->strand, &r->task, run_request);
+    ps_shard_unref(s);
+}
+
+void ps_request_post_unary(struct ps_request *r)
+{
+    atomic_fetch_add(&r->refs, 1); /* of the call: ps_unary_done() */
+    rpc_set_data(r->call, r);
+    ps_request_post(r);
+}
+
+static void run_gone(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, gone));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    ps_request_drop(r);
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)service;
+    struct ps_request *r = rpc_data(call);
+    if (r == NULL) {
+        return;
+    }
+    if (!cancelled) {
+        ps_request_unref(r);
+        return;
+    }
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    (void)strand_post(&s->strand, &r->gone, run_gone);
+    ps_shard_unref(s);
+}
+
+struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*answer)(struct ps_request *, const struct shard_action *,
+                                           const struct err *))
+{
+    struct err err;
+    struct ps_shard *s = ps_find(ps, ref, &err);
+    if (s == NULL) {
+        (void)rpc_fail(call, &err);
+        return NULL;
+    }
+    struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
+    r->event.generation = ref->generation;
+    ps_shard_unref(s);
+    return r;
+}
+
+/* ---- answers with a ShardState ---- */
+
+void ps_reply_state(struct ps_shard *s, struct rpc_call *call, const struct shard_action *a)
+{
+    Gradus__V1__ShardState m = GRADUS__V1__SHARD_STATE__INIT;
+    Gradus__V1__Ledger ledger;
+    m.generation = a->generation;
+    m.version = a->version;
+    m.elements = s->elements;
+    if (a->ledger != NULL) {
+        wire_ledger_to_proto(a->ledger, &ledger);
+        m.ledger = &ledger;
+    }
+    (void)rpc_reply(call, &m.base, NULL);
+}
+
+void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    ps_reply_state(r->shard, r->call, a);
+}

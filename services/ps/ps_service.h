@@ -1,0 +1,25 @@
+/* A parameter server as a process: settings, membership, start and end. */
+#ifndef GRADUS_PS_PS_SERVICE_H
+#define GRADUS_PS_PS_SERVICE_H
+
+#include "service/service.h"
+
+struct ps_settings {
+    char *master;
+    char *name;
+    char *checkpoint_dir;
+    int64_t shards_max;
+    int64_t memory_bytes_max;
+    int64_t chunk_bytes;
+};
+extern const struct field ps_fields[];
+extern const size_t ps_field_count;
+
+/* Hooks of struct service. */
+int ps_service_check(const void *settings, struct err *err);
+int ps_service_start(struct service_context *sc, struct err *err);
+int ps_service_ready(struct service_context *sc, struct err *err);
+void ps_service_drain(struct service_context *sc, int64_t grace_ms);
+void ps_service_stop(struct service_context *sc);
+
+#endif

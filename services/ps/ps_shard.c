@@ -1,0 +1,338 @@
+/* A shard: its memory, and the actions of its core. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "ps/ps_shell.h"
+#include "wire/wire.h"
+
+/* Gradients in memory at once: every replica's, and what workers send ahead meanwhile. */
+#define GRADIENTS_OF_A_WORKER 4
+#define GRADIENTS_MIN 64
+
+/* ---- making one ---- */
+
+static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *spec, struct err *err)
+{
+    size_t n = strnlen(r->text, PS_JOB_TEXT_BYTES_MAX + 1);
+    if (n > PS_JOB_TEXT_BYTES_MAX) {
+        return err_set(err, ERR_INVALID, "the job file has more than %u bytes",
+                       PS_JOB_TEXT_BYTES_MAX);
+    }
+    struct diags diags = {0};
+    int rc = job_spec_parse(r->text, n, "job", NULL, 0, spec, &diags);
+    if (rc != 0) {
+        struct buf text = {0};
+        diags_format(&diags, &text);
+        rc = err_set(err, ERR_INVALID, "%s", buf_str(&text));
+        buf_release(&text);
+        job_spec_release(spec);
+        *spec = (struct job_spec){0};
+    }
+    diags_release(&diags);
+    return rc;
+}
+
+static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    int rc = wire_id_check(r->shard->job, "job", err);
+    rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
+    rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);
+    rc = rc != 0 ? rc : wire_ledger_from_proto(r->ledger, &s->ledger, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (s->number >= s->plan.shard_count) {
+        return err_set(err, ERR_INVALID, "the plan has %" PRIu32 " shards", s->plan.shard_count);
+    }
+    s->elements = s->plan.shard_elements[s->number];
+    return 0;
+}
+
+/* What it takes at least, so that a job that cannot fit is told all of it at once. */
+static int check_memory(struct ps_shard *s, struct err *err)
+{
+    char what[128];
+    uint64_t arrays = 3 + s->spec.update.rule->slot_count;
+    uint64_t bytes = s->elements * sizeof(float) * arrays;
+    (void)snprintf(what, sizeof what,
+                   "two snapshots, %zu slots and a gradient of %" PRIu64 " elements",
+                   s->spec.update.rule->slot_count, s->elements);
+    int rc = budget_take(&s->ps->budget, bytes, what, err);
+    if (rc == 0) {
+        budget_give(&s->ps->budget, bytes);
+    }
+    return rc;
+}
+
+static void fill_initial(struct ps_shard *s, float *values)
+{
+    size_t count;
+    const struct partition *p = plan_shard(&s->plan, s->number, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct variable_spec *v = &s->plan.variables[p[i].variable];
+        init_fill(&v->init, (uint64_t)s->spec.training.seed, v->name, p[i].first, p[i].count,
+                  values + p[i].offset);
+    }
+    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
+        for (uint64_t j = 0; j < s->elements; j++) {
+            s->slots[i].data[j] = s->spec.update.rule->slot_initial[i];
+        }
+    }
+}
+
+static void freed(void *ctx);
+
+static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct ps *ps = s->ps;
+    const struct rule *rule = s->spec.update.rule;
+    int rc = check_memory(s, err);
+    rc = rc != 0 ? rc : snapshots_init(&s->snapshots, s->elements, 0, &ps->budget, freed, s, err);
+    for (unsigned i = 0; i < rule->slot_count && rc == 0; i++) {
+        rc = floats_init(&s->slots[i], s->elements, 2 + i, &ps->budget, rule->slot_names[i], err);
+    }
+    size_t gradients = GRADIENTS_MIN + (size_t)r->replicas + GRADIENTS_OF_A_WORKER * r->n_workers;
+    buffer_pool_init(&s->gradients, s->elements, gradients, &ps->budget);
+    buffer_pool_init(&s->slot_copies, s->elements * rule->slot_count, SHARD_PINS_MAX + 2,
+                     &ps->budget);
+    if (rc == 0) {
+        fill_initial(s, s->snapshots.present->values.data);
+    }
+    return rc;
+}
+
+static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct shard_options o = {
+        .generation = r->shard->generation,
+        .elements = s->elements,
+        .mode = (enum training_mode)s->spec.training.mode,
+        .replicas = r->replicas,
+        .staleness = (uint64_t)s->spec.training.staleness,
+        .has_slots = s->spec.update.rule->slot_count > 0,
+        .ledger = &s->ledger,
+        .workers = (const char *const *)r->workers,
+        .worker_count = r->n_workers,
+    };
+    s->core = shard_new(&o, err);
+    return s->core == NULL ? ERR_INVALID : 0;
+}
+
+static void free_shard(struct ps_shard *s)
+{
+    shard_free(s->core);
+    shard_actions_release(&s->actions);
+    if (s->gradients.budget != NULL) {
+        buffer_pool_release(&s->gradients);
+        buffer_pool_release(&s->slot_copies);
+    }
+    for (size_t i = 0; i < RULE_SLOTS_MAX; i++) {
+        floats_release(&s->slots[i], &s->ps->budget);
+    }
+    if (s->snapshots.budget != NULL) {
+        snapshots_release(&s->snapshots);
+    }
+    ledger_release(&s->ledger);
+    plan_release(&s->plan);
+    job_spec_release(&s->spec);
+    free(s->job);
+    ps_unref(s->ps);
+    free(s);
+}
+
+struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct ps_shard *s = mem_new(1, sizeof *s);
+    s->ps = ps_ref(ps);
+    s->job = mem_strdup(r->shard->job);
+    s->number = r->shard->shard;
+    atomic_store(&s->refs, 1);
+    int rc = read_request(s, r, err);
+    rc = rc != 0 ? rc : allocate(s, r, err);
+    rc = rc != 0 ? rc : make_core(s, r, err);
+    if (rc != 0) {
+        (void)ps_shard_wrap(s, err);
+        free_shard(s);
+        return NULL;
+    }
+    return s;
+}
+
+struct ps_shard *ps_shard_ref(struct ps_shard *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+    return s;
+}
+
+void ps_shard_unref(struct ps_shard *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) == 1) {
+        free_shard(s);
+    }
+}
+
+int ps_shard_wrap(const struct ps_shard *s, struct err *err)
+{
+    char shown[64];
+    return err_wrap(err, "job %s shard %" PRIu32, text_shown(s->job, shown, sizeof shown),
+                    s->number);
+}
+
+uint64_t ps_shard_bytes(struct ps_shard *s)
+{
+    struct snapshots_usage usage;
+    snapshots_usage(&s->snapshots, &usage);
+    uint64_t bytes = usage.bytes;
+    for (size_t i = 0; i < RULE_SLOTS_MAX; i++) {
+        bytes += s->slots[i].bytes;
+    }
+    return bytes + buffer_pool_bytes(&s->gradients) + buffer_pool_bytes(&s->slot_copies);
+}
+
+/* ---- steps ---- */
+
+static void act(struct ps_shard *s, const struct shard_action *a)
+{
+    switch (a->kind) {
+    case SHARD_ADD:
+        ps_add(a->buffer, a->source);
+        break;
+    case SHARD_APPLY:
+        ps_apply(s, a, NULL);
+        break;
+    case SHARD_RELEASE:
+        buffer_put(a->buffer);
+        break;
+    case SHARD_KEEP:
+        (void)snapshot_acquire(&s->snapshots, a->version); /* returned by SHARD_FORGET */
+        if (a->buffer != NULL) {
+            ps_keep_slots(s, a->buffer);
+        }
+        break;
+    case SHARD_FORGET:
+        snapshot_release(snapshots_find(&s->snapshots, a->version));
+        break;
+    case SHARD_WRITE:
+        ps_write(a->tag, a);
+        break;
+    case SHARD_REPLY:
+        if (a->tag != NULL) {
+            ps_request_answer(a->tag, a, &s->actions.err);
+        }
+        break;
+    }
+}
+
+/* The last sum of a step and its update in one pass over memory: ADD, RELEASE of what was added,
+ * APPLY of the sum. */
+static bool is_fused(const struct shard_actions *actions, size_t i)
+{
+    const struct shard_action *a = &actions->items[i];
+    return i + 2 < actions->count && a[0].kind == SHARD_ADD && a[1].kind == SHARD_RELEASE &&
+           a[1].buffer == a[0].source && a[2].kind == SHARD_APPLY && a[2].buffer == a[0].buffer;
+}
+
+static void act_all(struct ps_shard *s)
+{
+    struct shard_actions *actions = &s->actions;
+    for (size_t i = 0; i < actions->count; i++) {
+        if (is_fused(actions, i)) {
+            ps_apply(s, &actions->items[i + 2], actions->items[i].source);
+            act(s, &actions->items[i + 1]);
+            i += 2;
+        } else {
+            act(s, &actions->items[i]);
+        }
+    }
+}
+
+/* Its part of the gauges; nothing once it is closed, because it may live on for a while. */
+static void show(struct ps_shard *s)
+{
+    struct shard_info info;
+    struct snapshots_usage usage;
+    shard_info(s->core, &info);
+    snapshots_usage(&s->snapshots, &usage);
+    usage.held = info.closed ? 0 : usage.held;
+    meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
+    meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);
+    meter_change(s->ps->meters.snapshots, (double)usage.held - (double)s->snapshots_shown);
+    s->parked_shown = info.parked;
+    s->queued_shown = info.queued;
+    s->snapshots_shown = usage.held;
+}
+
+void ps_shard_step(struct ps_shard *s, struct shard_event *e)
+{
+    e->now_ms = chrono_now_ms();
+    e->can_apply = e->has_push && snapshots_can_update(&s->snapshots);
+    shard_step(s->core, e, &s->actions);
+    if (s->actions.err.code != 0) {
+        (void)ps_shard_wrap(s, &s->actions.err);
+    }
+    act_all(s);
+    while (shard_wants_snapshot(s->core)) {
+        if (!snapshots_can_update(&s->snapshots)) {
+            snapshots_want(&s->snapshots);
+            break;
+        }
+        struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = e->now_ms, .can_apply = true};
+        shard_step(s->core, &more, &s->actions);
+        act_all(s);
+    }
+    show(s);
+}
+
+static void run_wake(struct strand_task *task)
+{
+    struct ps_shard *s = (struct ps_shard *)((char *)task - offsetof(struct ps_shard, wake));
+    atomic_store(&s->waking, false);
+    struct shard_event e = {.kind = SHARD_SNAPSHOT};
+    ps_shard_step(s, &e);
+    ps_shard_unref(s);
+}
+
+static void post_wake(void *ctx)
+{
+    struct ps_shard *s = ctx;
+    (void)ps_shard_ref(s); /* the task returns the other one */
+    (void)strand_post(&s->strand, &s->wake, run_wake);
+    ps_shard_unref(s);
+}
+
+/* A snapshot is free. This may be a thread of gRPC in the middle of returning memory, where no
+ * update can be computed and no message sent, so another one goes on. */
+static void freed(void *ctx)
+{
+    struct ps_shard *s = ctx;
+    if (atomic_exchange(&s->waking, true)) {
+        return;
+    }
+    (void)ps_shard_ref(s);
+    if (pool_post(s->ps->work, post_wake, s, NULL) != 0) {
+        atomic_store(&s->waking, false); /* the server ends */
+        ps_shard_unref(s);
+    }
+}
+
+/* ---- the end ---- */
+
+static void dropped(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    (void)a;
+    (void)err;
+    ps_remove(r->shard->ps, r->shard);
+}
+
+void ps_shard_drop(struct ps_shard *s)
+{
+    struct ps_request *r = ps_request_new(s, SHARD_CLOSE, NULL, NULL, dropped);
+    r->event.generation = UINT64_MAX;
+    ps_request_post(r);
+}

@@ -1,0 +1,211 @@
+/* What the files of the shell share. */
+#ifndef GRADUS_PS_PS_SHELL_H
+#define GRADUS_PS_PS_SHELL_H
+
+#include "gradus/v1/ps.pb-c.h"
+#include "job/plan.h"
+#include "ps/ps.h"
+#include "ps/shard.h"
+#include "ps/snapshot.h"
+#include "service/pool.h"
+#include "service/strand.h"
+
+#define PS_VALUES_FIELD 15 /* of every message with values */
+#define PS_JOB_TEXT_BYTES_MAX (1U << 20)
+
+struct ps_meters {
+    struct meter *pushes[SHARD_PUSH_DUPLICATE + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
+    struct meter *updates;
+    struct meter *staleness;
+    struct meter *apply_seconds;
+    struct meter *parked;
+    struct meter *queued;
+    struct meter *snapshots;
+    struct meter *shards;
+    struct meter *bytes;
+    struct meter *checkpoint_seconds;
+    struct meter *checkpoint_bytes;
+};
+
+/* Reference counted: its user holds one, and so does every shard, because gRPC may return the last
+ * memory of an answer after the server was stopped. */
+struct ps {
+    atomic_uint refs;
+    char *checkpoint_dir;
+    size_t chunk_bytes;
+    size_t shards_max;
+    struct budget budget;
+    struct pool *work; /* opens shards, wakes them */
+    struct pool
+        *files; /* writes checkpoints; one thread, so that no file is written twice at once */
+    struct ps_meters meters;
+
+    pthread_mutex_t lock; /* guards the table */
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t shard_count;
+    bool drained;
+};
+
+/* ---- shards (ps_shard.c) ---- */
+
+/* Reference counted: the table, every request, every answer on its way out and every file being
+ * written hold one. */
+struct ps_shard {
+    atomic_uint refs;
+    struct ps *ps;
+    char *job;
+    uint32_t number;
+    struct job_spec spec;
+    struct plan plan;
+    struct ledger ledger; /* when it was opened */
+    uint64_t elements;
+
+    struct strand strand; /* owns what follows, up to the pools */
+    struct shard *core;
+    struct shard_actions actions;
+    struct snapshots snapshots;
+    struct floats slots[RULE_SLOTS_MAX];
+    size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
+
+    struct buffer_pool gradients;
+    struct buffer_pool slot_copies; /* all slots, one behind the other */
+    struct strand_task wake;
+    atomic_bool waking;
+};
+
+/* Make the shard that @r asks for; it is in no table yet. Returns owned. Errors: ERR_INVALID,
+ * ERR_EXHAUSTED. */
+struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
+                              struct err *err);
+struct ps_shard *ps_shard_ref(struct ps_shard *s);
+void ps_shard_unref(struct ps_shard *s);
+/* On the strand: step the core and do what it says. */
+void ps_shard_step(struct ps_shard *s, struct shard_event *e);
+/* End it, whatever its generation, after the requests that came before. */
+void ps_shard_drop(struct ps_shard *s);
+uint64_t ps_shard_bytes(struct ps_shard *s);
+/* "job a-1 shard 0: " in front of the message. */
+int ps_shard_wrap(const struct ps_shard *s, struct err *err);
+
+/* ---- actions on floats (ps_apply.c), on the strand ---- */
+
+void ps_add(struct buffer *to, const struct buffer *from);
+/* With @add: buffer += add in the same pass. */
+void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add);
+void ps_keep_slots(struct ps_shard *s, struct buffer *to);
+
+/* ---- the server and its table (ps.c) ---- */
+
+struct ps *ps_ref(struct ps *ps);
+void ps_unref(struct ps *ps);
+
+/* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
+struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
+/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining. */
+int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
+void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
+/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
+size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
+
+/* ---- requests (ps_request.c) ---- */
+
+struct ps_stream;
+
+/* Something a shard is asked for, from its arrival to its answer: the tag of the core. */
+struct ps_request {
+    struct strand_task task;
+    struct strand_task gone;
+    atomic_uint refs; /* who answers it, and the call that may go away */
+    struct ps_shard *shard;
+    struct rpc_call *call; /* NULL: nobody asks */
+    struct rpc_msg *msg;   /* NULL, or where the event's strings are */
+    /* Of exchanges, which may wait for long: a message that waits with them would count against the
+     * bytes in flight that the others need. One more byte than any id has, and the NUL. */
+    char worker[SHARD_WORKER_BYTES + 1];
+    char pin_id[SHARD_PIN_ID_BYTES + 1];
+    struct shard_event event;
+    bool answered; /* of the strand */
+    /* Answer with @a, or with @err when a->code is not 0. */
+    void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
+
+    struct ps_stream *stream; /* of an exchange; keeps a reference */
+    uint64_t exchange;
+    struct ps_request *next; /* of the stream's that wait; of the strand */
+    struct ps_request **link;
+};
+
+/* One reference, for whoever answers. Keeps references to @shard, @call and @msg (may be NULL). */
+struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
+                                  struct rpc_call *call, struct rpc_msg *msg,
+                                  void (*answer)(struct ps_request *, const struct shard_action *,
+                                                 const struct err *));
+/* Copy what an exchange says who it is from; its pull must have been read before. */
+void ps_request_name(struct ps_request *r, const char *worker);
+/* Step it on the shard's strand. */
+void ps_request_post(struct ps_request *r);
+/* The same for a unary call: when its client goes away, it waits no longer. */
+void ps_request_post_unary(struct ps_request *r);
+void ps_request_unref(struct ps_request *r);
+/* On the strand: answer it and return the reference of who answers. */
+void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
+/* On the strand: nobody waits for it any more. */
+void ps_request_drop(struct ps_request *r);
+/* `done` of all unary methods. */
+void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
+
+/* Find the shard of a unary request and make the request, or fail the call (NULL). */
+struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*answer)(struct ps_request *, const struct shard_action *,
+                                           const struct err *));
+/* Answer with a ShardState. */
+void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
+void ps_reply_state(struct ps_shard *s, struct rpc_call *call, const struct shard_action *a);
+
+/* ---- values on their way out (ps_values.c), on the strand ---- */
+
+/* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
+struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
+void ps_values_release(void *snapshot);
+
+/* ---- from and to messages (ps_values.c) ---- */
+
+/* Errors: ERR_INVALID missing parts, numbers that are none. */
+int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err);
+int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err *err);
+
+/* ---- streams (on_exchange.c) ---- */
+
+void ps_stream_ref(struct ps_stream *s);
+void ps_stream_unref(struct ps_stream *s);
+/* On the strand: @r waits; the end of the stream ends it. */
+void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
+
+/* ---- files (on_checkpoint.c) ---- */
+
+/* On the strand: write what @a names for @r, which is answered from another thread. */
+void ps_write(struct ps_request *r, const struct shard_action *a);
+
+/* ---- methods ---- */
+
+#define PS_HANDLERS(X)                                                                             \
+    X(open_shard)                                                                                  \
+    X(set_membership)                                                                              \
+    X(close_shard)                                                                                 \
+    X(pull)                                                                                        \
+    X(push)                                                                                        \
+    X(push_pull)                                                                                   \
+    X(exchange)                                                                                    \
+    X(pin)                                                                                         \
+    X(unpin)                                                                                       \
+    X(checkpoint)                                                                                  \
+    X(stats)
+
+#define X(handler) void ps_on_##handler(struct rpc_call *call, struct rpc_msg *msg, void *service);
+PS_HANDLERS(X)
+#undef X
+void ps_stream_open(struct rpc_call *call, void *service);
+void ps_stream_half_close(struct rpc_call *call, void *service);
+void ps_stream_done(struct rpc_call *call, bool cancelled, void *service);
+
+#endif

@@ -1,0 +1,57 @@
+/* Values out of snapshots, and requests out of messages. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "ps/ps_shell.h"
+
+struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count)
+{
+    struct snapshot *snapshot = snapshot_acquire(&s->snapshots, version);
+    assert(snapshot != NULL); /* the core says which are readable */
+    snapshot_ref(snapshot, count - 1);
+    atomic_fetch_add(&s->refs, count);
+    return snapshot;
+}
+
+void ps_values_release(void *ctx)
+{
+    struct snapshot *snapshot = ctx;
+    struct ps_shard *s =
+        (struct ps_shard *)((char *)snapshot->owner - offsetof(struct ps_shard, snapshots));
+    snapshot_release(snapshot);
+    ps_shard_unref(s);
+}
+
+int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err)
+{
+    if (in == NULL) {
+        return err_set(err, ERR_INVALID, "the request has no push");
+    }
+    *out = (struct shard_push){
+        .step = in->step,
+        .replica_first = in->replica_first,
+        .replica_end = in->replica_end,
+        .epoch = in->epoch,
+        .split = in->split,
+        .batch = in->batch,
+        .examples = in->examples,
+        .base_version = in->base_version,
+    };
+    return 0;
+}
+
+int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err *err)
+{
+    if (in == NULL) {
+        return err_set(err, ERR_INVALID, "the request has no pull");
+    }
+    *out = (struct shard_pull){
+        .kind = (enum shard_pull_kind)in->kind, /* the core refuses what it does not know */
+        .version = in->version,
+        .pin_id = in->pin_id,
+        .progress = in->progress != 0,
+        .epoch = in->epoch,
+        .split = in->split,
+    };
+    return 0;
+}

@@ -1,0 +1,69 @@
+/* The values of a shard at several versions at once, so that nobody who reads waits for an update
+ * and no update waits for who reads.
+ *
+ * An update reads the present version and writes the next one into a free buffer; then that one is
+ * the present. The version before the present stays, too: two buffers are enough until a reader is
+ * slower than an update or a version is kept.
+ *
+ * Owner: the shard's strand calls everything but snapshot_release(), which any thread may call. */
+#ifndef GRADUS_PS_SNAPSHOT_H
+#define GRADUS_PS_SNAPSHOT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "ps/buffer.h"
+
+#define SNAPSHOT_BUFFERS_MAX 10 /* present, previous, 4 that are kept, 4 for slow readers */
+
+struct snapshots;
+
+struct snapshot {
+    struct snapshots *owner;
+    struct floats values; /* .data NULL: not allocated yet */
+    uint64_t version;
+    atomic_uint refs; /* 0: free */
+};
+
+struct snapshots {
+    struct snapshot items[SNAPSHOT_BUFFERS_MAX];
+    struct budget *budget;
+    uint64_t elements;
+    struct snapshot *present;
+    struct snapshot *previous; /* NULL before the first update */
+    atomic_bool wanted;        /* an update waits for a free buffer */
+    /* Called once, on the releasing thread, when a buffer became free after snapshots_want(). */
+    void (*freed)(void *ctx);
+    void *ctx;
+};
+
+/* @elements zeros at @version; the caller fills in s->present->values before others read.
+ * Errors: ERR_EXHAUSTED. */
+int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, struct budget *budget,
+                   void (*freed)(void *ctx), void *ctx, struct err *err);
+void snapshots_release(struct snapshots *s); /* no reader has a reference */
+
+/* The buffer that holds @version, or NULL when it is not there; no reference. */
+struct snapshot *snapshots_find(struct snapshots *s, uint64_t version);
+/* A reference to @version, or NULL when it is not there. */
+struct snapshot *snapshot_acquire(struct snapshots *s, uint64_t version);
+void snapshot_ref(struct snapshot *snapshot, unsigned n);
+void snapshot_release(struct snapshot *snapshot);
+
+/* Is there a buffer for the next version? Allocates one when that helps. */
+bool snapshots_can_update(struct snapshots *s);
+/* Call `freed` as soon as there is one (at once when there is one already). */
+void snapshots_want(struct snapshots *s);
+/* The buffer to write the next version to; there must be one. The previous version is given up. */
+struct snapshot *snapshots_begin(struct snapshots *s);
+/* What was written becomes the present version, the present one the previous. */
+void snapshots_commit(struct snapshots *s, struct snapshot *next);
+
+struct snapshots_usage {
+    size_t buffers; /* allocated */
+    size_t held;    /* with a reference */
+    uint64_t bytes;
+};
+void snapshots_usage(const struct snapshots *s, struct snapshots_usage *out);
+
+#endif
