@@ -74,7 +74,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_export = {
     .name = "export",
     .summary = "Merge a checkpoint into one safetensors file of whole variables",
-    .usage = "JOB OUT | --from CHECKPOINT_DIR OUT  [--format safetensors]",
+    .usage = "[JOB] OUT",
     .examples =
         "  gradus export digits-1 model.safetensors\n"
         "  gradus export --from state/checkpoints/digits-1/step-000009380 model.safetensors\n",

@@ -63,7 +63,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_generate = {
     .name = "generate",
     .summary = "Draw a data set to train on: digits, 28 x 28, in IDX files",
-    .usage = "digits --out DIR [--train N] [--test N] [--seed S]",
+    .usage = "digits",
     .examples = "  gradus generate digits --out digits\n"
                 "  gradus generate digits --out small --train 6000 --test 1000 --seed 7\n",
     .fields = fields,

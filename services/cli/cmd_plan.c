@@ -67,7 +67,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_plan = {
     .name = "plan",
     .summary = "Show which part of which variable goes to which parameter server",
-    .usage = "JOB.yaml [--set KEY=VALUE]... [--json]",
+    .usage = "JOB.yaml",
     .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
                 "  gradus plan job.yaml --set model.input=784\n",
     .fields = fields,

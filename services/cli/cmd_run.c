@@ -78,7 +78,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_run = {
     .name = "run",
     .summary = "Start a local cluster, train a job, print the result, clean up",
-    .usage = "JOB.yaml [--set KEY=VALUE]... [--state-dir DIR] [--json]",
+    .usage = "JOB.yaml",
     .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
                 "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n",
     .notes = "Progress goes to stderr, the result to stdout.\n"

@@ -36,7 +36,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_schema = {
     .name = "schema",
     .summary = "Print the reference of the job file, or its JSON Schema",
-    .usage = "[--json | --markdown]",
+    .usage = "",
     .examples = "  gradus schema | less\n"
                 "  gradus schema --json > gradus.schema.json   # for editors\n",
     .fields = fields,

@@ -63,7 +63,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_submit = {
     .name = "submit",
     .summary = "Send a job to a master and print its id",
-    .usage = "JOB.yaml [--set KEY=VALUE]... [--watch] [--master HOST:PORT] [--json]",
+    .usage = "JOB.yaml",
     .examples = "  gradus submit job.yaml --master master:7000\n"
                 "  gradus submit job.yaml --set cluster.workers=4 --watch\n",
     .notes = "Paths in the job file are those of the workers.",

@@ -59,7 +59,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_validate = {
     .name = "validate",
     .summary = "Check a job file and report every error",
-    .usage = "JOB.yaml [--set KEY=VALUE]... [--json]",
+    .usage = "JOB.yaml",
     .examples = "  gradus validate job.yaml\n"
                 "  gradus validate examples/iris.yaml --set data.dir=data\n",
     .notes = "Each error is one line, file:line:column: what is wrong; what is allowed.\n"

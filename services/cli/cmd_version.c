@@ -26,7 +26,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_version = {
     .name = "version",
     .summary = "Print the version",
-    .usage = "[--json]",
+    .usage = "",
     .examples = "  gradus version\n",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -26,7 +26,7 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_watch = {
     .name = "watch",
     .summary = "Follow a job to its end and print the result",
-    .usage = "JOB [--master HOST:PORT] [--json]",
+    .usage = "JOB",
     .examples = "  gradus watch digits-1\n",
     .notes = "Ctrl-C stops watching; the job goes on.",
     .fields = fields,

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "cli/args.h"
 #include "cli/cli.h"
+#include "config/config.h"
 
 #define CLI_COMMANDS(X)                                                                            \
     X(run)                                                                                         \
@@ -111,25 +111,73 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-static int run_command(const struct cli_command *command, int argc, char **argv)
+/* What --help shows below the options. */
+static char *notes_of(const struct cli_command *command)
 {
-    struct cli_args args = {0};
-    struct err err = {0};
-    bool help = false;
-    int code;
-    if (cli_args_parse(command, argc, argv, &args, &help, &err) != 0) {
-        code = cli_fail(&err);
-        (void)fprintf(stderr, "`gradus %s --help` tells more.\n", command->name);
-    } else if (help) {
+    return mem_printf("%s%sExamples:\n%s", command->notes != NULL ? command->notes : "",
+                      command->notes != NULL ? "\n\n" : "", command->examples);
+}
+
+static int take_line(const struct cli_command *command, const struct config_command *c,
+                     const struct config_line *line, void *options)
+{
+    if (line->ask == CONFIG_HELP) {
         struct buf text = {0};
-        cli_args_help(command, &text);
+        config_help(c, &text);
         (void)fputs(buf_str(&text), stdout);
         buf_release(&text);
-        code = CLI_OK;
-    } else {
-        code = command->run(&args);
+        return CLI_OK;
     }
-    cli_args_release(command, &args);
+    const struct cli_args args = {
+        .positional = line->arguments.items,
+        .positional_count = line->arguments.count,
+        .sets = command->sets ? line->repeats[0].items : NULL,
+        .set_count = command->sets ? line->repeats[0].count : 0,
+        .options = options,
+    };
+    return command->run(&args);
+}
+
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    static const struct config_repeat set = {"set", "KEY=VALUE",
+                                             "Override a key of the job file; may be repeated"};
+    void *options = mem_new(1, command->options_bytes);
+    const struct config_group group = {"Options", command->fields, command->field_count, options};
+    char *program = mem_printf("gradus %s", command->name);
+    char *notes = notes_of(command);
+    const struct config_command c = {
+        .program = program,
+        .summary = command->summary,
+        .arguments = command->usage,
+        .arguments_min = command->positional_min,
+        .arguments_max = command->positional_max,
+        .groups = &group,
+        .group_count = 1,
+        .repeats = &set,
+        .repeat_count = command->sets ? 1 : 0,
+        .notes = notes,
+    };
+    struct config_line line = {0};
+    struct diags diags = {0};
+    int code;
+    if (config_read(&c, argc, argv, &line, &diags) != 0) {
+        struct buf text = {0};
+        diags_format(&diags, &text);
+        (void)fprintf(stderr, "%s`%s --help` tells more.\n", buf_str(&text), program);
+        buf_release(&text);
+        code = CLI_USAGE;
+    } else if (line.ask == CONFIG_VERSION) {
+        char *none[] = {NULL};
+        code = run_command(&cmd_version, 0, none);
+    } else {
+        code = take_line(command, &c, &line, options);
+    }
+    diags_release(&diags);
+    config_release(&c, &line);
+    free(options);
+    free(program);
+    free(notes);
     if (fflush(stdout) != 0 && code == CLI_OK) {
         (void)fputs("gradus: cannot write to stdout\n", stderr);
         code = CLI_FAILED;
