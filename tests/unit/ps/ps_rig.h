@@ -1,0 +1,222 @@
+/* A parameter server in this process behind real gRPC, and a client. */
+#ifndef GRADUS_TESTS_PS_RIG_H
+#define GRADUS_TESTS_PS_RIG_H
+
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "ps/ps.h"
+#include "rpc/rpc.h"
+#include "wire/wire.h"
+
+extern const unsigned char gradus_descriptors[];
+extern const unsigned char gradus_descriptors_end[];
+
+#define VALUES 15
+#define ROWS 1000
+#define COLUMNS 60
+#define ELEMENTS (ROWS * COLUMNS + COLUMNS)
+
+struct ps_rig {
+    struct meter_registry *meters;
+    struct ps *ps;
+    struct rpc_server *server;
+    struct rpc_channel *channel;
+    char dir[64];
+};
+
+static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
+{
+    struct err err;
+    *rig = (struct ps_rig){.dir = "/tmp/gradus-test-ps-XXXXXX"};
+    assert_non_null(mkdtemp(rig->dir));
+    rig->meters = meter_registry_new();
+    struct ps_options options = {.checkpoint_dir = rig->dir,
+                                 .shards_max = 2,
+                                 .memory_bytes_max = memory_bytes_max,
+                                 .chunk_bytes = 64 << 10,
+                                 .meters = rig->meters};
+    rig->ps = ps_new(&options, &err);
+    assert_non_null(rig->ps);
+    const char *addresses[] = {"127.0.0.1:0"};
+    struct rpc_server_options server = {.addresses = addresses,
+                                        .address_count = 1,
+                                        .grace_ms = 200,
+                                        .descriptors = gradus_descriptors,
+                                        .descriptors_bytes =
+                                            (size_t)(gradus_descriptors_end - gradus_descriptors)};
+    rig->server = rpc_server_new(&server, &err);
+    assert_non_null(rig->server);
+    assert_int_equal(rpc_server_add(rig->server, &gradus__v1__parameter_server__descriptor,
+                                    ps_methods, ps_method_count, rig->ps, &err),
+                     0);
+    assert_int_equal(rpc_server_start(rig->server, &err), 0);
+    struct rpc_channel_options channel = {.target = rpc_server_address(rig->server, 0)};
+    rig->channel = rpc_channel_new(&channel, &err);
+    assert_non_null(rig->channel);
+}
+
+static inline void ps_rig_stop(struct ps_rig *rig)
+{
+    struct err err;
+    rpc_channel_free(rig->channel);
+    ps_drain(rig->ps);
+    rpc_server_free(rig->server);
+    ps_free(rig->ps);
+    meter_registry_free(rig->meters);
+    assert_int_equal(file_remove_tree(rig->dir, &err), 0);
+}
+
+/* One call; returns the code. @reply may be NULL, else: rpc_msg_unref(). */
+static inline int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *body,
+                              const float *values, size_t floats, struct rpc_msg **reply,
+                              struct err *err)
+{
+    struct rpc_piece piece = {values, floats * sizeof *values};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    bool pushes = strncmp(method, "Push", 4) == 0;
+    bool pulls = strstr(method, "Pull") != NULL;
+    struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                  .method = method,
+                                  .body = body,
+                                  .blob = floats > 0 ? &blob : NULL,
+                                  .request_bulk = pushes ? VALUES : 0,
+                                  .response_bulk = pulls ? VALUES : 0,
+                                  .timeout_ms = 20000,
+                                  .wait_for_ready = true};
+    return rpc_call_blocking(rig->channel, &request, reply, err);
+}
+
+static inline Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation)
+{
+    Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
+    ref.job = job;
+    ref.generation = generation;
+    return ref;
+}
+
+static inline char *ps_rig_text(const char *mode, const char *rule)
+{
+    return mem_printf("name: demo\n"
+                      "data:\n"
+                      "  train: {file: a.csv}\n"
+                      "model:\n"
+                      "  layers:\n"
+                      "    - dense: {units: 60}\n"
+                      "  loss: softmax_cross_entropy\n"
+                      "update: {rule: %s}\n"
+                      "training: {mode: %s, batch_size: 10, seed: 7}\n"
+                      "cluster: {workers: 2}\n",
+                      rule, mode);
+}
+
+/* OpenShard of shard 0 of a plan with one shard, with a ledger of 3 splits of 2, 2 and 1 batches.
+ */
+static inline int ps_rig_open(struct ps_rig *rig, char *job, const char *mode, const char *rule,
+                              uint64_t generation, uint32_t replicas, struct err *err)
+{
+    struct variable_spec variables[2] = {
+        {"dense_1.kernel", {2, {ROWS, COLUMNS}}, {INIT_GLOROT_UNIFORM, 0, 0, ROWS, COLUMNS}},
+        {"dense_1.bias", {1, {COLUMNS}}, {INIT_CONSTANT, 0.5, 0, 0, 0}},
+    };
+    struct cluster_spec cluster = {
+        .workers = 1, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
+    struct plan plan = {0};
+    assert_int_equal(plan_make(variables, 2, &cluster, &plan, err), 0);
+    struct ledger ledger;
+    struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&ledger, &shape, 0, err), 0);
+    Gradus__V1__OpenShardRequest r = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, generation);
+    Gradus__V1__Plan plan_message;
+    Gradus__V1__Ledger ledger_message;
+    char w0[] = "w0";
+    char w1[] = "w1";
+    char *workers[] = {w0, w1};
+    char *text = ps_rig_text(mode, rule);
+    wire_plan_to_proto(&plan, &plan_message);
+    wire_ledger_to_proto(&ledger, &ledger_message);
+    r.shard = &ref;
+    r.text = text;
+    r.plan = &plan_message;
+    r.replicas = replicas;
+    r.ledger = &ledger_message;
+    r.workers = workers;
+    r.n_workers = 2;
+    int rc = ps_rig_call(rig, "OpenShard", &r.base, NULL, 0, NULL, err);
+    wire_plan_release(&plan_message);
+    ledger_release(&ledger);
+    plan_release(&plan);
+    free(text);
+    return rc;
+}
+
+static inline void ps_rig_expect(int rc, int code, const struct err *err, const char *says)
+{
+    if (rc != code || (code != 0 && strstr(err->msg, says) == NULL)) {
+        fail_msg("code %d, expected %d with '%s': %s", rc, code, says, rc == 0 ? "" : err->msg);
+    }
+}
+
+/* Pull of a version (or the latest, or a pin) into @out[ELEMENTS]. */
+static inline int ps_rig_pull(struct ps_rig *rig, char *job, Gradus__V1__Pull__Kind kind,
+                              uint64_t version, char *pin_id, float *out, uint64_t *got,
+                              struct err *err)
+{
+    Gradus__V1__PullRequest r = GRADUS__V1__PULL_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
+    struct rpc_msg *reply = NULL;
+    char worker[] = "w0";
+    pull.kind = kind;
+    pull.version = version;
+    if (pin_id != NULL) {
+        pull.pin_id = pin_id;
+    }
+    r.shard = &ref;
+    r.worker = worker;
+    r.pull = &pull;
+    int rc = ps_rig_call(rig, "Pull", &r.base, NULL, 0, &reply, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *got = ((const Gradus__V1__PullResponse *)reply->body)->version;
+    assert_int_equal(rpc_spans_bytes(reply->bulk), ELEMENTS * sizeof(float));
+    assert_true(rpc_spans_read_floats(reply->bulk, out, ELEMENTS));
+    rpc_msg_unref(reply);
+    return 0;
+}
+
+static inline int ps_rig_push(struct ps_rig *rig, char *job, uint64_t step, uint32_t lo,
+                              uint32_t hi, const float *values, size_t floats, uint64_t examples,
+                              Gradus__V1__PushResult *result, struct err *err)
+{
+    Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
+    struct rpc_msg *reply = NULL;
+    push.step = step;
+    push.replica_first = lo;
+    push.replica_end = hi;
+    push.examples = examples;
+    r.shard = &ref;
+    r.push = &push;
+    int rc = ps_rig_call(rig, "Push", &r.base, values, floats, &reply, err);
+    if (rc == 0 && result != NULL) {
+        *result = ((const Gradus__V1__PushResponse *)reply->body)->push;
+    }
+    if (rc == 0) {
+        rpc_msg_unref(reply);
+    }
+    return rc;
+}
+
+#endif
