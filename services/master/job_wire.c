@@ -1,0 +1,208 @@
+#include "master/job_wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "wire/wire.h"
+
+struct evaluation_room {
+    Gradus__V1__Evaluation message;
+    Gradus__V1__MetricValue values[2][METRIC_KIND_COUNT];
+    Gradus__V1__MetricValue *pointers[2][METRIC_KIND_COUNT];
+};
+struct room { /* everything that the message points to, but for the record's own strings */
+    struct evaluation_room now;
+    Gradus__V1__Evaluation *evaluations[JOB_EVALUATIONS_MAX];
+    struct evaluation_room items[];
+};
+
+/* The names are constants; the message has no pointers to const, and nobody writes through it. */
+static char *name_of(int kind)
+{
+    union {
+        const char *in;
+        char *out;
+    } name = {.in = metric_kind_names[kind]};
+    return name.out;
+}
+
+static size_t fill_metrics(const struct job_metrics *m, Gradus__V1__MetricValue *values,
+                           Gradus__V1__MetricValue **pointers)
+{
+    size_t count = 0;
+    for (int kind = 0; kind < METRIC_KIND_COUNT; kind++) {
+        if ((m->kinds >> kind & 1u) != 0) {
+            gradus__v1__metric_value__init(&values[count]);
+            values[count].name = name_of(kind);
+            values[count].value = m->values[kind];
+            pointers[count] = &values[count];
+            count++;
+        }
+    }
+    return count;
+}
+
+static void fill_evaluation(const struct job_evaluation *e, struct evaluation_room *room)
+{
+    Gradus__V1__Evaluation *message = &room->message;
+    gradus__v1__evaluation__init(message);
+    message->step = e->step;
+    message->epoch = e->epoch;
+    message->time_ms = e->time_ms;
+    message->train = room->pointers[0];
+    message->n_train = fill_metrics(&e->train, room->values[0], room->pointers[0]);
+    message->test = room->pointers[1];
+    message->n_test = fill_metrics(&e->test, room->values[1], room->pointers[1]);
+}
+
+static void fill_arrays(Gradus__V1__Job *j, const struct job_record *r, struct room *room,
+                        size_t evaluations)
+{
+    const struct job_evaluation now = {.train = r->train, .test = r->test};
+    fill_evaluation(&now, &room->now);
+    j->n_train = room->now.message.n_train;
+    j->train = room->now.message.train;
+    j->n_test = room->now.message.n_test;
+    j->test = room->now.message.test;
+    for (size_t i = 0; i < evaluations; i++) {
+        fill_evaluation(&r->evaluations[i], &room->items[i]);
+        room->evaluations[i] = &room->items[i].message;
+    }
+    j->n_evaluations = evaluations;
+    j->evaluations = room->evaluations;
+    j->n_workers = r->workers.count;
+    j->workers = r->workers.items;
+    j->n_ps = r->ps.count;
+    j->ps = r->ps.items;
+    size_t buckets = JOB_STALENESS_BUCKETS;
+    while (buckets > 0 && r->staleness[buckets - 1] == 0) {
+        buckets--;
+    }
+    union {
+        const uint64_t *in;
+        uint64_t *out;
+    } staleness = {.in = r->staleness};
+    j->n_staleness = buckets;
+    j->staleness = staleness.out;
+}
+
+void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned parts)
+{
+    Gradus__V1__Job *j = &out->job;
+    gradus__v1__job__init(j);
+    j->id = r->id;
+    j->name = r->name;
+    j->state = (Gradus__V1__JobState)r->state;
+    j->reason = r->reason;
+    j->submitted_ms = r->submitted_ms;
+    j->started_ms = r->started_ms;
+    j->finished_ms = r->finished_ms;
+    j->step = r->step;
+    j->steps_total = r->steps_total;
+    j->epoch = r->epoch;
+    j->epochs_total = r->epochs_total;
+    j->examples_per_second = r->examples_per_second;
+    j->seconds = r->seconds;
+    j->eta_seconds = r->eta_seconds;
+    j->checkpoint = r->checkpoint;
+    j->generation = r->generation;
+    j->mode = wire_mode_to_proto((enum training_mode)r->mode);
+    j->examples = r->examples;
+    if ((parts & JOB_WIRE_TEXT) != 0) {
+        j->text = r->text;
+    }
+    size_t evaluations = (parts & JOB_WIRE_EVALUATIONS) != 0 ? r->evaluation_count : 0;
+    struct room *room =
+        mem_new(1, sizeof *room + evaluations * sizeof(struct evaluation_room));
+    out->memory = room;
+    fill_arrays(j, r, room, evaluations);
+}
+
+void job_wire_release(struct job_wire *w)
+{
+    free(w->memory);
+    memset(w, 0, sizeof *w);
+}
+
+void job_wire_pack(const struct job_record *record, struct buf *out)
+{
+    struct job_wire w;
+    job_wire_init(&w, record, JOB_WIRE_TEXT | JOB_WIRE_EVALUATIONS);
+    size_t n = gradus__v1__job__get_packed_size(&w.job);
+    uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
+    gradus__v1__job__pack(&w.job, bytes);
+    buf_add(out, bytes, n);
+    free(bytes);
+    job_wire_release(&w);
+}
+
+static void take_metrics(struct job_metrics *m, Gradus__V1__MetricValue *const *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (int kind = 0; kind < METRIC_KIND_COUNT; kind++) {
+            if (strcmp(values[i]->name, metric_kind_names[kind]) == 0) {
+                m->kinds |= 1u << kind;
+                m->values[kind] = values[i]->value;
+            }
+        }
+    }
+}
+
+static void take_arrays(struct job_record *r, const Gradus__V1__Job *j)
+{
+    take_metrics(&r->train, j->train, j->n_train);
+    take_metrics(&r->test, j->test, j->n_test);
+    for (size_t i = 0; i < j->n_evaluations; i++) {
+        const Gradus__V1__Evaluation *from = j->evaluations[i];
+        struct job_evaluation e = {
+            .step = from->step, .epoch = from->epoch, .time_ms = from->time_ms};
+        take_metrics(&e.train, from->train, from->n_train);
+        take_metrics(&e.test, from->test, from->n_test);
+        job_record_add_evaluation(r, &e);
+    }
+    for (size_t i = 0; i < j->n_workers; i++) {
+        job_names_add(&r->workers, j->workers[i]);
+    }
+    for (size_t i = 0; i < j->n_ps; i++) {
+        job_names_add(&r->ps, j->ps[i]);
+    }
+    for (size_t i = 0; i < j->n_staleness && i < JOB_STALENESS_BUCKETS; i++) {
+        r->staleness[i] = j->staleness[i];
+    }
+}
+
+int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err *err)
+{
+    Gradus__V1__Job *j = gradus__v1__job__unpack(NULL, n, data);
+    if (j == NULL || (int)j->state < JOB_PENDING || (int)j->state >= JOB_STATE_END) {
+        if (j != NULL) {
+            gradus__v1__job__free_unpacked(j, NULL);
+        }
+        return err_set(err, ERR_CORRUPT, "the row of a job cannot be read");
+    }
+    job_record_init(r);
+    job_record_set(&r->id, j->id);
+    job_record_set(&r->name, j->name);
+    job_record_set(&r->reason, j->reason);
+    job_record_set(&r->checkpoint, j->checkpoint);
+    job_record_set(&r->text, j->text);
+    r->state = (enum job_state)j->state;
+    enum training_mode mode = TRAINING_SYNC;
+    (void)wire_mode_from_proto(j->mode, &mode, NULL);
+    r->mode = (int)mode;
+    r->submitted_ms = j->submitted_ms;
+    r->started_ms = j->started_ms;
+    r->finished_ms = j->finished_ms;
+    r->step = j->step;
+    r->steps_total = j->steps_total;
+    r->epoch = j->epoch;
+    r->epochs_total = j->epochs_total;
+    r->examples = j->examples;
+    r->examples_per_second = j->examples_per_second;
+    r->seconds = j->seconds;
+    r->generation = j->generation;
+    take_arrays(r, j);
+    gradus__v1__job__free_unpacked(j, NULL);
+    return 0;
+}

@@ -1,0 +1,266 @@
+#include "master/master_shell.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gradus/v1/cluster.pb-c.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "master/shell.h"
+
+#define POOL_THREADS 2 /* one writes a checkpoint while the other parses a job file */
+#define POOL_QUEUE 256
+#define MAILBOX 16384
+
+#define ROW(member, type_, def_, min_, max_, help_)                                                \
+    {                                                                                              \
+        .path = #member, .type = type_, .offset = offsetof(struct master_settings, member),        \
+        .def = def_, .min = min_, .max = max_, .help = help_                                       \
+    }
+const struct field master_fields[] = {
+    ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
+        "Directory of the master's state; one master at a time"),
+    ROW(checkpoint_dir, FIELD_STRING, "", 0, 0,
+        "Directory of checkpoints, shared with the parameter servers; empty: checkpoints in "
+        "state_dir"),
+    ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
+        "Time without a heartbeat after which a node is given up"),
+    ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),
+    ROW(finished_max, FIELD_INT, "1000", 0, 100000,
+        "Finished jobs in memory; the state directory keeps all"),
+};
+const size_t master_field_count = sizeof master_fields / sizeof *master_fields;
+
+/* ---- events and actions ---- */
+
+static void on_timer(void *ctx)
+{
+    struct master_event e = {.kind = MASTER_TICK};
+    shell_event(ctx, &e);
+}
+
+struct failure { /* of the store; the core learns of it when the actions are done */
+    char job[JOB_ID_BYTES_MAX + 1];
+    struct err err;
+};
+
+/* A job that cannot be stored is not accepted: its client gets the error instead. */
+static void reply(struct shell *s, const struct master_reply *r, const struct failure *failure)
+{
+    if (failure->err.code == 0 || r->job == NULL || strcmp(r->job->id, failure->job) != 0) {
+        request_answered(s, r);
+        return;
+    }
+    struct master_reply refusal = {.request = r->request, .err = failure->err};
+    request_answered(s, &refusal);
+}
+
+static void put(struct shell *s, const struct job_record *record, struct failure *failure)
+{
+    struct err err = {0};
+    if (shell_store_put(s, record, &err) == 0) {
+        return;
+    }
+    char quoted[1200];
+    log_error("store_failed", "job=%s reason=%s", record->id,
+              log_quote(err.msg, quoted, sizeof quoted));
+    meter_add(s->meters.store_failures, 1);
+    failure->err = err;
+    memcpy(failure->job, record->id, strlen(record->id) + 1);
+}
+
+static void act(struct shell *s, struct failure *failure)
+{
+    for (size_t i = 0; i < s->actions.count; i++) {
+        const struct master_action *a = &s->actions.items[i];
+        switch (a->kind) {
+        case MASTER_REPLY:
+            reply(s, &a->reply, failure);
+            break;
+        case MASTER_CALL:
+            shell_call(s, &a->call);
+            break;
+        case MASTER_MANIFEST:
+            shell_manifest(s, &a->manifest);
+            break;
+        case MASTER_STORE:
+            put(s, a->job, failure);
+            break;
+        case MASTER_CHANGED:
+            (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
+            watchers_changed(s, a->job);
+            break;
+        case MASTER_LOG:
+            log_write((enum log_level)a->log.level, a->log.event, "%s", a->log.text);
+            break;
+        }
+    }
+}
+
+void shell_event(struct shell *s, struct master_event *e)
+{
+    if (atomic_load(&s->ending)) {
+        return;
+    }
+    e->now_ms = chrono_now_ms();
+    e->wall_ms = chrono_wall_ms();
+    master_step(s->master, e, &s->actions);
+    meter_add(s->meters.events, 1);
+    struct failure failure = {.err = {0}};
+    act(s, &failure);
+    if (failure.err.code != 0) {
+        struct master_event failed = {.kind = MASTER_STORE_FAILED, .err = &failure.err};
+        failed.job = failure.job;
+        failed.now_ms = chrono_now_ms();
+        failed.wall_ms = chrono_wall_ms();
+        master_step(s->master, &failed, &s->actions);
+        struct failure again = {.err = {0}}; /* its last row fails as well; it is over anyway */
+        act(s, &again);
+    }
+    shell_meters_update(s);
+    if (s->actions.timer_ms == UINT64_MAX) {
+        loop_timer_clear(s->loop, &s->timer);
+    } else {
+        loop_timer_set(s->loop, &s->timer, s->actions.timer_ms, on_timer, s);
+    }
+}
+
+/* ---- life ---- */
+
+static int absolute(const char *path, char **out, struct err *err)
+{
+    int rc = file_make_dirs(path, err);
+    if (rc < 0) {
+        return rc;
+    }
+    char *real = realpath(path, NULL);
+    if (real == NULL) {
+        return err_errno(err, errno, "resolve %s", path);
+    }
+    *out = real;
+    return 0;
+}
+
+static void shell_free(struct shell *s)
+{
+    if (s->loop != NULL) {
+        loop_stop(s->loop);
+        loop_join(s->loop);
+    }
+    peers_free(s);
+    if (s->rpc_loop != NULL) {
+        rpc_loop_free(s->rpc_loop);
+    }
+    pool_free(s->pool);
+    if (s->loop != NULL) {
+        loop_free(s->loop);
+    }
+    if (s->store != NULL) {
+        s->store->ops->close(s->store);
+    }
+    master_actions_release(&s->actions);
+    master_free(s->master);
+    free(s->checkpoint_dir);
+    free(s);
+}
+
+static int open_state(struct shell *s, struct err *err)
+{
+    const struct master_settings *settings = s->settings;
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    char owner[320];
+    (void)snprintf(owner, sizeof owner, "gradus-master with process id %ld on host %s",
+                   (long)getpid(), host);
+    int rc = store_sqlite_open(settings->state_dir, owner, &s->store, err);
+    if (rc < 0) {
+        return rc;
+    }
+    char *beside = file_join(settings->state_dir, "checkpoints");
+    rc = absolute(settings->checkpoint_dir[0] != '\0' ? settings->checkpoint_dir : beside,
+                  &s->checkpoint_dir, err);
+    free(beside);
+    return rc < 0 ? err_wrap(err, "checkpoint directory") : 0;
+}
+
+static int start_threads(struct shell *s, struct err *err)
+{
+    s->loop = loop_new(MAILBOX);
+    s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
+    s->rpc_loop = s->pool == NULL ? NULL : rpc_loop_new(err);
+    return s->rpc_loop == NULL ? err->code : 0;
+}
+
+int master_shell_start(struct service_context *sc, struct err *err)
+{
+    struct shell *s = mem_new(1, sizeof *s);
+    s->sc = sc;
+    s->settings = service_config(sc);
+    s->master = master_new(&(struct master_config){
+        .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,
+        .jobs_max = (size_t)s->settings->jobs_max,
+        .finished_max = (size_t)s->settings->finished_max,
+    });
+    struct err local = {0};
+    int rc = open_state(s, &local);
+    rc = rc < 0 ? rc : start_threads(s, &local);
+    if (rc == 0) {
+        shell_meters_init(s, service_meters(sc));
+        rc = shell_restore(s, &local); /* before the loop runs: nobody else is here yet */
+    }
+    const struct service_methods jobs = {&gradus__v1__jobs__descriptor, jobs_methods,
+                                         jobs_method_count, s};
+    const struct service_methods cluster = {&gradus__v1__cluster__descriptor, cluster_methods,
+                                            cluster_method_count, s};
+    rc = rc < 0 ? rc : service_serve(sc, &jobs, &local);
+    rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
+    rc = rc < 0 ? rc : loop_start(s->loop, "master", &local);
+    if (rc < 0) {
+        shell_free(s);
+        return err_set(err, local.code, "%s", local.msg);
+    }
+    service_set_state(sc, s);
+    return 0;
+}
+
+int master_shell_ready(struct service_context *sc, struct err *err)
+{
+    (void)err;
+    struct shell *s = service_state(sc);
+    char state[1100], checkpoints[1100];
+    log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
+             log_quote(s->settings->state_dir, state, sizeof state),
+             log_quote(s->checkpoint_dir, checkpoints, sizeof checkpoints));
+    return 0;
+}
+
+static void end(void *ctx)
+{
+    struct shell *s = ctx;
+    if (loop_discarding(s->loop)) {
+        return;
+    }
+    atomic_store(&s->ending, true);
+    requests_end(s, "the master is stopping");
+    watchers_end(s);
+    loop_timer_clear(s->loop, &s->timer);
+}
+
+void master_shell_drain(struct service_context *sc, int64_t grace_ms)
+{
+    (void)grace_ms; /* jobs end with their master; nothing is worth waiting for */
+    struct shell *s = service_state(sc);
+    (void)loop_call(s->loop, end, s, NULL);
+}
+
+void master_shell_stop(struct service_context *sc)
+{
+    shell_free(service_state(sc));
+    service_set_state(sc, NULL);
+}

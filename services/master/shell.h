@@ -1,0 +1,112 @@
+/* Inside the master's shell. Everything but what says otherwise belongs to the loop's thread. */
+#ifndef GRADUS_MASTER_SHELL_H
+#define GRADUS_MASTER_SHELL_H
+
+#include <stdatomic.h>
+
+#include "master/master.h"
+#include "master/master_shell.h"
+#include "master/store.h"
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+#include "service/loop.h"
+#include "service/pool.h"
+
+#define SHELL_WATCHERS_MAX 1024
+#define SHELL_TEXT_BYTES_MAX (1u << 20) /* of a job file */
+
+struct shell;
+struct watcher;
+struct peer;
+
+/* A call that waits for its turn on the loop, or for the core's reply. */
+struct request {
+    struct shell *shell;
+    struct rpc_call *call;
+    struct rpc_msg *msg;
+    /* On the loop: read the message and act; ends with request_event(), request_reply() or
+     * request_fail(). */
+    void (*run)(struct request *r);
+    void (*answer)(struct request *r, const struct master_reply *reply); /* the core's, if well */
+    void *data; /* of its kind, freed with it */
+    void (*free_data)(void *data);
+    struct request *prev, *next; /* all that wait for a reply */
+};
+
+struct shell_meters {
+    struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
+        *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
+        *watchers, *requests_waiting, *events;
+};
+
+struct shell {
+    struct service_context *sc;
+    const struct master_settings *settings;
+    char *checkpoint_dir; /* absolute */
+    struct loop *loop;
+    struct pool *pool;
+    struct rpc_loop *rpc_loop;
+    struct master *master;
+    struct master_actions actions;
+    struct store *store;
+    struct loop_timer timer, watch_timer;
+    struct request *waiting;
+    size_t waiting_count;
+    struct peer *peers;
+    struct watcher *watchers;
+    size_t watcher_count;
+    atomic_bool ending;
+    struct shell_meters meters;
+    struct master_counts told; /* what the counters have been told */
+};
+
+/* shell_request.c */
+/* Any thread: take a call to the loop. */
+void request_begin(struct shell *s, struct rpc_call *call, struct rpc_msg *msg,
+                   void (*run)(struct request *r));
+struct request *request_new(struct shell *s, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*run)(struct request *r));
+void request_post(struct request *r);
+/* Hand @e to the core; @answer gets the reply, now or later. */
+void request_event(struct request *r, struct master_event *e,
+                   void (*answer)(struct request *r, const struct master_reply *reply));
+void request_reply(struct request *r, const ProtobufCMessage *message); /* frees @r */
+void request_fail(struct request *r, const struct err *err);            /* frees @r */
+void requests_end(struct shell *s, const char *why);
+void request_free(struct request *r);
+void request_answered(struct shell *s, const struct master_reply *reply);
+
+/* master_shell.c */
+void shell_event(struct shell *s, struct master_event *e); /* step the core, carry out its actions */
+
+/* shell_call.c */
+void shell_call(struct shell *s, const struct master_call *call);
+void peers_free(struct shell *s);
+
+/* shell_manifest.c */
+void shell_manifest(struct shell *s, const struct master_manifest *manifest);
+
+/* shell_store.c */
+int shell_store_put(struct shell *s, const struct job_record *record, struct err *err);
+int shell_restore(struct shell *s, struct err *err);
+
+/* on_watch.c */
+void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void on_watch_done(struct rpc_call *call, bool cancelled, void *service);
+void watchers_changed(struct shell *s, const struct job_record *record);
+void watchers_end(struct shell *s);
+
+/* on_submit.c */
+void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
+/* jobs_service.c, cluster_service.c */
+extern const struct rpc_method jobs_methods[];
+extern const size_t jobs_method_count;
+extern const struct rpc_method cluster_methods[];
+extern const size_t cluster_method_count;
+
+/* shell_meters.c */
+void shell_meters_init(struct shell *s, struct meter_registry *r);
+void shell_meters_update(struct shell *s);
+
+#endif

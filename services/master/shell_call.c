@@ -1,0 +1,359 @@
+/* The core's calls to nodes, as gRPC calls; their answers become events. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "master/shell.h"
+#include "wire/wire.h"
+
+#define PEERS_MAX 2048 /* twice the nodes: some were replaced */
+#define SHORT_MS 5000
+
+struct peer { /* a channel to a node */
+    struct peer *next;
+    char *address;
+    struct rpc_channel *channel;
+    uint64_t used_ms;
+};
+
+/* ---- channels ---- */
+
+static void peer_free(struct peer *p)
+{
+    rpc_channel_free(p->channel);
+    free(p->address);
+    free(p);
+}
+
+void peers_free(struct shell *s)
+{
+    while (s->peers != NULL) {
+        struct peer *p = s->peers;
+        s->peers = p->next;
+        peer_free(p);
+    }
+}
+
+/* Nodes come and go, each perhaps with a new port: the channel that was used longest ago goes. */
+static void peers_trim(struct shell *s)
+{
+    size_t count = 0;
+    struct peer **oldest = &s->peers;
+    for (struct peer **p = &s->peers; *p != NULL; p = &(*p)->next) {
+        count++;
+        oldest = (*p)->used_ms < (*oldest)->used_ms ? p : oldest;
+    }
+    if (count >= PEERS_MAX) {
+        struct peer *gone = *oldest;
+        *oldest = gone->next;
+        peer_free(gone);
+    }
+}
+
+static struct rpc_channel *channel_to(struct shell *s, const char *address, struct err *err)
+{
+    for (struct peer *p = s->peers; p != NULL; p = p->next) {
+        if (strcmp(p->address, address) == 0) {
+            p->used_ms = chrono_now_ms();
+            return p->channel;
+        }
+    }
+    peers_trim(s);
+    struct rpc_channel_options options = {.target = address, .loop = s->rpc_loop};
+    struct rpc_channel *channel = rpc_channel_new(&options, err);
+    if (channel == NULL) {
+        return NULL;
+    }
+    struct peer *p = mem_new(1, sizeof *p);
+    *p = (struct peer){s->peers, mem_strdup(address), channel, chrono_now_ms()};
+    s->peers = p;
+    return channel;
+}
+
+/* ---- answers ---- */
+
+struct call { /* in flight */
+    struct shell *shell;
+    uint64_t number;
+    enum master_call_kind kind;
+    struct err err;
+    struct rpc_msg *reply;
+};
+
+static int take_answer(const struct call *c, struct master_call_done *done, struct ledger *ledger,
+                       struct err *err)
+{
+    const ProtobufCMessage *body = c->reply->body;
+    switch (c->kind) {
+    case MASTER_CALL_INSPECT:
+        return wire_data_from_proto((const Gradus__V1__DataInfo *)body, &done->train, &done->test,
+                                    err);
+    case MASTER_CALL_OPEN:
+    case MASTER_CALL_MEMBERSHIP:
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_UNPIN:
+        done->version = ((const Gradus__V1__ShardState *)body)->version;
+        return 0;
+    case MASTER_CALL_ASSIGN:
+        done->position = ((const Gradus__V1__AssignResponse *)body)->position;
+        return 0;
+    case MASTER_CALL_EVALUATE: {
+        const Gradus__V1__EvaluateResponse *r = (const Gradus__V1__EvaluateResponse *)body;
+        if (r->sums == NULL) {
+            return err_set(err, ERR_INTERNAL, "the answer has no sums");
+        }
+        done->sums = r->sums->values;
+        done->sum_count = r->sums->n_values;
+        return 0;
+    }
+    case MASTER_CALL_CHECKPOINT: {
+        const Gradus__V1__CheckpointShardResponse *r =
+            (const Gradus__V1__CheckpointShardResponse *)body;
+        done->file = r->file;
+        done->bytes = r->bytes;
+        done->checksum = r->checksum;
+        done->version = r->version;
+        if (r->ledger != NULL && wire_ledger_from_proto(r->ledger, ledger, err) == 0) {
+            done->ledger = ledger;
+        }
+        return 0;
+    }
+    default:
+        return 0;
+    }
+}
+
+static void deliver(void *ctx)
+{
+    struct call *c = ctx;
+    struct ledger ledger = {0};
+    struct master_event e = {.kind = MASTER_CALL_DONE};
+    e.call.number = c->number;
+    if (!loop_discarding(c->shell->loop)) {
+        struct err err = {0};
+        if (c->err.code != 0) {
+            e.call.err = &c->err;
+        } else if (take_answer(c, &e.call, &ledger, &err) < 0) {
+            e.call = (struct master_call_done){.number = c->number, .err = &err};
+        }
+        shell_event(c->shell, &e);
+    }
+    ledger_release(&ledger);
+    rpc_msg_unref(c->reply);
+    free(c);
+}
+
+/* When the mailbox is full or gone the answer is lost; the core has deadlines of its own. */
+static void post(struct call *c)
+{
+    if (loop_post(c->shell->loop, deliver, c, NULL) < 0) {
+        rpc_msg_unref(c->reply);
+        free(c);
+    }
+}
+
+static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    struct call *c = ctx;
+    c->err = status->err;
+    if (c->err.code == 0) {
+        c->reply = rpc_msg_ref(reply);
+    }
+    post(c);
+}
+
+/* ---- requests ---- */
+
+/* The messages have no pointers to const; nobody writes through these. */
+static char *borrow(const char *s)
+{
+    union {
+        const char *in;
+        char *out;
+    } u = {.in = s};
+    return u.out;
+}
+
+static char **borrow_list(const char *const *list)
+{
+    union {
+        const char *const *in;
+        char **out;
+    } u = {.in = list};
+    return u.out;
+}
+
+static void start(struct shell *s, const struct master_call *call, bool ps,
+                  const ProtobufCMessage *body)
+{
+    struct call *c = mem_new(1, sizeof *c);
+    *c = (struct call){.shell = s, .number = call->number, .kind = call->kind};
+    struct rpc_channel *channel = channel_to(s, call->address, &c->err);
+    struct rpc_request request = {
+        .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
+        .method = master_call_name(call->kind),
+        .body = body,
+        .timeout_ms = call->timeout_ms,
+        /* A short call waits for a connection as long as it may; a long one is refused at once when
+         * nobody listens, so that the core can act on it. */
+        .wait_for_ready = call->timeout_ms <= SHORT_MS,
+    };
+    if (channel == NULL || rpc_call_start(channel, &request, on_done, c, &c->err) < 0) {
+        post(c);
+    }
+}
+
+static void worker_call(struct shell *s, const struct master_call *call)
+{
+    switch (call->kind) {
+    case MASTER_CALL_INSPECT: {
+        Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
+        q.job = borrow(call->job);
+        q.text = borrow(call->text);
+        start(s, call, false, &q.base);
+        return;
+    }
+    case MASTER_CALL_START: {
+        Gradus__V1__StartJobRequest q = GRADUS__V1__START_JOB_REQUEST__INIT;
+        Gradus__V1__Plan plan;
+        Gradus__V1__DataInfo data;
+        Gradus__V1__ShardLocation *shards = mem_new(call->shard_count, sizeof *shards);
+        Gradus__V1__ShardLocation **list =
+            mem_new(call->shard_count, sizeof(Gradus__V1__ShardLocation *));
+        for (size_t i = 0; i < call->shard_count; i++) {
+            gradus__v1__shard_location__init(&shards[i]);
+            shards[i].shard = call->shards[i].shard;
+            shards[i].node = borrow(call->shards[i].node);
+            shards[i].address = borrow(call->shards[i].address);
+            list[i] = &shards[i];
+        }
+        wire_plan_to_proto(call->plan, &plan);
+        wire_data_to_proto(call->train, call->test->records == 0 ? NULL : call->test, &data);
+        q.job = borrow(call->job);
+        q.text = borrow(call->text);
+        q.plan = &plan;
+        q.shards = list;
+        q.n_shards = call->shard_count;
+        q.data = &data;
+        start(s, call, false, &q.base);
+        wire_plan_release(&plan);
+        free(list);
+        free(shards);
+        return;
+    }
+    case MASTER_CALL_ASSIGN: {
+        Gradus__V1__AssignRequest q = GRADUS__V1__ASSIGN_REQUEST__INIT;
+        Gradus__V1__Ledger ledger;
+        q.job = borrow(call->job);
+        q.generation = call->generation;
+        q.mode = wire_mode_to_proto((enum training_mode)call->mode);
+        q.replicas = call->replicas;
+        q.replica_first = call->replica_first;
+        q.replica_end = call->replica_end;
+        q.step = call->step;
+        q.step_limit = call->step_limit;
+        wire_ledger_to_proto(call->ledger, &ledger);
+        q.ledger = &ledger;
+        q.ledger_step = call->ledger_step;
+        q.hold = call->hold;
+        start(s, call, false, &q.base);
+        return;
+    }
+    case MASTER_CALL_EVALUATE: {
+        Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
+        q.job = borrow(call->job);
+        q.pin_id = borrow(call->pin_id);
+        q.first = call->first;
+        q.count = call->count;
+        start(s, call, false, &q.base);
+        return;
+    }
+    default: {
+        Gradus__V1__StopJobRequest q = GRADUS__V1__STOP_JOB_REQUEST__INIT;
+        q.job = borrow(call->job);
+        q.reason = borrow(call->reason);
+        start(s, call, false, &q.base);
+    }
+    }
+}
+
+static void open_shard(struct shell *s, const struct master_call *call, Gradus__V1__ShardRef *ref)
+{
+    Gradus__V1__OpenShardRequest q = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
+    Gradus__V1__Plan plan;
+    Gradus__V1__Ledger ledger;
+    wire_plan_to_proto(call->plan, &plan);
+    wire_ledger_to_proto(call->ledger, &ledger);
+    q.shard = ref;
+    q.text = borrow(call->text);
+    q.plan = &plan;
+    q.replicas = call->replicas;
+    q.ledger = &ledger;
+    q.workers = borrow_list(call->workers);
+    q.n_workers = call->worker_count;
+    start(s, call, true, &q.base);
+    wire_plan_release(&plan);
+}
+
+static void shard_call(struct shell *s, const struct master_call *call)
+{
+    Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
+    ref.job = borrow(call->job);
+    ref.shard = call->shard;
+    ref.generation = call->generation;
+    switch (call->kind) {
+    case MASTER_CALL_OPEN:
+        open_shard(s, call, &ref);
+        return;
+    case MASTER_CALL_MEMBERSHIP: {
+        Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+        q.shard = &ref;
+        q.workers = borrow_list(call->workers);
+        q.n_workers = call->worker_count;
+        q.replicas = call->replicas;
+        q.mode = wire_mode_to_proto((enum training_mode)call->mode);
+        start(s, call, true, &q.base);
+        return;
+    }
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_UNPIN: {
+        Gradus__V1__PinRequest q = GRADUS__V1__PIN_REQUEST__INIT;
+        q.shard = &ref;
+        q.pin_id = borrow(call->pin_id);
+        q.slots = call->slots;
+        start(s, call, true, &q.base);
+        return;
+    }
+    case MASTER_CALL_CHECKPOINT: {
+        Gradus__V1__CheckpointShardRequest q = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+        q.shard = &ref;
+        q.pin_id = borrow(call->pin_id);
+        q.directory = borrow(call->directory);
+        start(s, call, true, &q.base);
+        return;
+    }
+    default: {
+        Gradus__V1__CloseShardRequest q = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
+        q.shard = &ref;
+        start(s, call, true, &q.base);
+    }
+    }
+}
+
+void shell_call(struct shell *s, const struct master_call *call)
+{
+    switch (call->kind) {
+    case MASTER_CALL_INSPECT:
+    case MASTER_CALL_START:
+    case MASTER_CALL_ASSIGN:
+    case MASTER_CALL_EVALUATE:
+    case MASTER_CALL_STOP:
+        worker_call(s, call);
+        return;
+    default:
+        shard_call(s, call);
+    }
+}
