@@ -234,7 +234,7 @@ static int serve(struct service_context *sc, struct err *err)
         code = announce(sc, err);
     }
     if (code == 0) {
-        (void)service_signals_wait(sc->signals);
+        service_signals_wait(sc->signals);
     }
     pthread_mutex_lock(&sc->lock);
     sc->draining = true;
@@ -252,10 +252,6 @@ static int serve(struct service_context *sc, struct err *err)
 
 static int run_service(struct service_context *sc, struct err *err)
 {
-    sc->signals = service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS, err);
-    if (sc->signals == NULL) {
-        return err->code;
-    }
     sc->rpc = make_rpc_server(sc, err);
     if (sc->rpc == NULL) {
         return err->code;

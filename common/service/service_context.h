@@ -31,7 +31,7 @@ struct service_context {
     struct err end;                    /* of service_end(); code 0: none */
 };
 
-/* From the settings, which are there, to the exit code. The signals are blocked. */
+/* From the settings, which are there, to the exit code. */
 int service_run(struct service_context *sc);
 
 #endif

@@ -155,7 +155,6 @@ static int check_and_run(struct service_context *sc, pid_t parent)
     if (sc->common.exit_with_parent && follow_parent(parent, &err) != 0) {
         return fail(sc, err.msg, SERVICE_EXIT_FAILED);
     }
-    service_signals_block();
     return service_run(sc);
 }
 

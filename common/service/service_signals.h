@@ -1,5 +1,6 @@
-/* Who asks a service to end, and what happens when it does not: one thread that waits for signals.
- */
+/* Who asks a service to end, and what happens when it does not: one thread that hears of signals.
+ *
+ * One for each process, because signals are. */
 #ifndef GRADUS_SERVICE_SERVICE_SIGNALS_H
 #define GRADUS_SERVICE_SERVICE_SIGNALS_H
 
@@ -10,18 +11,16 @@
 
 struct service_signals;
 
-/* Block the signals that service_signals_new() waits for. First of all, on the main thread: other
- * threads inherit it. */
-void service_signals_block(void);
-
-/* @stop_ms: from the first signal or service_signals_end() to a forced exit. */
+/* Hear of SIGTERM and SIGINT from now on and ignore SIGHUP and SIGPIPE. First of all, on the main
+ * thread: no thread that is made later is interrupted. @stop_ms: from the first signal or
+ * service_signals_end() to a forced exit. */
 struct service_signals *service_signals_new(int64_t stop_ms, struct err *err);
 void service_signals_free(struct service_signals *s); /* the end came in time; NULL is fine */
 
 /* Any thread. */
 void service_signals_end(struct service_signals *s);
 bool service_signals_ending(struct service_signals *s);
-/* Wait for the first signal or service_signals_end(). Returns the signal, or 0. */
-int service_signals_wait(struct service_signals *s);
+/* Wait for the first signal or service_signals_end(). */
+void service_signals_wait(struct service_signals *s);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/output.h"
@@ -55,7 +56,7 @@ void follow_block_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signals_block(&set);
 }
 
 static void wake(struct inbox *inbox)

@@ -93,6 +93,18 @@ void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *o
     }
 }
 
+/* Workers report now and then: what they say of an epoch may come after its evaluation. */
+static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
+{
+    struct job_record *r = &j->record;
+    uint64_t step = (e->epoch + 1) * j->steps_per_epoch;
+    for (size_t i = r->evaluation_count; i-- > 0 && r->evaluations[i].step >= step;) {
+        if (r->evaluations[i].step == step) {
+            job_metrics_set(&r->evaluations[i].train, &e->sums, j->train.label_scale);
+        }
+    }
+}
+
 static int add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err)
 {
     struct epoch_metrics *e = &j->epochs[p->epoch % EPOCHS_OPEN];
@@ -110,6 +122,7 @@ static int add_epoch(struct job *j, const struct master_epoch_progress *p, struc
         }
         e->batches += p->batches;
         metrics_merge(&e->sums, &sums);
+        complete_evaluation(j, e);
     }
     metrics_release(&sums);
     return rc;

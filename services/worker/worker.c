@@ -434,7 +434,8 @@ static void report_pump(struct worker *w)
         return;
     }
     bool idle = w->idle_due && !w->idle_reported;
-    if (!idle && !(w->measured && w->now_ms >= w->report_last_ms + WORKER_REPORT_MS)) {
+    bool due = w->measured && w->now_ms >= w->report_last_ms + WORKER_REPORT_MS;
+    if (!idle && !due && !w->report_now) {
         return;
     }
     struct worker_action *action = worker_add(w, WORKER_DO_REPORT_PROGRESS);
@@ -449,6 +450,7 @@ static void report_pump(struct worker *w)
     w->report_last_ms = w->now_ms;
     w->idle_reported = w->idle_due;
     w->measured = false;
+    w->report_now = false;
 }
 
 static void on_progress_reported(struct worker *w, const struct worker_event *event)
@@ -458,6 +460,7 @@ static void on_progress_reported(struct worker *w, const struct worker_event *ev
     }
     if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
         w->report_open = false;
+        w->report_acked = w->report.sequence;
         if (event->code == ERR_ABORTED && w->report.idle_report &&
             w->report.generation == w->a.generation) {
             w->fenced = true; /* the master is further; its next assignment comes */

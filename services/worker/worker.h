@@ -23,9 +23,10 @@
 #include "job/tree.h"
 
 #define WORKER_SLOTS_MAX 128 /* 2·log2(replicas) stacked and pushed at most; replicas < 2^32 */
-#define WORKER_EVALUATIONS_MAX 16 /* the master sends one at a time; more than that is a mistake   \
-                                   */
-#define WORKER_REPORT_MS 500      /* progress is reported so often while there is any */
+#define WORKER_EVALUATIONS_MAX                                                                     \
+    16                       /* the master sends one at a time; more than that is a mistake        \
+                              */
+#define WORKER_REPORT_MS 500 /* progress is reported so often while there is any */
 #define WORKER_BACKOFF_MS_MIN 100
 #define WORKER_BACKOFF_MS_MAX 2000
 #define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */

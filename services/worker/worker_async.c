@@ -89,18 +89,24 @@ static void lease_pump(struct worker *w)
     }
 }
 
-/* ---- reports of finished splits ---- */
+/* ---- reports of finished splits ----
+ *
+ * What was measured on a split is reported before the split itself, so that the master knows all of
+ * an epoch when its last split is done. */
 
 static void split_finished(struct worker *w, uint64_t epoch, uint32_t split)
 {
     w->finished[w->finished_count].epoch = epoch;
     w->finished[w->finished_count].split = split;
+    w->finished[w->finished_count].sequence = w->report_sequence + 1;
+    w->report_now = true;
     w->finished_count++;
 }
 
 static void split_report_pump(struct worker *w)
 {
     if (w->finished_count == 0 || w->split_report_open ||
+        w->report_acked < w->finished[0].sequence ||
         (w->split_retry_ms != 0 && w->split_retry_ms > w->now_ms)) {
         return;
     }

@@ -94,6 +94,7 @@ struct worker {
     struct {
         uint64_t epoch;
         uint32_t split;
+        uint64_t sequence; /* of the progress report that has its last batch: goes first */
     } finished[4]; /* splits to report; no batch is begun while 2 wait, 2 more may be in hand */
     size_t finished_count;
     bool split_report_open;
@@ -105,7 +106,8 @@ struct worker {
     bool measured; /* something new since the last report */
     bool idle_due, idle_reported;
     bool report_open;
-    uint64_t report_sequence;
+    uint64_t report_sequence, report_acked;
+    bool report_now; /* do not wait for WORKER_REPORT_MS */
     uint64_t report_last_ms;
     uint64_t report_retry_ms;
     uint32_t report_attempts;

@@ -155,9 +155,10 @@ class ClusterTest(unittest.TestCase):
     def wait_log(self, state, file, text, timeout=60):
         def seen():
             for directory, _, names in os.walk(os.path.join(self.dir, state, "logs")):
-                for name in names:
-                    if name == file and text in open(os.path.join(directory, name)).read():
-                        return True
+                if file in names:
+                    with open(os.path.join(directory, file)) as f:
+                        if text in f.read():
+                            return True
             return False
         self.wait_for(f"{text!r} in {file}", seen, timeout)
 

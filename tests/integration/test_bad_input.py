@@ -134,7 +134,7 @@ class Data(ClusterTest):
         self.assertIn("10", reason)
 
     def test_more_replicas_than_records(self):
-        done = gradus(*self.run_args(DIGITS, "state", training__replicas=4000, training__batch_size=1))
+        done = gradus(*self.run_args(DIGITS, "state", training__replicas=200, data__train__limit=100))
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("replicas", json.loads(done.stdout)["reason"])
 
@@ -191,7 +191,8 @@ class Processes(ClusterTest):
             done = subprocess.run([f"{BIN}/gradus-{kind}", "--lissen=x"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--listen", done.stderr)
-            done = subprocess.run([f"{BIN}/gradus-{kind}", "--print-config"], capture_output=True, text=True, timeout=60)
+            master = [] if kind == "master" else ["--master=127.0.0.1:1"]
+            done = subprocess.run([f"{BIN}/gradus-{kind}", "--print-config", *master], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0)
             self.assertIn("listen:", done.stdout)
 

@@ -1,0 +1,35 @@
+#include "base/signals.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static sigset_t blocked;
+
+static void send_on(int signal, siginfo_t *info, void *context)
+{
+    (void)info;
+    int saved = errno;
+    ucontext_t *interrupted = context;
+    for (int i = 1; i < NSIG; i++) {
+        if (sigismember(&blocked, i) == 1) {
+            (void)sigaddset(&interrupted->uc_sigmask, i); /* in force when this handler returns */
+        }
+    }
+    (void)kill(getpid(), signal); /* blocked here now, so it finds who waits for it */
+    errno = saved;
+}
+
+void signals_block(const sigset_t *set)
+{
+    blocked = *set;
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+    struct sigaction action = {.sa_sigaction = send_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+    action.sa_mask = *set;
+    for (int i = 1; i < NSIG; i++) {
+        if (sigismember(set, i) == 1) {
+            (void)sigaction(i, &action, NULL);
+        }
+    }
+}

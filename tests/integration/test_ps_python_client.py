@@ -1,0 +1,207 @@
+"""Python's grpcio trains on a real parameter server: test_ps_python_client.py GRADUS-PS GRADUS.ds"""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+import grpc
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from rpc_python import Protos  # noqa: E402
+
+SERVER, DESCRIPTORS = sys.argv[1:]
+PROTOS = Protos(DESCRIPTORS)
+TIMEOUT = 20
+COUNT = 20  # 4 x 4 weights and 4 biases
+JOB = """\
+name: python
+data:
+  train: {file: a.csv}
+model:
+  layers:
+    - dense: {units: 4}
+  loss: softmax_cross_entropy
+update: {rule: sgd, learning_rate: 1}
+training: {mode: %s, batch_size: 10}
+cluster: {workers: 2}
+"""
+
+
+def message(name, **fields):
+    return PROTOS["gradus.v1." + name](**fields)
+
+
+def pack(values):
+    return struct.pack("<%df" % len(values), *values)
+
+
+def unpack(data):
+    return list(struct.unpack("<%df" % (len(data) // 4), data))
+
+
+class PsTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        # Nobody answers at the master's address: the server serves all the same.
+        self.process = subprocess.Popen(
+            [SERVER, "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        line = self.process.stdout.readline().decode().split()
+        self.assertEqual(line[:2], ["gradus-ps", "ready"])
+        addresses = dict(word.split("=", 1) for word in line[2:])
+        self.http = addresses["http"]
+        self.channel = grpc.insecure_channel(addresses["grpc"])
+
+    def tearDown(self):
+        self.channel.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.stdout.close()
+        try:
+            self.assertEqual(self.process.wait(timeout=TIMEOUT), 0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        self.dir.cleanup()
+
+    def call(self, method, response, **fields):
+        request = fields.pop("request", method + "Request")
+        return self.channel.unary_unary(
+            "/gradus.v1.ParameterServer/" + method,
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=PROTOS["gradus.v1." + response].FromString,
+        )(message(request, **fields), timeout=TIMEOUT, wait_for_ready=True)
+
+    def ref(self, generation=1):
+        return message("ShardRef", job="py-1", shard=0, generation=generation)
+
+    def open(self, mode="sync", replicas=2):
+        plan = message("Plan", shard_count=1)
+        plan.variables.add(name="dense_1.kernel", dims=[4, 4])
+        plan.variables.add(name="dense_1.bias", dims=[4])
+        plan.partitions.add(variable=0, shard=0, row_first=0, row_count=4)
+        plan.partitions.add(variable=1, shard=0, row_first=0, row_count=4)
+        ledger = message("Ledger", records=50, batch_records=10, split_batches=2, done=[0, 0, 0])
+        return self.call(
+            "OpenShard", "ShardState", shard=self.ref(), text=JOB % mode, plan=plan,
+            replicas=replicas, ledger=ledger, workers=["w0", "w1"],
+        )  # fmt: skip
+
+    def push(self, values, **push):
+        return self.call(
+            "Push", "PushResponse", shard=self.ref(), worker="w0", push=message("Push", **push),
+            values=pack(values),
+        )  # fmt: skip
+
+    def pull(self, **pull):
+        reply = self.call(
+            "Pull", "PullResponse", shard=self.ref(), worker="w0", pull=message("Pull", **pull)
+        )
+        return reply.version, unpack(reply.values)
+
+    def test_sync(self):
+        state = self.open()
+        self.assertEqual((state.generation, state.version, state.elements), (1, 0, COUNT))
+        self.assertEqual(self.pull(), (0, [0.0] * COUNT))
+        first = self.push([2.0] * COUNT, step=0, replica_first=0, replica_end=1, examples=2)
+        self.assertEqual((first.push, first.version), (1, 0))
+        second = self.push([6.0] * COUNT, step=0, replica_first=1, replica_end=2, examples=2)
+        self.assertEqual((second.push, second.version), (2, 1))
+        again = self.push([6.0] * COUNT, step=0, replica_first=1, replica_end=2, examples=2)
+        self.assertEqual(again.push, 3)
+        self.assertEqual(self.pull(kind=1, version=1), (1, [-2.0] * COUNT))
+        self.assertEqual(self.pull(kind=1, version=0), (0, [0.0] * COUNT))
+
+    def test_async_with_progress(self):
+        self.open("async", 0)
+        reply = self.push([1.0] * COUNT, epoch=0, split=1, batch=0, examples=1)
+        self.assertEqual((reply.push, reply.version), (2, 1))
+        reply = self.call(
+            "PushPull", "PullResponse", shard=self.ref(), worker="w0",
+            push=message("Push", epoch=0, split=1, batch=1, examples=1, base_version=1),
+            pull=message("Pull", progress=True, split=1), values=pack([1.0] * COUNT),
+        )  # fmt: skip
+        self.assertEqual((reply.push, reply.version, reply.progress), (2, 2, 2))
+        self.assertEqual(unpack(reply.values), [-2.0] * COUNT)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.push([1.0] * COUNT, epoch=0, split=0, batch=1, examples=1)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.OUT_OF_RANGE)
+        self.assertIn("next is batch 0", caught.exception.details())
+        (stats,) = self.call("Stats", "StatsResponse").shards
+        self.assertEqual((stats.job, stats.version, stats.pushes_applied), ("py-1", 2, 2))
+        self.assertEqual(list(stats.ledger.done), [0, 2, 0])
+
+    def test_exchange(self):
+        self.open()
+        answers = []
+
+        def requests():
+            for replica in range(2):
+                for offset in range(0, COUNT, 8):
+                    part = [2.0] * min(8, COUNT - offset)
+                    m = message(
+                        "ExchangeRequest", exchange=replica, offset=offset, total=COUNT,
+                        values=pack(part),
+                    )  # fmt: skip
+                    if offset == 0:
+                        m.shard.CopyFrom(self.ref())
+                        m.worker = "w0"
+                        m.push.replica_first = replica
+                        m.push.replica_end = replica + 1
+                        m.push.examples = 2
+                        m.pull.kind = 1
+                        m.pull.version = 1
+                    yield m
+
+        for m in self.channel.stream_stream(
+            "/gradus.v1.ParameterServer/Exchange",
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString,
+        )(requests(), timeout=TIMEOUT):
+            answers.append(m)
+        self.assertEqual(sorted(m.exchange for m in answers), [0, 1])
+        for m in answers:
+            self.assertEqual((m.code, m.version, m.total), (0, 1, COUNT))
+            self.assertEqual(unpack(m.values), [-1.0] * COUNT)
+
+    def test_garbage_ends_the_call_and_not_the_server(self):
+        self.open()
+        for method in ("OpenShard", "Push", "Pull", "Pin", "Checkpoint", "SetMembership"):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.channel.unary_unary("/gradus.v1.ParameterServer/" + method)(
+                    b"\xff\xff\xff\xff\x07garbage", timeout=TIMEOUT
+                )
+            self.assertNotEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        with self.assertRaises(grpc.RpcError):
+            list(
+                self.channel.stream_stream("/gradus.v1.ParameterServer/Exchange")(
+                    iter([b"\x0a\xff\xff\xff\x0f"]), timeout=TIMEOUT
+                )
+            )
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.call("Push", "PushResponse", shard=self.ref(), push=message("Push"), values=b"abc")
+        self.assertIn("no whole number of floats", caught.exception.details())
+        self.assertEqual(self.pull()[0], 0)
+
+    def test_checkpoint_and_metrics(self):
+        self.open()
+        self.call("Pin", "ShardState", shard=self.ref(), pin_id="p", slots=True)
+        reply = self.call(
+            "Checkpoint", "CheckpointShardResponse", request="CheckpointShardRequest",
+            shard=self.ref(), pin_id="p", directory="py-1/step-000000000",
+        )  # fmt: skip
+        path = os.path.join(self.dir.name, "py-1/step-000000000", reply.file)
+        self.assertEqual(os.path.getsize(path), reply.bytes)
+        page = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=TIMEOUT).read().decode()
+        for line in ("gradus_ps_shards 1", "gradus_ps_snapshots 1"):
+            self.assertIn(line, page)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,309 @@
+/* The real program with its real gRPC server, and a client. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "gradus/v1/cluster.pb-c.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "rpc/rpc.h"
+#include "service/spawn.h"
+
+struct running {
+    struct spawn process;
+    struct rpc_channel *channel;
+    char address[128];
+};
+
+static char *dir;
+
+static const char GOOD[] = "name: demo\ndata:\n  train: {file: a.csv}\nmodel:\n  layers:\n"
+                           "    - dense: {units: 3}\n  loss: softmax_cross_entropy\n"
+                           "update:\n  rule: sgd\ntraining:\n  batch_size: 5\n  epochs: 2\n";
+
+static int set_up(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/gradus-master-XXXXXX";
+    assert_non_null(mkdtemp(name));
+    dir = mem_strdup(name);
+    rpc_init();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    assert_int_equal(file_remove_tree(dir, NULL), 0);
+    free(dir);
+    return 0;
+}
+
+static void start(struct running *m)
+{
+    const char *bin = getenv("GRADUS_BIN_DIR");
+    char *path = file_join(bin == NULL ? "." : bin, "gradus-master");
+    if (!file_exists(path)) {
+        print_message("skipped: %s is not there\n", path);
+        free(path);
+        skip();
+    }
+    char *state_dir = file_join(dir, "state");
+    char *log = file_join(dir, "log");
+    memset(m, 0, sizeof *m);
+    char *argv[] = {path, "--state-dir", state_dir, "--listen", "127.0.0.1:0", NULL};
+    struct err err = {0};
+    char line[SPAWN_LINE_BYTES_MAX];
+    if (spawn_start(&m->process, "gradus-master", argv, log, &err) < 0 ||
+        spawn_ready_line(&m->process, line, 20000, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    assert_true(spawn_line_value(line, "grpc", m->address, sizeof m->address));
+    struct rpc_channel_options options = {.target = m->address};
+    m->channel = rpc_channel_new(&options, &err);
+    assert_non_null(m->channel);
+    free(path);
+    free(state_dir);
+    free(log);
+}
+
+static void stop(struct running *m)
+{
+    rpc_channel_free(m->channel);
+    assert_true(spawn_end(&m->process, 10000));
+    spawn_release(&m->process);
+}
+
+static struct rpc_msg *call(struct running *m, const ProtobufCServiceDescriptor *service,
+                            const char *method, const ProtobufCMessage *body, struct err *err)
+{
+    struct rpc_request request = {.service = service,
+                                  .method = method,
+                                  .body = body,
+                                  .timeout_ms = 10000,
+                                  .wait_for_ready = true};
+    struct rpc_msg *reply = NULL;
+    memset(err, 0, sizeof *err);
+    (void)rpc_call_blocking(m->channel, &request, &reply, err);
+    return reply;
+}
+
+static int submit(struct running *m, char *text, char *request_id, char **sets, size_t set_count,
+                  char id[128], struct err *err)
+{
+    Gradus__V1__SubmitRequest q = GRADUS__V1__SUBMIT_REQUEST__INIT;
+    char file[] = "job.yaml";
+    q.file = file;
+    q.text = text;
+    q.request_id = request_id;
+    q.sets = sets;
+    q.n_sets = set_count;
+    struct rpc_msg *reply = call(m, &gradus__v1__jobs__descriptor, "Submit", &q.base, err);
+    if (reply != NULL) {
+        snprintf(id, 128, "%s", ((const Gradus__V1__SubmitResponse *)reply->body)->job);
+    }
+    rpc_msg_unref(reply);
+    return err->code;
+}
+
+static void check_job(struct running *m, char *id, Gradus__V1__JobState state, const char *reason)
+{
+    struct err err;
+    Gradus__V1__GetJobRequest q = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    q.job = id;
+    struct rpc_msg *reply = call(m, &gradus__v1__jobs__descriptor, "Get", &q.base, &err);
+    assert_non_null(reply);
+    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply->body;
+    assert_int_equal(job->state, state);
+    assert_non_null(strstr(job->reason, reason));
+    assert_non_null(strstr(job->text, "batch_size"));
+    rpc_msg_unref(reply);
+}
+
+static void garbage_is_refused_with_every_error(void **state)
+{
+    (void)state;
+    struct running m;
+    start(&m);
+    struct err err;
+    char id[128] = "";
+    char none[] = "";
+    char bad[] = "name: demo\nmodle: 1\ntraining:\n  batch_size: -1\n";
+    assert_int_equal(submit(&m, bad, none, NULL, 0, id, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "job.yaml:2:"));
+    assert_non_null(strstr(err.msg, "job.yaml:4:"));
+    char junk[] = "\x01{[:::";
+    assert_int_equal(submit(&m, junk, none, NULL, 0, id, &err), ERR_INVALID);
+    char good[sizeof GOOD];
+    memcpy(good, GOOD, sizeof GOOD);
+    char set[] = "training.mode=quick";
+    char *sets[] = {set};
+    assert_int_equal(submit(&m, good, none, sets, 1, id, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "--set"));
+    char *huge = mem_new((2u << 20) + 1, 1);
+    memset(huge, '#', 2u << 20);
+    assert_int_equal(submit(&m, huge, none, NULL, 0, id, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "1 MiB"));
+    free(huge);
+    Gradus__V1__HeartbeatRequest heartbeat = GRADUS__V1__HEARTBEAT_REQUEST__INIT;
+    assert_null(call(&m, &gradus__v1__cluster__descriptor, "Heartbeat", &heartbeat.base, &err));
+    assert_int_equal(err.code, ERR_INVALID); /* without a node */
+    Gradus__V1__NodeRef node = GRADUS__V1__NODE_REF__INIT;
+    heartbeat.node = &node;
+    assert_null(call(&m, &gradus__v1__cluster__descriptor, "Heartbeat", &heartbeat.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    Gradus__V1__JoinRequest join = GRADUS__V1__JOIN_REQUEST__INIT;
+    assert_null(call(&m, &gradus__v1__cluster__descriptor, "Join", &join.base, &err));
+    assert_int_equal(err.code, ERR_INVALID);
+    Gradus__V1__GetJobRequest get = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    assert_null(call(&m, &gradus__v1__jobs__descriptor, "Get", &get.base, &err));
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    stop(&m);
+}
+
+static void jobs_are_remembered(void **state)
+{
+    (void)state;
+    struct running m;
+    start(&m);
+    struct err err;
+    char first[128] = "", second[128] = "", again[128] = "";
+    char good[sizeof GOOD], none[] = "", request[] = "r-1";
+    memcpy(good, GOOD, sizeof GOOD);
+    assert_int_equal(submit(&m, good, request, NULL, 0, first, &err), 0);
+    assert_int_equal(submit(&m, good, none, NULL, 0, second, &err), 0);
+    assert_string_equal(first, "demo-1");
+    assert_string_equal(second, "demo-2");
+    Gradus__V1__CancelRequest cancel = GRADUS__V1__CANCEL_REQUEST__INIT;
+    cancel.job = second;
+    rpc_msg_unref(call(&m, &gradus__v1__jobs__descriptor, "Cancel", &cancel.base, &err));
+    assert_int_equal(err.code, 0);
+    stop(&m);
+    start(&m); /* a new master */
+    check_job(&m, first, GRADUS__V1__JOB_STATE__PENDING, "waits for");
+    check_job(&m, second, GRADUS__V1__JOB_STATE__CANCELLED, "cancelled before it ran");
+    assert_int_equal(submit(&m, good, request, NULL, 0, again, &err), 0);
+    assert_string_equal(again, first); /* the same request */
+    assert_int_equal(submit(&m, good, none, NULL, 0, again, &err), 0);
+    assert_string_equal(again, "demo-3");
+    Gradus__V1__ListJobsRequest list = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+    struct rpc_msg *reply = call(&m, &gradus__v1__jobs__descriptor, "List", &list.base, &err);
+    assert_non_null(reply);
+    const Gradus__V1__ListJobsResponse *jobs = (const Gradus__V1__ListJobsResponse *)reply->body;
+    assert_int_equal(jobs->n_jobs, 3);
+    assert_string_equal(jobs->jobs[0]->id, "demo-3"); /* newest first */
+    rpc_msg_unref(reply);
+    stop(&m);
+}
+
+struct watch {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    size_t messages;
+    int last_state;
+    bool done;
+    int code;
+};
+
+static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct watch *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    w->messages++;
+    w->last_state = (int)((const Gradus__V1__Job *)msg->body)->state;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct watch *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    w->done = true;
+    w->code = status->err.code;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static struct rpc_stream *watch(struct running *m, char *id, struct watch *w)
+{
+    static const struct rpc_stream_events events = {.message = on_message, .done = on_done};
+    *w = (struct watch){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    Gradus__V1__GetJobRequest q = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    q.job = id;
+    struct rpc_request request = {
+        .service = &gradus__v1__jobs__descriptor, .method = "Watch", .body = &q.base};
+    struct rpc_stream *stream = rpc_stream_open(m->channel, &request, &events, w, NULL);
+    assert_non_null(stream);
+    return stream;
+}
+
+static void wait_messages(struct watch *w, size_t count, bool done)
+{
+    pthread_mutex_lock(&w->mutex);
+    while ((w->messages < count || (done && !w->done)) && !(w->done && !done)) {
+        pthread_cond_wait(&w->changed, &w->mutex);
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void watching_ends_with_the_job(void **state)
+{
+    (void)state;
+    struct running m;
+    start(&m);
+    struct err err;
+    char id[128] = "", good[sizeof GOOD], none[] = "", nobody[] = "nobody-1";
+    memcpy(good, GOOD, sizeof GOOD);
+    assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
+    struct watch w, v, u;
+    struct rpc_stream *stream = watch(&m, id, &w);
+    wait_messages(&w, 1, false);
+    assert_int_equal(w.last_state, GRADUS__V1__JOB_STATE__PENDING);
+    struct rpc_stream *left = watch(&m, id, &v); /* a client that goes away */
+    wait_messages(&v, 1, false);
+    rpc_stream_cancel(left);
+    wait_messages(&v, 1, true);
+    Gradus__V1__CancelRequest cancel = GRADUS__V1__CANCEL_REQUEST__INIT;
+    cancel.job = id;
+    rpc_msg_unref(call(&m, &gradus__v1__jobs__descriptor, "Cancel", &cancel.base, &err));
+    wait_messages(&w, 2, true);
+    assert_int_equal(w.last_state, GRADUS__V1__JOB_STATE__CANCELLED);
+    assert_int_equal(w.code, 0);
+    struct rpc_stream *unknown = watch(&m, nobody, &u);
+    wait_messages(&u, 0, true);
+    assert_int_equal(u.code, ERR_NOT_FOUND);
+    struct watch open;
+    assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
+    struct rpc_stream *last = watch(&m, id, &open); /* still open when the master stops */
+    wait_messages(&open, 1, false);
+    assert_true(spawn_end(&m.process, 10000));
+    wait_messages(&open, 1, true);
+    assert_int_equal(open.code, ERR_UNAVAILABLE);
+    rpc_stream_free(stream);
+    rpc_stream_free(left);
+    rpc_stream_free(unknown);
+    rpc_stream_free(last);
+    rpc_channel_free(m.channel);
+    spawn_release(&m.process);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(garbage_is_refused_with_every_error),
+        TEST(jobs_are_remembered),
+        TEST(watching_ends_with_the_job),
+    };
+    return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);
+}
