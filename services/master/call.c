@@ -222,8 +222,8 @@ static void failed(struct master *m, size_t i, const struct err *err)
     action_log(m, LOG_LEVEL_WARN, "call_failed", "job=%s node=%s call=%s attempt=%u reason=%s",
                c->job->record.id, c->node->id, RULES[c->kind].name, c->attempts + 1,
                log_quote(err->msg, quoted, sizeof quoted));
-    bool again = is_transport(c, err->code) ||
-                 (follows_generation(c->kind) && err->code == ERR_STATE);
+    bool again =
+        is_transport(c, err->code) || (follows_generation(c->kind) && err->code == ERR_STATE);
     bool reachable = !is_transport(c, err->code);
     if (again && ++c->attempts < RULES[c->kind].attempts) {
         c->due_ms = m->now_ms + ((uint64_t)BACKOFF_MS << c->attempts);
@@ -238,9 +238,9 @@ static void failed(struct master *m, size_t i, const struct err *err)
     if (copy.kind == MASTER_CALL_EVALUATE) {
         evaluate_returned(copy.job, copy.index);
     }
-    node_lost(m, copy.node,
-              action_printf(m, "%s failed %u times: %s", RULES[copy.kind].name, copy.attempts,
-                            err->msg));
+    node_lost(
+        m, copy.node,
+        action_printf(m, "%s failed %u times: %s", RULES[copy.kind].name, copy.attempts, err->msg));
 }
 
 static void succeeded(struct master *m, size_t i, const struct master_call_done *done)

@@ -6,7 +6,7 @@
 #include "gradus/v1/cluster.pb-c.h"
 #include "master/shell.h"
 
-#define LIST_MAX 4096        /* entries in one message */
+#define LIST_MAX 4096      /* entries in one message */
 #define PARK_MARGIN_MS 300 /* a parked call is answered so long before its deadline */
 
 static bool has_node(struct request *r, const Gradus__V1__NodeRef *node)
@@ -122,8 +122,9 @@ static void run_leave(struct request *r)
 
 /* ---- LeaseSplit, ReportSplit ---- */
 
-static struct master_event worker_event(enum master_event_kind kind, const Gradus__V1__NodeRef *node,
-                                        const char *job, uint64_t generation)
+static struct master_event worker_event(enum master_event_kind kind,
+                                        const Gradus__V1__NodeRef *node, const char *job,
+                                        uint64_t generation)
 {
     struct master_event e = {.kind = kind};
     e.worker = (struct master_worker_event){

@@ -14,8 +14,9 @@
  *   STAND     they stand at a milestone, which waits for the work of the one before, or is pinned
  *   FINISH    nothing is left to compute; evaluation and checkpoint of the last milestone go on
  *
- * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the end of
- * that work. In async and bounded modes a milestone within an epoch is pinned without standing. */
+ * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the
+ * end of that work. In async and bounded modes a milestone within an epoch is pinned without
+ * standing. */
 #ifndef GRADUS_MASTER_CORE_H
 #define GRADUS_MASTER_CORE_H
 
@@ -23,7 +24,7 @@
 #include "master/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define START_ATTEMPTS_MAX 5   /* failures of nodes while a job starts, before the job fails */
+#define START_ATTEMPTS_MAX 5    /* failures of nodes while a job starts, before the job fails */
 #define EVALUATE_FAILURES_MAX 3 /* of one chunk */
 #define JOB_REFUSED_MAX 16      /* workers that could not be started in a running job */
 #define RATE_SAMPLES 12         /* one a second: the window of the recent rate */
@@ -40,9 +41,9 @@ struct node {
     char *id, *address, *http_address, *version, *host;
     bool alive;
     int64_t joined_wall_ms;
-    uint64_t heartbeat_ms;                     /* when the last one came */
+    uint64_t heartbeat_ms;                    /* when the last one came */
     struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
-    size_t job_count;                          /* a worker: at most 1 */
+    size_t job_count;                         /* a worker: at most 1 */
 };
 
 enum phase {
@@ -75,7 +76,7 @@ struct job_worker {
     bool assigned;   /* has a share of this generation */
     bool idle, held; /* since the last Assign: stands still; answered a hold */
     uint64_t position, sequence;
-    uint64_t from;  /* sync: the step that its Assign begins with */
+    uint64_t from;                      /* sync: the step that its Assign begins with */
     uint32_t splits[LEASES_PER_WORKER]; /* its leases, oldest first */
     size_t split_count;
     bool parked; /* a LeaseSplit waits */
@@ -107,8 +108,8 @@ struct shard_state { /* of one parameter server, in the order of shards */
 struct milestone {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
-    bool stand;   /* nothing may move until it is pinned */
-    bool failed;  /* the checkpoint */
+    bool stand;  /* nothing may move until it is pinned */
+    bool failed; /* the checkpoint */
     char pin_id[64];
     char directory[ID_ROOM + 32];
     double epoch;
@@ -134,8 +135,8 @@ struct rate_sample {
 struct job {
     struct job_record record;
     struct job_spec spec;
-    bool has_spec;   /* until the job is over and cleaned up */
-    bool changed;    /* in this step */
+    bool has_spec;    /* until the job is over and cleaned up */
+    bool changed;     /* in this step */
     bool restartable; /* cleaning up after a start that failed; then it may start again */
     enum phase phase;
     enum work work;
@@ -148,20 +149,20 @@ struct job {
     struct ledger ledger; /* sync: at step 0 */
     struct leases leases; /* async, bounded */
     uint64_t steps_per_epoch;
-    uint64_t evaluate_steps, checkpoint_steps; /* intervals in steps; 0: never */
-    uint64_t next_evaluate, next_checkpoint;   /* steps at which they are due; NO_STEP: never */
+    uint64_t evaluate_steps, checkpoint_steps;  /* intervals in steps; 0: never */
+    uint64_t next_evaluate, next_checkpoint;    /* steps at which they are due; NO_STEP: never */
     uint64_t evaluated_step, checkpointed_step; /* NO_STEP: none */
 
     struct job_worker *workers;
     size_t worker_count, worker_capacity;
     struct shard_state *shards;
     size_t shard_count;
-    bool regroup_needed;                /* the shards know other workers than there are */
+    bool regroup_needed;               /* the shards know other workers than there are */
     uint64_t refused[JOB_REFUSED_MAX]; /* node numbers, a ring */
     size_t refused_count;
 
-    uint64_t step_limit;  /* sync */
-    bool hold_limit;      /* sync: it is where a hold ends */
+    uint64_t step_limit;               /* sync */
+    bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     bool over;                         /* training has ended; only FINISH is left */
     struct milestone milestone;
@@ -206,7 +207,7 @@ struct master {
     size_t job_count, job_capacity;
     struct call *calls;
     size_t call_count, call_capacity;
-    uint64_t next_number; /* of nodes, calls and manifests */
+    uint64_t next_number;  /* of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
     bool reschedule;       /* nodes or jobs changed: see what can start */
     bool sweep;            /* a job has memory to free at the beginning of the next step */
@@ -244,7 +245,8 @@ void call_start_hold(struct master *m, struct job *j, struct node *n);
 size_t calls_open(const struct master *m, const struct job *j, enum master_call_kind kind);
 void calls_forget(struct master *m, const struct job *j, enum master_call_kind kind);
 void calls_forget_job(struct master *m, const struct job *j);
-void calls_forget_node(struct master *m, const struct node *n, const struct job *j); /* j NULL: all */
+void calls_forget_node(struct master *m, const struct node *n,
+                       const struct job *j);               /* j NULL: all */
 void calls_unblock(struct master *m, const struct job *j); /* the shards know the generation */
 void calls_tick(struct master *m);
 void on_call_done(struct master *m, const struct master_call_done *done);
@@ -299,7 +301,7 @@ void train_assign_done(struct master *m, struct job *j, struct node *n, bool hol
 void train_on(struct master *m, struct job *j); /* the milestone is pinned: go on */
 void train_check(struct master *m, struct job *j);
 uint32_t train_active(const struct job *j); /* workers that have a share */
-uint64_t train_step(const struct job *j); /* of the milestone that would be pinned now */
+uint64_t train_step(const struct job *j);   /* of the milestone that would be pinned now */
 void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
                       const char *why);
 void train_over(struct master *m, struct job *j);

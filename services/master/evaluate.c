@@ -117,8 +117,8 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
         job_end(m, j, JOB_FAILED,
                 "evaluation at step %" PRIu64 ": test records from %" PRIu64
                 " failed %d times, last on %s: %s",
-                j->milestone.step, (uint64_t)chunk * MASTER_EVALUATION_CHUNK,
-                EVALUATE_FAILURES_MAX, n->id, err->msg);
+                j->milestone.step, (uint64_t)chunk * MASTER_EVALUATION_CHUNK, EVALUATE_FAILURES_MAX,
+                n->id, err->msg);
         return;
     }
     give_again(j, chunk);

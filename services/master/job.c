@@ -447,8 +447,9 @@ void on_checkpoint(struct master *m, const struct master_event *e)
     if (j == NULL) {
         reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", e->job);
     } else if (j->record.state != JOB_RUNNING) {
-        reply_error(m, e->request, ERR_STATE, "job %s is %s; only a running job has a state to save",
-                    j->record.id, job_state_name(j->record.state));
+        reply_error(m, e->request, ERR_STATE,
+                    "job %s is %s; only a running job has a state to save", j->record.id,
+                    job_state_name(j->record.state));
     } else if (j->waiter_count == MASTER_CHECKPOINT_WAITERS) {
         reply_error(m, e->request, ERR_EXHAUSTED, "%d requests wait for a checkpoint of job %s",
                     MASTER_CHECKPOINT_WAITERS, j->record.id);

@@ -53,7 +53,7 @@ struct job_names {
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
     enum job_state state;
-    int mode; /* enum training_mode */
+    int mode;                                      /* enum training_mode */
     int64_t submitted_ms, started_ms, finished_ms; /* Unix time; 0: not yet */
     uint64_t step, steps_total;
     double epoch, epochs_total;
@@ -69,7 +69,8 @@ struct job_record {
 
 void job_record_init(struct job_record *r);
 void job_record_release(struct job_record *r);
-void job_record_copy(struct job_record *to, const struct job_record *from); /* @to is uninitialised */
+void job_record_copy(struct job_record *to,
+                     const struct job_record *from);  /* @to is uninitialised */
 void job_record_set(char **field, const char *value); /* replace an owned string */
 /* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);

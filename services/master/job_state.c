@@ -9,11 +9,11 @@
  *                                                    ▼
  *                                           CANCELLED or FAILED
  *
- * PENDING may fail: its row cannot be stored, or its text is no longer understood after an upgrade. */
+ * PENDING may fail: its row cannot be stored, or its text is no longer understood after an upgrade.
+ */
 static const unsigned ALLOWED[JOB_STATE_END] = {
     [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
-    [JOB_STARTING] =
-        1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_STARTING] = 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
     [JOB_RUNNING] =
         1u << JOB_RECOVERING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
     [JOB_RECOVERING] =

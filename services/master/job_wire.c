@@ -113,8 +113,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
         j->text = r->text;
     }
     size_t evaluations = (parts & JOB_WIRE_EVALUATIONS) != 0 ? r->evaluation_count : 0;
-    struct room *room =
-        mem_new(1, sizeof *room + evaluations * sizeof(struct evaluation_room));
+    struct room *room = mem_new(1, sizeof *room + evaluations * sizeof(struct evaluation_room));
     out->memory = room;
     fill_arrays(j, r, room, evaluations);
 }

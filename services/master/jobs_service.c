@@ -191,7 +191,7 @@ const struct rpc_method jobs_methods[] = {
 #define X(Name, lower) {.name = #Name, .request = on_##lower},
     UNARY_METHODS(X)
 #undef X
-    {.name = "Submit", .request = on_submit_call},
+        {.name = "Submit", .request = on_submit_call},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

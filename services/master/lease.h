@@ -1,7 +1,7 @@
 /* Which worker works on which split of the epoch (async and bounded modes), over the job's ledger.
  *
- * A lease has no deadline of its own: it ends with its report, when its worker gives it back, or with
- * its worker. Every call is O(1), but for the change of the epoch. Owner: the job. */
+ * A lease has no deadline of its own: it ends with its report, when its worker gives it back, or
+ * with its worker. Every call is O(1), but for the change of the epoch. Owner: the job. */
 #ifndef GRADUS_MASTER_LEASE_H
 #define GRADUS_MASTER_LEASE_H
 

@@ -115,8 +115,7 @@ static uint64_t next_timer(const struct master *m)
     return next;
 }
 
-void master_step(struct master *m, const struct master_event *event,
-                 struct master_actions *actions)
+void master_step(struct master *m, const struct master_event *event, struct master_actions *actions)
 {
     if (m->sweep) {
         jobs_sweep(m);
@@ -163,9 +162,9 @@ const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_
 
 const char *master_job_phase(const struct master *m, const char *id)
 {
-    static const char *const NAMES[PHASE_COUNT] = {"-",      "INSPECT", "OPEN", "START",
+    static const char *const NAMES[PHASE_COUNT] = {"-",       "INSPECT", "OPEN",  "START",
                                                    "REGROUP", "ASSIGN",  "TRAIN", "HOLD",
-                                                   "STAND",  "FINISH",  "WAIT"};
+                                                   "STAND",   "FINISH",  "WAIT"};
     for (size_t i = 0; i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.id, id) == 0) {
             return NAMES[m->jobs[i]->phase];

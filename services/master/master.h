@@ -28,7 +28,8 @@ struct master;
 #define MASTER_NODES_MAX 1024        /* a cluster beyond that needs more than one master */
 #define MASTER_JOBS_PER_PS_MAX 16    /* the protocol's */
 #define MASTER_CHECKPOINT_WAITERS 16 /* clients that wait for one job's checkpoint */
-#define MASTER_EVALUATION_CHUNK 1024 /* test records; fixed, because results are merged by chunk */
+#define MASTER_EVALUATION_CHUNK 1024 /* test records; fixed, because results are merged by chunk   \
+                                      */
 
 struct master_config {
     uint64_t heartbeat_timeout_ms;
@@ -143,8 +144,8 @@ struct master_manifest_done {
 
 struct master_event {
     enum master_event_kind kind;
-    uint64_t now_ms; /* monotonic, never falling */
-    int64_t wall_ms; /* Unix time */
+    uint64_t now_ms;  /* monotonic, never falling */
+    int64_t wall_ms;  /* Unix time */
     uint64_t request; /* chosen by the shell; names the request in its reply */
     union {
         struct master_restore_event restore;
@@ -175,11 +176,11 @@ enum master_lease_kind { MASTER_LEASE_WAIT, MASTER_LEASE_GRANTED, MASTER_LEASE_D
 
 struct master_reply {
     uint64_t request;
-    struct err err;              /* code 0: well, then the fields of that kind of request */
+    struct err err;               /* code 0: well, then the fields of that kind of request */
     const struct job_record *job; /* SUBMIT, CANCEL */
-    const char *path;            /* CHECKPOINT */
+    const char *path;             /* CHECKPOINT */
     uint64_t step;
-    const char *node; /* JOIN: the id */
+    const char *node;             /* JOIN: the id */
     const char *const *stop_jobs; /* HEARTBEAT */
     size_t stop_job_count;
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
@@ -219,9 +220,9 @@ struct master_call {
     const char *node, *address;
     uint32_t timeout_ms;
     const char *job;
-    uint64_t generation; /* all but INSPECT, START, EVALUATE, STOP */
-    uint32_t shard;      /* calls to a parameter server */
-    const char *text;    /* INSPECT, OPEN, START: the canonical job file */
+    uint64_t generation;         /* all but INSPECT, START, EVALUATE, STOP */
+    uint32_t shard;              /* calls to a parameter server */
+    const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */
     const struct ledger *ledger; /* OPEN, ASSIGN */
     uint32_t replicas;           /* OPEN, MEMBERSHIP, ASSIGN */
@@ -234,8 +235,8 @@ struct master_call {
     uint32_t replica_first, replica_end;     /* ASSIGN */
     uint64_t step, step_limit, ledger_step;
     bool hold;
-    const char *pin_id; /* PIN, UNPIN, CHECKPOINT, EVALUATE */
-    bool slots;         /* PIN */
+    const char *pin_id;    /* PIN, UNPIN, CHECKPOINT, EVALUATE */
+    bool slots;            /* PIN */
     const char *directory; /* CHECKPOINT: "<job>/step-000000500" */
     uint64_t first, count; /* EVALUATE */
     const char *reason;    /* STOP */
@@ -254,7 +255,7 @@ struct master_manifest {
     const struct plan *plan;
     const struct ledger *ledger; /* the data position of the checkpoint */
     uint64_t step, examples, generation;
-    const char *directory; /* as in the CHECKPOINT calls */
+    const char *directory;                  /* as in the CHECKPOINT calls */
     const struct master_shard_file *shards; /* [plan->shard_count] */
     size_t keep; /* checkpoints of this job that stay, the new one among them; 0: all */
 };
@@ -295,7 +296,8 @@ void master_step(struct master *m, const struct master_event *event,
 const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms);
 /* The @i-th newest job; NULL past the end. */
 const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms);
-/* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none). */
+/* Where the job is inside its state, for logs, traces and tests: "TRAIN", "EVALUATE" ("-": none).
+ */
 const char *master_job_phase(const struct master *m, const char *id);
 const char *master_job_work(const struct master *m, const char *id);
 

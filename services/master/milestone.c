@@ -236,8 +236,8 @@ static void write_manifest(struct master *m, struct job *j)
         .generation = j->record.generation,
         .directory = j->milestone.directory,
         .shards = files,
-        .keep = j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep
-                                                      : 0,
+        .keep =
+            j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0,
     };
 }
 

@@ -79,9 +79,9 @@ void nodes_tick(struct master *m)
         if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
             forget(m, i);
         } else if (n->alive && m->now_ms - n->heartbeat_ms >= m->config.heartbeat_timeout_ms) {
-            node_lost(m, n,
-                      action_printf(m, "no heartbeat for %" PRIu64 " ms",
-                                    m->now_ms - n->heartbeat_ms));
+            node_lost(
+                m, n,
+                action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
         }
     }
 }

@@ -1,4 +1,5 @@
-/* Jobs.Submit: parse and check the job file (on the pool, as it may be large), then queue the job. */
+/* Jobs.Submit: parse and check the job file (on the pool, as it may be large), then queue the job.
+ */
 #include <stdlib.h>
 #include <string.h>
 

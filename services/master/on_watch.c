@@ -1,7 +1,7 @@
 /* Jobs.Watch: the job now, after every change, and at least once a second while it runs.
  *
- * Changes come thousands a second; a watcher gets at most one message in WATCH_MS, but a new state at
- * once. Who does not read fast enough misses the ones between, never the last. */
+ * Changes come thousands a second; a watcher gets at most one message in WATCH_MS, but a new state
+ * at once. Who does not read fast enough misses the ones between, never the last. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ struct watcher {
     struct rpc_call *call;
     char *job;
     bool listed;
-    bool changed; /* since the last message */
+    bool changed;              /* since the last message */
     enum job_state sent_state; /* 0: nothing was sent */
     uint64_t sent_ms;
     struct watcher *prev, *next;
@@ -168,8 +168,7 @@ void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)msg->body;
     struct watcher *w = mem_new(1, sizeof *w);
-    *w = (struct watcher){
-        .shell = service, .call = rpc_call_ref(call), .job = mem_strdup(q->job)};
+    *w = (struct watcher){.shell = service, .call = rpc_call_ref(call), .job = mem_strdup(q->job)};
     rpc_set_data(call, w);
     struct err err = {0};
     if (loop_post(w->shell->loop, add, w, &err) < 0) {

@@ -77,8 +77,7 @@ void progress_refresh(struct job *j, uint64_t now_ms)
     if (window_ms < SAMPLE_MS) {
         return; /* too short to say more than the average */
     }
-    r->examples_per_second =
-        (double)(r->examples - begin->examples) * 1000 / (double)window_ms;
+    r->examples_per_second = (double)(r->examples - begin->examples) * 1000 / (double)window_ms;
     if (r->step > begin->step) {
         r->eta_seconds = (double)(r->steps_total - r->step) * (double)window_ms / 1000 /
                          (double)(r->step - begin->step);
@@ -143,8 +142,9 @@ static void show_train(struct job *j)
     }
 }
 
-/* Batches that workers have reported of the epoch in progress, which may lie ahead of the splits that
- * are complete, but never beyond the epoch: some may be counted twice after a worker was lost. */
+/* Batches that workers have reported of the epoch in progress, which may lie ahead of the splits
+ * that are complete, but never beyond the epoch: some may be counted twice after a worker was lost.
+ */
 static uint64_t async_step(const struct job *j)
 {
     uint64_t epoch = j->leases.ledger.epoch;

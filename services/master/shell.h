@@ -77,7 +77,8 @@ void request_free(struct request *r);
 void request_answered(struct shell *s, const struct master_reply *reply);
 
 /* master_shell.c */
-void shell_event(struct shell *s, struct master_event *e); /* step the core, carry out its actions */
+void shell_event(struct shell *s,
+                 struct master_event *e); /* step the core, carry out its actions */
 
 /* shell_call.c */
 void shell_call(struct shell *s, const struct master_call *call);

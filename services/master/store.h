@@ -1,5 +1,5 @@
-/* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory and
- * a later master may keep them elsewhere.
+/* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory
+ * and a later master may keep them elsewhere.
  *
  * Owner: the master's loop thread. A row that was put is durable when put returns. */
 #ifndef GRADUS_MASTER_STORE_H
@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 struct store_row {
-    const char *id;         /* "<name>-<number>" */
+    const char *id; /* "<name>-<number>" */
     const char *name;
     const char *request_id; /* "" none; else no two rows have the same */
     uint64_t number;
@@ -27,7 +27,8 @@ struct store_ops {
     /* Insert the row, or replace the one with its id. Errors: ERR_EXHAUSTED, ERR_CORRUPT,
      * ERR_UNAVAILABLE, ERR_EXISTS another job has the request id. */
     int (*put)(struct store *s, const struct store_row *row, struct err *err);
-    /* Call @each with the newest @limit rows, oldest first; what it returns below 0 ends the walk. */
+    /* Call @each with the newest @limit rows, oldest first; what it returns below 0 ends the walk.
+     */
     int (*load)(struct store *s, size_t limit,
                 int (*each)(void *ctx, const struct store_row *row, struct err *err), void *ctx,
                 struct err *err);
@@ -43,9 +44,10 @@ struct store {
     const struct store_ops *ops;
 };
 
-/* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is shown
- * to who tries to open it while we have it. Errors: ERR_STATE another master has it, named;
- * ERR_CORRUPT damaged; ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version. */
+/* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is
+ * shown to who tries to open it while we have it. Errors: ERR_STATE another master has it, named;
+ * ERR_CORRUPT damaged; ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version.
+ */
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
                       struct err *err);
 

@@ -105,7 +105,10 @@ static int put(struct store *store, const struct store_row *row, struct err *err
         rc = fail(s, err);
     }
     reset(s, PUT);
-    return rc < 0 ? err_wrap(err, "store job %s", row->id) : 0;
+    if (rc < 0) {
+        (void)err_wrap(err, "store job %s", row->id);
+    }
+    return rc;
 }
 
 static const char *column(sqlite3_stmt *st, int i)
@@ -122,7 +125,7 @@ static int load(struct store *store, size_t limit,
     sqlite3_stmt *st = s->statements[LOAD];
     int rc = 0;
     int step = sqlite3_bind_int64(st, 1, (sqlite3_int64)limit) == SQLITE_OK ? sqlite3_step(st)
-                                                                          : SQLITE_ERROR;
+                                                                            : SQLITE_ERROR;
     for (; rc == 0 && step == SQLITE_ROW; step = sqlite3_step(st)) {
         struct store_row row = {
             .id = column(st, 0),
@@ -301,8 +304,7 @@ static int open_database(struct sqlite_store *s, struct err *err)
     return rc;
 }
 
-int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
-                      struct err *err)
+int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
 {
     int rc = file_make_dirs(state_dir, err);
     if (rc < 0) {
@@ -315,7 +317,8 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     rc = rc < 0 ? rc : open_database(s, err);
     if (rc < 0) {
         close_store(&s->base);
-        return err_wrap(err, "open the store");
+        (void)err_wrap(err, "open the store");
+        return rc;
     }
     *out = &s->base;
     return 0;

@@ -62,7 +62,8 @@ static void assign_from(struct job *j, uint64_t step)
     }
 }
 
-/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken. */
+/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken.
+ */
 void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(m, j, MASTER_CALL_MEMBERSHIP);
@@ -149,8 +150,8 @@ static void hold_begin(struct master *m, struct job *j)
     ask(m, j, true);
 }
 
-/* Sync: all answered: run to the highest step that one of them has begun. Async and bounded: whoever
- * holds no lease, or says that it is idle, has nothing in hand. */
+/* Sync: all answered: run to the highest step that one of them has begun. Async and bounded:
+ * whoever holds no lease, or says that it is idle, has nothing in hand. */
 static void hold_check(struct master *m, struct job *j)
 {
     if (calls_open(m, j, MASTER_CALL_ASSIGN) > 0) {
@@ -449,8 +450,7 @@ static void forget_split(struct job_worker *w, uint32_t split)
 {
     for (size_t i = w->split_count; i-- > 0;) {
         if (w->splits[i] == split) {
-            memmove(w->splits + i, w->splits + i + 1,
-                    (w->split_count - i - 1) * sizeof *w->splits);
+            memmove(w->splits + i, w->splits + i + 1, (w->split_count - i - 1) * sizeof *w->splits);
             w->split_count--;
         }
     }

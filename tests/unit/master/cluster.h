@@ -1,8 +1,8 @@
 /* A cluster of fake nodes around the master's core, under virtual time: it carries out the actions
  * of the core after random delays, loses some, and checks what must hold after every event.
  *
- * Parameter servers count: in sync a shard takes a step when all replicas are in; otherwise it keeps
- * how many batches of each split it applied and takes only the next one. */
+ * Parameter servers count: in sync a shard takes a step when all replicas are in; otherwise it
+ * keeps how many batches of each split it applied and takes only the next one. */
 #ifndef GRADUS_TESTS_MASTER_CLUSTER_H
 #define GRADUS_TESTS_MASTER_CLUSTER_H
 
@@ -22,7 +22,7 @@
 #define SHARDS_MAX 32
 #define SPLITS_MAX 256
 #define EPOCHS_MAX 8
-#define FLIGHTS_MAX 4096
+#define FLIGHTS_MAX 512
 #define JOBS_MAX 16
 
 struct fake_shard { /* of one job on one parameter server */
@@ -182,8 +182,7 @@ static inline void cluster_watch(struct cluster *c, const struct job_record *r)
 
 static inline void cluster_take_call(struct cluster *c, const struct master_call *call)
 {
-    if (call->timeout_ms <= 5000 && c->loss > 0 &&
-        rng_uniform(c->seed, c->draws++) < c->loss) {
+    if (call->timeout_ms <= 5000 && c->loss > 0 && rng_uniform(c->seed, c->draws++) < c->loss) {
         return;
     }
     struct flight *f = cluster_flight(c, FLIGHT_CALL);
@@ -668,8 +667,8 @@ static inline void flight_lands(struct cluster *c, struct flight *f)
         struct err err = {0};
         err_set(&err, ERR_EXHAUSTED, "no space left");
         struct master_event e = {.kind = MASTER_MANIFEST_DONE};
-        e.manifest = (struct master_manifest_done){
-            flown.number, c->manifest_fails ? &err : NULL, flown.job};
+        e.manifest =
+            (struct master_manifest_done){flown.number, c->manifest_fails ? &err : NULL, flown.job};
         cluster_event(c, &e);
         return;
     }
@@ -690,8 +689,7 @@ static inline void flight_lands(struct cluster *c, struct flight *f)
         rc = fake_worker_call(c, &flown, n, answer);
     }
     answer->failed = rc < 0;
-    if (flown.c.timeout_ms <= 5000 && c->loss > 0 &&
-        rng_uniform(c->seed, c->draws++) < c->loss) {
+    if (flown.c.timeout_ms <= 5000 && c->loss > 0 && rng_uniform(c->seed, c->draws++) < c->loss) {
         answer->used = false; /* the answer is lost */
     }
 }
@@ -840,8 +838,8 @@ static inline size_t cluster_ask_checkpoint(struct cluster *c, const char *id)
 static inline struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers)
 {
     struct cluster *c = mem_new(1, sizeof *c);
-    c->m = master_new(&(struct master_config){
-        .heartbeat_timeout_ms = 3000, .jobs_max = 16, .finished_max = 100});
+    c->m = master_new(
+        &(struct master_config){.heartbeat_timeout_ms = 3000, .jobs_max = 16, .finished_max = 100});
     c->seed = rng_key(seed, "cluster");
     c->now = 1000;
     c->timer = UINT64_MAX;

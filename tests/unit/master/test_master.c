@@ -1,6 +1,8 @@
 #include "cluster.h"
 
-#define SETS(...) ((const char *const[]){__VA_ARGS__}), sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
+#define SETS(...)                                                                                  \
+    ((const char *const[]){__VA_ARGS__}),                                                          \
+        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
 /* Every shard that is still open has each batch of each epoch exactly once. */
 static void check_exactly_once(struct cluster *c, const char *id, uint32_t epochs)
@@ -88,8 +90,7 @@ static void steps_bound_an_async_job(void **state)
     (void)state;
     struct cluster *c = cluster_new(3, 1, 2);
     char id[64];
-    cluster_submit(c, "demo", id,
-                   SETS("training.mode=async", "cluster.ps=1", "training.steps=27"));
+    cluster_submit(c, "demo", id, SETS("training.mode=async", "cluster.ps=1", "training.steps=27"));
     cluster_until_in(c, id, "FINISH");
     struct fake_shard *s = NULL;
     for (size_t i = 0; i < c->node_count && s == NULL; i++) {
@@ -146,9 +147,9 @@ static void later_jobs_use_what_is_free(void **state)
     cluster_free(c);
 }
 
-static const char *const PLACES[] = {"INSPECT", "OPEN",     "START",    "ASSIGN",  "TRAIN",
-                                     "STAND",   "PIN",      "EVALUATE", "CHECKPOINT",
-                                     "MANIFEST", "FINISH"};
+static const char *const PLACES[] = {"INSPECT",    "OPEN",     "START", "ASSIGN",
+                                     "TRAIN",      "STAND",    "PIN",   "EVALUATE",
+                                     "CHECKPOINT", "MANIFEST", "FINISH"};
 #define PLACE_COUNT (sizeof PLACES / sizeof *PLACES)
 
 static void kill_one(struct cluster *c, enum master_role role)
@@ -389,7 +390,8 @@ static void data_that_does_not_fit_is_refused(void **state)
         c->classes = cases[i].classes;
         char id[64];
         if (i == 3) {
-            cluster_submit(c, "demo", id, SETS("model.loss=mean_squared_error", "model.metrics=[rmse]"));
+            cluster_submit(c, "demo", id,
+                           SETS("model.loss=mean_squared_error", "model.metrics=[rmse]"));
         } else {
             cluster_submit(c, "demo", id, SETS(cases[i].set));
         }

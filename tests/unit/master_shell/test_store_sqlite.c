@@ -94,7 +94,8 @@ static void rows_outlive_the_store(void **state)
     assert_string_equal(buf_str(&text), "b-1");
     assert_int_equal(s->ops->find_request(s, "nobody", &text, NULL), ERR_NOT_FOUND);
     assert_int_equal(s->ops->get(s, "x'; DROP TABLE job; --", &text, NULL), ERR_NOT_FOUND);
-    assert_int_equal(put(s, "c-1", "c", 1, "r1", 1, NULL), ERR_EXISTS); /* a request makes one job */
+    assert_int_equal(put(s, "c-1", "c", 1, "r1", 1, NULL),
+                     ERR_EXISTS); /* a request makes one job */
     buf_release(&text);
     s->ops->close(s);
 }
@@ -195,9 +196,9 @@ static void a_directory_that_cannot_be_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(rows_outlive_the_store),     TEST(one_master_per_directory),
-        TEST(other_files_are_refused),    TEST(a_damaged_file_is_refused),
-        TEST(a_newer_schema_is_refused),  TEST(a_directory_that_cannot_be_is_refused),
+        TEST(rows_outlive_the_store),    TEST(one_master_per_directory),
+        TEST(other_files_are_refused),   TEST(a_damaged_file_is_refused),
+        TEST(a_newer_schema_is_refused), TEST(a_directory_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests_name("store_sqlite", tests, NULL, NULL);
 }
