@@ -269,18 +269,22 @@ int service_run(struct service_context *sc)
 {
     struct err err = {0};
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
-    pthread_mutex_init(&sc->lock, NULL);
-    rpc_init();
-    sc->meters = meter_registry_new();
-    int code = run_service(sc, &err);
-    http_stop(sc->http); /* until here it tells that we drain */
-    rpc_server_free(sc->rpc);
-    service_signals_free(sc->signals);
-    meter_registry_free(sc->meters);
-    rpc_shutdown();
-    pthread_mutex_destroy(&sc->lock);
-    free(sc->advertised);
-    free(sc->http_advertised);
+    sc->signals = service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS, &err);
+    int code = err.code;
+    if (sc->signals != NULL) {
+        pthread_mutex_init(&sc->lock, NULL);
+        rpc_init();
+        sc->meters = meter_registry_new();
+        code = run_service(sc, &err);
+        http_stop(sc->http); /* until here it tells that we drain */
+        rpc_server_free(sc->rpc);
+        meter_registry_free(sc->meters);
+        rpc_shutdown();
+        pthread_mutex_destroy(&sc->lock);
+        free(sc->advertised);
+        free(sc->http_advertised);
+        service_signals_free(sc->signals);
+    }
     if (code == 0 && sc->end.code != 0) {
         code = sc->end.code;
         err = sc->end;

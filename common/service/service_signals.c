@@ -91,10 +91,11 @@ static void guard_end(struct service_signals *s, int first)
                       (long long)s->stop_ms);
             _exit(first == WAKE ? 1 : 128 + first);
         }
-        if (heard != WAKE) {
-            log_warn("exit_forced", "reason=\"another signal\" signal=%d", heard);
+        if (heard != WAKE && first != WAKE) {
+            log_warn("exit_forced", "reason=\"a second signal\" signal=%d", heard);
             _exit(128 + heard);
         }
+        first = first == WAKE ? heard : first; /* it was ending by itself */
     }
 }
 

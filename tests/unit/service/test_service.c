@@ -1,6 +1,7 @@
 /* service_main() in processes of its own: this program is also the service that it tests. */
 #include "support/test.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -591,9 +592,27 @@ static void test_nobody_reads_the_ready_line(void **state)
     assert_part(f->text, "event=toy_stop");
 }
 
+/* As OpenBLAS does: a thread that was there before main() and blocks no signal. */
+static void *linger(void *arg)
+{
+    while (pause() != 0) {
+    }
+    return arg;
+}
+
+static void start_foreign_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, linger, NULL) != 0) {
+        abort();
+    }
+    pthread_detach(thread);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], AS_SERVICE) == 0) {
+        start_foreign_thread();
         return service_main(argc - 1, argv + 1, &TOY);
     }
     if (argc > 1 && strcmp(argv[1], AS_STARTER) == 0) {
