@@ -90,7 +90,7 @@ static const struct field training_fields[] = {
     {.path = "overlap",
      .type = FIELD_BOOL,
      .offset = TRAINING_AT(overlap),
-     .def = "true",
+     .def = "false",
      .help = "Async, bounded: compute a batch while the one before is exchanged; hides the network "
              "for one batch more of staleness"},
     {.path = "split_batches",
