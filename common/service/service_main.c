@@ -2,7 +2,6 @@
 #include "service/service.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +106,7 @@ static int check_common(const struct service_config *c, struct err *err)
  * the ready line cannot be written. */
 static int follow_parent(pid_t parent, struct err *err)
 {
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
+    if (prctl(PR_SET_PDEATHSIG, SERVICE_SIGNAL_PARENT) != 0) {
         return err_errno(err, errno, "ask to be told when the parent process ends");
     }
     if (getppid() != parent) {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -49,6 +48,7 @@ static void endings(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
+    sigaddset(set, SERVICE_SIGNAL_PARENT);
 }
 
 /* The next thing told, or TIMED_OUT at @deadline_ms. */
@@ -91,6 +91,9 @@ static void guard_end(struct service_signals *s, int first)
                       (long long)s->stop_ms);
             _exit(first == WAKE ? 1 : 128 + first);
         }
+        if (heard == SERVICE_SIGNAL_PARENT) {
+            continue;
+        }
         if (heard != WAKE && first != WAKE) {
             log_warn("exit_forced", "reason=\"a second signal\" signal=%d", heard);
             _exit(128 + heard);
@@ -131,6 +134,7 @@ static int catch_signals(struct err *err)
     const struct sigaction catch = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (sigaction(SIGTERM, &catch, NULL) != 0 || sigaction(SIGINT, &catch, NULL) != 0 ||
+        sigaction(SERVICE_SIGNAL_PARENT, &catch, NULL) != 0 ||
         sigaction(SIGHUP, &ignore, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0) {
         return err_errno(err, errno, "catch signals");
     }

@@ -4,6 +4,7 @@
 #ifndef GRADUS_SERVICE_SERVICE_SIGNALS_H
 #define GRADUS_SERVICE_SERVICE_SIGNALS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,9 +12,13 @@
 
 struct service_signals;
 
-/* Hear of SIGTERM and SIGINT from now on and ignore SIGHUP and SIGPIPE. First of all, on the main
- * thread: no thread that is made later is interrupted. @stop_ms: from the first signal or
- * service_signals_end() to a forced exit. */
+/* What the kernel sends when the parent ends. Not SIGTERM: it comes again for each thread that the
+ * parent had, and a second SIGTERM means something else. */
+#define SERVICE_SIGNAL_PARENT SIGUSR1
+
+/* Hear of SIGTERM, SIGINT and SERVICE_SIGNAL_PARENT from now on and ignore SIGHUP and SIGPIPE.
+ * First of all, on the main thread: no thread that is made later is interrupted. @stop_ms: from the
+ * first signal or service_signals_end() to a forced exit. */
 struct service_signals *service_signals_new(int64_t stop_ms, struct err *err);
 void service_signals_free(struct service_signals *s); /* the end came in time; NULL is fine */
 

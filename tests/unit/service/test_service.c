@@ -537,6 +537,23 @@ static void test_bad_flags(void **state)
     assert_part(f->text, "--flavour is missing: What it tastes of\n");
 }
 
+/* As OpenBLAS does: a thread that was there before main() and blocks no signal. */
+static void *linger(void *arg)
+{
+    while (pause() != 0) {
+    }
+    return arg;
+}
+
+static void start_foreign_thread(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, linger, NULL) != 0) {
+        abort();
+    }
+    pthread_detach(thread);
+}
+
 /* ---- the parent ---- */
 
 /* A process that starts the service, passes its ready line on, and waits for its own end. */
@@ -552,6 +569,9 @@ static int be_starter(void)
     if (spawn_start(&child, "toy", argv, NULL, NULL) != 0 ||
         spawn_ready_line(&child, line, WAIT_MS, NULL) != 0) {
         return 1;
+    }
+    for (int i = 0; i < 8; i++) {
+        start_foreign_thread(); /* the kernel tells of the end of each */
     }
     (void)printf("%s pid=%d\n", line, (int)child.pid);
     (void)fflush(stdout);
@@ -590,23 +610,6 @@ static void test_nobody_reads_the_ready_line(void **state)
     assert_exit(f, "exit code 1");
     assert_part(log_text(f), "ready line");
     assert_part(f->text, "event=toy_stop");
-}
-
-/* As OpenBLAS does: a thread that was there before main() and blocks no signal. */
-static void *linger(void *arg)
-{
-    while (pause() != 0) {
-    }
-    return arg;
-}
-
-static void start_foreign_thread(void)
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, linger, NULL) != 0) {
-        abort();
-    }
-    pthread_detach(thread);
 }
 
 int main(int argc, char **argv)
