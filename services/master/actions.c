@@ -47,7 +47,7 @@ void action_log(struct master *m, enum log_level level, const char *event, const
     va_end(args);
     const char *kept = keep(m->actions, text.data == NULL ? mem_strdup("") : buf_take(&text));
     struct master_action *item = action_add(m, MASTER_LOG);
-    item->log = (struct master_log){.level = level, .event = event, .text = kept};
+    item->log = (struct master_log){.level = (int)level, .event = event, .text = kept};
 }
 
 struct master_reply *reply_add(struct master *m, uint64_t request)

@@ -40,6 +40,7 @@ struct node {
     uint64_t incarnation, pid;
     char *id, *address, *http_address, *version, *host;
     bool alive;
+    bool left; /* it said so itself */
     int64_t joined_wall_ms;
     uint64_t heartbeat_ms;                    /* when the last one came */
     struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */

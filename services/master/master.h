@@ -28,8 +28,9 @@ struct master;
 #define MASTER_NODES_MAX 1024        /* a cluster beyond that needs more than one master */
 #define MASTER_JOBS_PER_PS_MAX 16    /* the protocol's */
 #define MASTER_CHECKPOINT_WAITERS 16 /* clients that wait for one job's checkpoint */
-#define MASTER_EVALUATION_CHUNK 1024 /* test records; fixed, because results are merged by chunk   \
-                                      */
+#define MASTER_EVALUATION_CHUNK                                                                    \
+    1024 /* test records; fixed, because results are merged by chunk                               \
+          */
 
 struct master_config {
     uint64_t heartbeat_timeout_ms;

@@ -92,8 +92,9 @@ void node_lost(struct master *m, struct node *n, const char *why)
         return;
     }
     char quoted[256];
-    action_log(m, LOG_LEVEL_WARN, "node_lost", "node=%s role=%s reason=%s", n->id,
-               ROLE_NAMES[n->role], log_quote(why, quoted, sizeof quoted));
+    action_log(m, n->left ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, n->left ? "node_left" : "node_lost",
+               "node=%s role=%s reason=%s", n->id, ROLE_NAMES[n->role],
+               log_quote(why, quoted, sizeof quoted));
     n->alive = false;
     m->counts.nodes_lost++;
     m->reschedule = true;
@@ -269,6 +270,7 @@ void on_leave(struct master *m, const struct master_event *e)
 {
     struct node *n = known(m, e);
     if (n != NULL) {
+        n->left = true;
         node_lost(m, n, "it left");
         reply_add(m, e->request);
     }

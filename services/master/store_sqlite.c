@@ -25,11 +25,11 @@ static const char SCHEMA[] =
 
 enum statement { PUT, LOAD, GET, FIND_REQUEST, NEXT_NUMBER, STATEMENT_COUNT };
 static const char *const STATEMENTS[STATEMENT_COUNT] = {
-    [PUT] = "INSERT INTO job(id, name, number, request_id, state, submitted_ms, job)"
-            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)"
-            " ON CONFLICT(id) DO UPDATE SET state = ?5, job = ?7",
-    [LOAD] = "SELECT id, name, number, request_id, state, submitted_ms, job FROM"
-             " (SELECT rowid AS place, * FROM job ORDER BY rowid DESC LIMIT ?1) ORDER BY place",
+    [PUT] = ("INSERT INTO job(id, name, number, request_id, state, submitted_ms, job)"
+             " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)"
+             " ON CONFLICT(id) DO UPDATE SET state = ?5, job = ?7"),
+    [LOAD] = ("SELECT id, name, number, request_id, state, submitted_ms, job FROM"
+              " (SELECT rowid AS place, * FROM job ORDER BY rowid DESC LIMIT ?1) ORDER BY place"),
     [GET] = "SELECT job FROM job WHERE id = ?1",
     [FIND_REQUEST] = "SELECT id FROM job WHERE request_id = ?1",
     [NEXT_NUMBER] = "SELECT coalesce(max(number), 0) + 1 FROM job WHERE name = ?1",

@@ -293,7 +293,7 @@ static inline void cluster_event(struct cluster *c, struct master_event *e)
 static inline void fake_join(struct cluster *c, struct fake_node *n)
 {
     struct master_event e = {.kind = MASTER_JOIN, .request = ++c->request};
-    e.join = (struct master_join_event){.role = n->role,
+    e.join = (struct master_join_event){.role = (int)n->role,
                                         .incarnation = n->incarnation,
                                         .name = "",
                                         .address = n->address,
