@@ -1,5 +1,6 @@
 #include "service/membership.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -222,6 +223,7 @@ static void tell(struct membership *m, const struct membership_actions *todo,
         on->trouble(m->ctx, NULL, now_ms - m->core.failing_ms);
     }
     if (todo->joined) {
+        assert(answer != NULL && answer->reply != NULL); /* only an answer makes a node join */
         set_joined(m, ((const Gradus__V1__JoinResponse *)answer->reply->body)->id);
         if (on->joined != NULL) {
             on->joined(m->ctx, &m->node);

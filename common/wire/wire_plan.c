@@ -10,8 +10,8 @@ void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out)
     gradus__v1__plan__init(out);
     Gradus__V1__Variable *variables = mem_new(plan->variable_count, sizeof *variables);
     Gradus__V1__Partition *partitions = mem_new(plan->partition_count, sizeof *partitions);
-    out->variables = mem_new(plan->variable_count, sizeof *out->variables);
-    out->partitions = mem_new(plan->partition_count, sizeof *out->partitions);
+    out->variables = mem_new(plan->variable_count, sizeof(Gradus__V1__Variable *));
+    out->partitions = mem_new(plan->partition_count, sizeof(Gradus__V1__Partition *));
     out->n_variables = plan->variable_count;
     out->n_partitions = plan->partition_count;
     out->shard_count = plan->shard_count;

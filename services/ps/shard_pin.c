@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "ps/shard_internal.h"
 
-static struct shard_pin *find(struct shard *s, const char *id)
+const struct shard_pin *shard_pin_find(const struct shard *s, const char *id)
 {
     for (size_t i = 0; id != NULL && id[0] != 0 && i < SHARD_PINS_MAX; i++) {
         if (strcmp(s->pins[i].id, id) == 0) {
@@ -15,14 +15,10 @@ static struct shard_pin *find(struct shard *s, const char *id)
     return NULL;
 }
 
-const struct shard_pin *shard_pin_find(const struct shard *s, const char *id)
+static struct shard_pin *find(struct shard *s, const char *id)
 {
-    for (size_t i = 0; id != NULL && id[0] != 0 && i < SHARD_PINS_MAX; i++) {
-        if (strcmp(s->pins[i].id, id) == 0) {
-            return &s->pins[i];
-        }
-    }
-    return NULL;
+    const struct shard_pin *pin = shard_pin_find(s, id);
+    return pin == NULL ? NULL : &s->pins[pin - s->pins];
 }
 
 static void reply_pin(const struct shard *s, const struct shard_pin *pin, void *tag,
@@ -126,21 +122,30 @@ void shard_pins_release(struct shard *s, struct shard_actions *out)
     }
 }
 
-/* Only reads, but the file's name would be taken by the checkpoint of another past. */
-void shard_on_checkpoint(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+static int check_checkpoint(const struct shard *s, const struct shard_event *e,
+                            const struct shard_pin *pin, struct err *err)
 {
-    int rc = shard_check_generation(s, e->generation, &out->err);
-    const struct shard_pin *pin = find(s, e->pin_id);
+    int rc = shard_check_generation(s, e->generation, err);
+    if (rc != 0) {
+        return rc;
+    }
     char shown[64];
     const char *id = text_shown(e->pin_id == NULL ? "" : e->pin_id, shown, sizeof shown);
-    if (rc == 0 && pin == NULL) {
-        rc = err_set(&out->err, ERR_NOT_FOUND, "no version is pinned as '%s'", id);
+    if (pin == NULL) {
+        return err_set(err, ERR_NOT_FOUND, "no version is pinned as '%s'", id);
     }
-    if (rc == 0 && s->has_slots && !pin->slots) {
-        rc = err_set(&out->err, ERR_STATE,
-                     "version %" PRIu64 " is pinned as '%s' without its slots", pin->version, id);
+    if (s->has_slots && !pin->slots) {
+        return err_set(err, ERR_STATE, "version %" PRIu64 " is pinned as '%s' without its slots",
+                       pin->version, id);
     }
-    if (rc != 0) {
+    return 0;
+}
+
+/* Only reads, but an old generation must not put its file in the place of a newer one's. */
+void shard_on_checkpoint(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    const struct shard_pin *pin = shard_pin_find(s, e->pin_id);
+    if (check_checkpoint(s, e, pin, &out->err) != 0 || pin == NULL) {
         shard_refuse(s, e->tag, out);
         return;
     }

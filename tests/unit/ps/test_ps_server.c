@@ -239,6 +239,38 @@ static void test_a_checkpoint_that_cannot_be_written(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Room for two versions and a gradient: while the older one is pinned, an update has to wait, and
+ * it goes on by itself when the pin is gone. */
+static void test_an_update_waits_for_memory(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    uint64_t version;
+    Gradus__V1__PushResult result;
+    char job[] = "a-1";
+    char id[] = "p";
+    ps_rig_start(&rig, 3 * ELEMENTS * sizeof(float));
+    ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 1, 1, &err), 0, &err, "");
+    ps_rig_expect(pin(&rig, "Pin", job, id, &err), 0, &err, "");
+    ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 1, gradient, ELEMENTS, 4, &result, &err), 0, &err,
+                  "");
+    assert_int_equal(result, GRADUS__V1__PUSH_RESULT__APPLIED);
+    ps_rig_expect(ps_rig_push(&rig, job, 1, 0, 1, gradient, ELEMENTS, 4, &result, &err), 0, &err,
+                  "");
+    assert_int_equal(result, GRADUS__V1__PUSH_RESULT__ACCEPTED);
+    ps_rig_expect(
+        ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values[0], &version, &err),
+        0, &err, "");
+    assert_int_equal(version, 1);
+    ps_rig_expect(pin(&rig, "Unpin", job, id, &err), 0, &err, "");
+    ps_rig_expect(
+        ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__VERSION, 2, NULL, values[0], &version, &err),
+        0, &err, "");
+    assert_int_equal(version, 2);
+    ps_rig_stop(&rig);
+}
+
 struct later {
     struct ps_rig *rig;
     char *job;
@@ -403,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_memory_is_bounded),
         cmocka_unit_test(test_pins_and_checkpoints),
         cmocka_unit_test(test_a_checkpoint_that_cannot_be_written),
+        cmocka_unit_test(test_an_update_waits_for_memory),
         cmocka_unit_test(test_pulls_wait_and_are_answered),
         cmocka_unit_test(test_who_gives_up_waits_no_longer),
         cmocka_unit_test(test_close_ends_who_waits),

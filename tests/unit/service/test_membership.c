@@ -39,6 +39,14 @@ static void wait_for(const unsigned *n, unsigned least)
     pthread_mutex_unlock(&seen.lock);
 }
 
+static unsigned value(const unsigned *n)
+{
+    pthread_mutex_lock(&seen.lock);
+    unsigned v = *n;
+    pthread_mutex_unlock(&seen.lock);
+    return v;
+}
+
 /* ---- the master ---- */
 
 static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -194,8 +202,9 @@ static void test_life_of_a_node(void **state)
     struct membership_node node;
     assert_true(membership_node(m, &node));
     assert_string_equal(node.id, "ps-1");
-    assert_int_equal(node.incarnation, seen.incarnation);
+
     pthread_mutex_lock(&seen.lock);
+    assert_int_equal(node.incarnation, seen.incarnation);
     assert_string_equal(seen.jobs, "job-3");
     seen.forget = true;
     pthread_mutex_unlock(&seen.lock);
@@ -207,13 +216,10 @@ static void test_life_of_a_node(void **state)
     node.incarnation++;
     membership_lost(m, &node); /* not about us */
     membership_hurry(m);
-    pthread_mutex_lock(&seen.lock);
-    unsigned heartbeats = seen.heartbeats;
-    pthread_mutex_unlock(&seen.lock);
-    wait_for(&seen.heartbeats, heartbeats + 2);
+    wait_for(&seen.heartbeats, value(&seen.heartbeats) + 2);
     membership_leave(m, 2000);
-    assert_int_equal(seen.leaves, 1);
-    assert_int_equal(seen.lost, 2);
+    wait_for(&seen.leaves, 1);
+    assert_int_equal(value(&seen.lost), 2);
     membership_leave(m, 2000);
     assert_false(membership_node(m, &node));
     membership_free(m);
@@ -228,10 +234,12 @@ static void test_a_master_that_comes_later(void **state)
     strncpy(address, rpc_server_address(first, 0), sizeof address - 1);
     address[sizeof address - 1] = 0;
     rpc_server_free(first);
-    unsigned before = seen.joined;
+    unsigned before = value(&seen.joined);
     struct membership *m = start_node(address);
     wait_for(&seen.troubles, 1);
+    pthread_mutex_lock(&seen.lock);
     assert_non_null(strstr(seen.trouble, address));
+    pthread_mutex_unlock(&seen.lock);
     struct rpc_server *master = start_master(address);
     wait_for(&seen.joined, before + 1);
     membership_free(m); /* without a word */
