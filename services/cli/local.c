@@ -169,17 +169,6 @@ int local_tick(struct local *l, struct err *err)
     return 0;
 }
 
-static void each(struct local *l, void (*what)(struct spawn *s))
-{
-    for (size_t i = 0; i < l->worker_count; i++) {
-        what(&l->workers[i]);
-    }
-    for (size_t i = 0; i < l->ps_count; i++) {
-        what(&l->ps[i]);
-    }
-    what(&l->master);
-}
-
 static void ask(struct spawn *s)
 {
     if (s->pid != 0) {
@@ -187,27 +176,35 @@ static void ask(struct spawn *s)
     }
 }
 
-static void end(struct spawn *s)
+/* Was asked before: a second signal would end it without order. */
+static void await_end(struct spawn *s)
 {
-    if (s->pid != 0) {
-        (void)spawn_end(s, GRACE_MS);
+    if (s->pid != 0 && spawn_wait(s, GRACE_MS, NULL) != 0) {
+        spawn_kill(s);
     }
     spawn_release(s);
 }
 
 void local_stop(struct local *l, bool at_once)
 {
-    if (!at_once) {
-        for (size_t i = 0; i < l->worker_count; i++) {
-            ask(&l->workers[i]);
-        }
-        for (size_t i = 0; i < l->ps_count; i++) {
-            ask(&l->ps[i]);
-        }
-        each(l, end); /* the master last, so that the others can say good-bye to it */
-    } else {
-        each(l, spawn_release);
+    for (size_t i = 0; i < l->worker_count && !at_once; i++) {
+        ask(&l->workers[i]);
     }
+    for (size_t i = 0; i < l->worker_count; i++) {
+        (at_once ? spawn_release : await_end)(&l->workers[i]);
+    }
+    for (size_t i = 0; i < l->ps_count && !at_once; i++) {
+        ask(&l->ps[i]);
+    }
+    for (size_t i = 0; i < l->ps_count; i++) {
+        (at_once ? spawn_release : await_end)(&l->ps[i]);
+    }
+    /* The master last, so that the others can say good-bye to it. */
+    if (!at_once) {
+        ask(&l->master);
+        await_end(&l->master);
+    }
+    spawn_release(&l->master);
     free(l->ps);
     free(l->workers);
     free(l->bin_dir);
