@@ -16,6 +16,8 @@ SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 DATA = os.environ.get("GRADUS_TEST_DATA", "")
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 240
+# What the sanitizers write; a report fails the test, whatever the exit codes were.
+SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 
 
 def children_of(pid):
@@ -48,11 +50,21 @@ def name_of(pid):
         return ""
 
 
+def sanitizer_report(text):
+    """The report of a sanitizer in the output of a process, cut; "" without one."""
+    found = SANITIZER.search(text)
+    return text[found.start():found.start() + 6000] if found else ""
+
+
 def gradus(*args, timeout=TIMEOUT, stdin=None):
-    return subprocess.run(
+    done = subprocess.run(
         [os.path.join(BIN, "gradus"), *args],
         capture_output=True, text=True, timeout=timeout, input=stdin,
     )
+    report = sanitizer_report(done.stderr)
+    if report:
+        raise AssertionError(f"gradus {' '.join(args)}\n{report}")
+    return done
 
 
 class Service:
@@ -117,7 +129,21 @@ class ClusterTest(unittest.TestCase):
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        reports = self.sanitizer_reports()
         shutil.rmtree(self.dir, ignore_errors=True)
+        self.assertEqual(reports, [], "\n".join(reports))
+
+    def sanitizer_reports(self):
+        """From the logs of all services, those of `gradus run` and those started by hand."""
+        reports = []
+        for directory, _, names in os.walk(self.dir):
+            for name in (n for n in names if n.endswith(".log")):
+                path = os.path.join(directory, name)
+                with open(path, errors="replace") as f:
+                    report = sanitizer_report(f.read())
+                if report:
+                    reports.append(f"{path}\n{report}")
+        return reports
 
     # ---- a job on a cluster of its own ----
 
