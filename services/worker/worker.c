@@ -206,18 +206,49 @@ static void evaluation_exchanged(struct worker *w, const struct worker_event *ev
 
 static void on_evaluate(struct worker *w, const struct worker_event *event)
 {
-    if (w->evaluation_count == WORKER_EVALUATIONS_MAX || w->stopped) {
+    if (w->evaluation_count == WORKER_EVALUATIONS_MAX) {
         struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
         action->tag = event->tag;
-        action->code = w->stopped ? ERR_CANCELLED : ERR_EXHAUSTED;
-        (void)snprintf(action->message, sizeof action->message,
-                       w->stopped ? "the job was stopped" : "%d evaluations are queued already",
+        action->code = ERR_EXHAUSTED;
+        (void)snprintf(action->message, sizeof action->message, "%d evaluations are queued already",
                        WORKER_EVALUATIONS_MAX);
         return;
     }
     struct evaluation *e = &w->evaluations[w->evaluation_count++];
     *e = (struct evaluation){.tag = event->tag, .first = event->first, .count = event->count};
     text_copy(e->pin_id, sizeof e->pin_id, event->pin_id);
+}
+
+/* ---- the end ---- */
+
+/* Nothing is computed, sent or reported from now on. */
+static void stop(struct worker *w)
+{
+    w->stopped = true;
+    while (w->evaluation_count > 0) {
+        evaluation_fail(w, ERR_CANCELLED, "the job was stopped");
+    }
+}
+
+void worker_fail_job(struct worker *w, int code, const char *message)
+{
+    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_JOB);
+    action->code = code;
+    text_copy(action->message, sizeof action->message, message);
+    stop(w);
+}
+
+/* Calls are refused; answers to what was under way come too late for anything. */
+static void step_stopped(struct worker *w, const struct worker_event *event)
+{
+    if (event->kind != WORKER_ASSIGN && event->kind != WORKER_EVALUATE) {
+        return;
+    }
+    struct worker_action *action = worker_add(
+        w, event->kind == WORKER_ASSIGN ? WORKER_DO_REPLY_ASSIGN : WORKER_DO_FAIL_EVALUATE);
+    action->tag = event->tag;
+    action->code = ERR_CANCELLED;
+    text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
 }
 
 /* ---- assignment ---- */
@@ -340,14 +371,6 @@ static bool retriable(int code)
            code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
 }
 
-static void fail_job(struct worker *w, int code, const char *message)
-{
-    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_JOB);
-    action->code = code;
-    text_copy(action->message, sizeof action->message, message);
-    w->stopped = true;
-}
-
 static void on_exchanged(struct worker *w, const struct worker_event *event)
 {
     size_t i = 0;
@@ -371,7 +394,8 @@ static void on_exchanged(struct worker *w, const struct worker_event *event)
     if (event->code != 0 && !over && event->code != ERR_ABORTED) {
         if (!retriable(event->code)) {
             close_exchange(w, i);
-            fail_job(w, event->code, event->message != NULL ? event->message : "exchange failed");
+            worker_fail_job(w, event->code,
+                            event->message != NULL ? event->message : "exchange failed");
             return;
         }
         x->waiting = true;
@@ -521,12 +545,23 @@ static void pump(struct worker *w)
     report_pump(w);
 }
 
-void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out)
+static void on_computed(struct worker *w)
 {
-    w->out = out;
-    if (event->now_ms > w->now_ms) {
-        w->now_ms = event->now_ms;
+    enum computing was = w->computing;
+    w->computing = COMPUTING_NOTHING;
+    if (was != COMPUTING_BATCH) {
+        return;
     }
+    w->measured = true;
+    if (w->a.mode == TRAINING_SYNC) {
+        worker_sync_computed(w);
+    } else {
+        worker_async_computed(w);
+    }
+}
+
+static void take_event(struct worker *w, const struct worker_event *event)
+{
     switch (event->kind) {
     case WORKER_ASSIGN:
         on_assign(w, event);
@@ -534,19 +569,9 @@ void worker_step(struct worker *w, const struct worker_event *event, struct work
     case WORKER_EVALUATE:
         on_evaluate(w, event);
         break;
-    case WORKER_COMPUTED: {
-        enum computing was = w->computing;
-        w->computing = COMPUTING_NOTHING;
-        if (was == COMPUTING_BATCH) {
-            w->measured = true;
-            if (w->a.mode == TRAINING_SYNC) {
-                worker_sync_computed(w);
-            } else {
-                worker_async_computed(w);
-            }
-        }
+    case WORKER_COMPUTED:
+        on_computed(w);
         break;
-    }
     case WORKER_EXCHANGED:
         on_exchanged(w, event);
         break;
@@ -562,11 +587,21 @@ void worker_step(struct worker *w, const struct worker_event *event, struct work
     case WORKER_TIMER:
         break; /* pump() looks at what is due */
     case WORKER_STOP:
-        w->stopped = true;
-        while (w->evaluation_count > 0) {
-            evaluation_fail(w, ERR_CANCELLED, "the job was stopped");
-        }
+        stop(w);
         break;
+    }
+}
+
+void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out)
+{
+    w->out = out;
+    if (event->now_ms > w->now_ms) {
+        w->now_ms = event->now_ms;
+    }
+    if (w->stopped) {
+        step_stopped(w, event);
+    } else {
+        take_event(w, event);
     }
     if (!w->stopped) {
         pump(w);

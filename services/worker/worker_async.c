@@ -1,4 +1,6 @@
 /* Async and bounded: leased splits, batch by batch (docs/protocol.md, Async and bounded). */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "worker/worker_state.h"
@@ -43,6 +45,33 @@ static bool generation_now(const struct worker *w)
     return w->assigned && !w->fenced && !w->next_pending && w->a.mode != TRAINING_SYNC;
 }
 
+/* Whoever sent it: a split that the data does not have would be computed as no records. */
+static bool lease_is_possible(const struct worker *w, const struct worker_event *e)
+{
+    return e->batch_end > 0 &&
+           e->batch_end <= ledger_shape_split_batches(&w->ledger.shape, e->split);
+}
+
+static void take_lease(struct worker *w, const struct worker_event *e)
+{
+    if (!lease_is_possible(w, e)) {
+        char message[160];
+        (void)snprintf(message, sizeof message,
+                       "the master leased split %" PRIu32 " up to batch %" PRIu32
+                       ", which the data does not have",
+                       e->split, e->batch_end);
+        worker_fail_job(w, ERR_INTERNAL, message);
+        return;
+    }
+    w->lease_ahead = (struct lease){
+        .valid = true,
+        .progress_known = e->fresh,
+        .epoch = e->epoch,
+        .split = e->split,
+        .batch_end = e->batch_end,
+    };
+}
+
 void worker_async_leased(struct worker *w, const struct worker_event *e)
 {
     if (!w->lease_open) {
@@ -65,13 +94,7 @@ void worker_async_leased(struct worker *w, const struct worker_event *e)
     if (e->lease == WORKER_LEASE_DONE) {
         w->lease_done = true;
     } else if (e->lease == WORKER_LEASE_GRANTED) {
-        w->lease_ahead = (struct lease){
-            .valid = true,
-            .progress_known = e->fresh,
-            .epoch = e->epoch,
-            .split = e->split,
-            .batch_end = e->batch_end,
-        };
+        take_lease(w, e);
     }
 }
 

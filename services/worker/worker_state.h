@@ -126,6 +126,8 @@ uint32_t worker_slot_take(struct worker *w);
 void worker_slot_drop(struct worker *w, uint32_t slot);
 /* Open an exchange from @request (exchange number and kind are filled in) and send it. */
 void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation);
+/* Tell the master that the job cannot go on here, and stop. */
+void worker_fail_job(struct worker *w, int code, const char *message);
 /* An exchange request of this generation with everything else empty. */
 struct worker_action worker_request(const struct worker *w, uint32_t shard);
 

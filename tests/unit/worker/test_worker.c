@@ -488,6 +488,71 @@ static void test_evaluation_that_cannot_pull(void **state)
     teardown(&f);
 }
 
+/* Answers come in after the stop too: the loop runs what was posted before it. */
+static void test_answers_after_the_stop(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 1, 0, 1, 0, 6);
+    evaluate(&f, "p1", 0);
+    evaluate(&f, "p1", 10);
+    struct worker_event stop = {.kind = WORKER_STOP};
+    feed(&f, &stop);
+    assert_int_equal(f.failed_evaluations, 2);
+    f.fail_exchanges = 2 * SHARDS; /* of the pulls for training and for the evaluation */
+    f.fail_code = ERR_INVALID;
+    run(&f, 3);
+    assert_int_equal(f.failures, 0);
+    assert_int_equal(f.failed_evaluations, 2);
+    assert_int_equal(f.computed, 0);
+    assign_sync(&f, 2, 1, 0, 1, 0, 6);
+    assert_int_equal(f.reply_code, ERR_CANCELLED);
+    run(&f, 3);
+    assert_int_equal(f.queued, 0);
+    teardown(&f);
+}
+
+/* Two shards refuse: the master is told once, and whoever waits for an evaluation is answered. */
+static void test_a_job_fails_once(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    f.fail_exchanges = SHARDS;
+    f.fail_code = ERR_INTERNAL;
+    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    evaluate(&f, "p1", 0);
+    run(&f, 0);
+    assert_int_equal(f.failures, 1);
+    assert_int_equal(f.failed_evaluations, 1);
+    assert_int_equal(f.evaluated, 0);
+    teardown(&f);
+}
+
+static void test_a_lease_of_what_is_not_there(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t split, batch_end;
+    } cases[] = {{5, 1}, {0, 3}, {UINT32_MAX, UINT32_MAX}, {4, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake f;
+        setup(&f, true);
+        assign_async(&f, 1, TRAINING_ASYNC, false);
+        assert_int_equal(f.queue[0].kind, WORKER_DO_LEASE);
+        struct worker_event lease = {.kind = WORKER_LEASED,
+                                     .lease = WORKER_LEASE_GRANTED,
+                                     .split = cases[i].split,
+                                     .batch_end = cases[i].batch_end};
+        f.queued = 0;
+        feed(&f, &lease);
+        assert_int_equal(f.failures, 1);
+        assert_int_equal(f.queued, 0);
+        teardown(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +568,9 @@ int main(void)
         cmocka_unit_test(test_async_hold_gives_back),
         cmocka_unit_test(test_evaluation_between_batches),
         cmocka_unit_test(test_evaluation_that_cannot_pull),
+        cmocka_unit_test(test_answers_after_the_stop),
+        cmocka_unit_test(test_a_job_fails_once),
+        cmocka_unit_test(test_a_lease_of_what_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
