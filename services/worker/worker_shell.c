@@ -28,7 +28,7 @@ const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0]
 /* Owner: the node's loop, on a thread of its own; calls and membership events are posted to it. */
 struct worker_shell {
     struct service_context *sc;
-    struct membership *membership;
+    struct membership *membership; /* NULL until the server serves */
     struct worker_meters meters;
     struct loop *loop;
     struct worker_job *job; /* NULL: none */
@@ -42,7 +42,7 @@ static void set_job(struct worker_shell *w, struct worker_job *job)
     pthread_mutex_lock(&w->mutex);
     text_copy(w->job_id, sizeof w->job_id, job != NULL ? worker_job_id(job) : "");
     pthread_mutex_unlock(&w->mutex);
-    if (job != NULL && w->membership != NULL) {
+    if (job != NULL) {
         membership_hurry(w->membership);
     }
 }
@@ -121,6 +121,10 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
     }
     if (w->job != NULL && strcmp(worker_job_id(w->job), id) == 0) {
         return w->job;
+    }
+    if (w->membership == NULL) {
+        (void)fail(call, ERR_UNAVAILABLE, "this worker is starting");
+        return NULL;
     }
     drop_job(w, "another job is started");
     struct worker_job_options options = {
@@ -289,7 +293,7 @@ static void on_jobs(void *ctx, struct membership_jobs *jobs)
 
 static void on_trouble(void *ctx, const struct err *err, uint64_t tried_ms)
 {
-    struct worker_shell *w = ctx;
+    (void)ctx;
     if (err == NULL) {
         log_info("master_reached", "tried_ms=%llu", (unsigned long long)tried_ms);
     } else {
@@ -297,7 +301,6 @@ static void on_trouble(void *ctx, const struct err *err, uint64_t tried_ms)
         log_warn("master_trouble", "tried_ms=%llu error=%s", (unsigned long long)tried_ms,
                  log_quote(err->msg, quoted, sizeof quoted));
     }
-    (void)w;
 }
 
 static const struct membership_events membership_hooks = {
@@ -352,21 +355,38 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     return 0;
 }
 
-int worker_shell_ready(struct service_context *sc, struct err *err)
+struct join {
+    struct worker_shell *shell;
+    struct err *err;
+};
+
+/* On the node's loop, which owns the membership: a call may come as soon as the master knows us. */
+static void join(void *ctx)
 {
-    struct worker_shell *w = service_state(sc);
-    const struct worker_settings *settings = service_config(sc);
+    struct join *j = ctx;
+    struct worker_shell *w = j->shell;
+    const struct worker_settings *settings = service_config(w->sc);
     struct membership_options options = {
         .role = MEMBERSHIP_WORKER,
         .master = settings->master,
         .name = settings->name,
-        .address = service_advertised(sc),
-        .http_address = "",
+        .address = service_advertised(w->sc),
+        .http_address = service_http_advertised(w->sc),
         .events = &membership_hooks,
         .ctx = w,
     };
-    w->membership = membership_start(&options, err);
-    return w->membership == NULL ? (err->code != 0 ? err->code : ERR_INTERNAL) : 0;
+    w->membership = membership_start(&options, j->err);
+}
+
+int worker_shell_ready(struct service_context *sc, struct err *err)
+{
+    struct worker_shell *w = service_state(sc);
+    struct join j = {w, err};
+    int rc = loop_call(w->loop, join, &j, err);
+    if (rc == 0 && w->membership == NULL) {
+        rc = err->code != 0 ? err->code : ERR_INTERNAL;
+    }
+    return rc;
 }
 
 static void drain_job(void *ctx)
@@ -389,11 +409,9 @@ void worker_shell_stop(struct service_context *sc)
     struct worker_shell *w = service_state(sc);
     loop_stop(w->loop);
     loop_join(w->loop);
-    if (w->job != NULL) {
-        worker_job_free(w->job);
-    }
+    worker_job_free(w->job);
+    membership_free(w->membership); /* its events post to the loop */
     loop_free(w->loop);
-    membership_free(w->membership);
     pthread_mutex_destroy(&w->mutex);
     free(w);
 }
