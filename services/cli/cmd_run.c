@@ -15,10 +15,9 @@ struct options {
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static int tick(void *ctx, const Gradus__V1__Job *job, struct err *err)
+static int tick(void *ctx, struct buf *notices, struct err *err)
 {
-    (void)job;
-    return local_tick(ctx, err);
+    return local_tick(ctx, notices, err);
 }
 
 static int train(struct local *local, const struct job_spec *spec, const char *file, bool json)

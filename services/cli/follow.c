@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
 #define LOST_MS 15000          /* without word from the master for so long: give up */
 #define REOPEN_MS 500
+#define PROGRESS_BYTES_MAX 1024
 
 /* What the stream's callbacks leave for the main thread. */
 struct inbox {
@@ -29,6 +31,8 @@ struct inbox {
     struct rpc_msg *newest;
     bool ended;
     struct err err;
+    bool cancel_failed;
+    struct err cancel_err;
     int event_fd;
 };
 
@@ -107,6 +111,13 @@ static int open_stream(struct follower *f, struct err *err)
 
 /* ---- what people see ---- */
 
+/* Columns of the terminal that stderr is. */
+static size_t terminal_columns(void)
+{
+    struct winsize size = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 static void clear_line(struct follower *f)
 {
     if (f->line_open) {
@@ -143,7 +154,9 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
     struct buf line = {0};
     output_progress(job, &line);
     if (f->terminal) {
-        (void)fprintf(stderr, "\r\033[K%s", buf_str(&line));
+        char shown[PROGRESS_BYTES_MAX];
+        (void)fprintf(stderr, "\r\033[K%s",
+                      output_fit(buf_str(&line), terminal_columns() - 1, shown, sizeof shown));
         (void)fflush(stderr);
         f->line_open = true;
     } else {
@@ -184,25 +197,46 @@ static int finish(struct follower *f, const Gradus__V1__Job *job)
     case GRADUS__V1__JOB_STATE__CANCELLED:
         return CLI_CANCELLED;
     default:
-        (void)fprintf(stderr, "gradus: job %s failed: %s\n", job->id, job->reason);
+        if (f->options->json) { /* as text, the result has said it */
+            (void)fprintf(stderr, "gradus: job %s failed: %s\n", job->id, job->reason);
+        }
         return CLI_FAILED;
     }
 }
 
 /* ---- events ---- */
 
+static void on_cancelled(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)reply;
+    struct inbox *inbox = ctx;
+    if (status->err.code == 0) {
+        return; /* the job's state tells the rest */
+    }
+    pthread_mutex_lock(&inbox->mutex);
+    inbox->cancel_failed = true;
+    inbox->cancel_err = status->err;
+    pthread_mutex_unlock(&inbox->mutex);
+    wake(inbox);
+}
+
+/* Does not wait, so that a second Ctrl-C is heard whatever the master does. */
 static void cancel(struct follower *f)
 {
-    Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
+    Gradus__V1__CancelRequest body = GRADUS__V1__CANCEL_REQUEST__INIT;
     char *id = mem_strdup(f->options->job);
-    request.job = id;
-    struct rpc_msg *reply = NULL;
+    body.job = id;
+    struct rpc_request request = {
+        .service = &gradus__v1__jobs__descriptor,
+        .method = "Cancel",
+        .body = &body.base,
+        .timeout_ms = CLIENT_TIMEOUT_MS,
+        .wait_for_ready = true,
+    };
     struct err err = {0};
-    if (client_call(f->client, "Cancel", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) != 0) {
-        clear_line(f);
+    if (rpc_call_start(f->client->channel, &request, on_cancelled, &f->inbox, &err) != 0) {
         (void)fprintf(stderr, "gradus: cancel: %s\n", err.msg);
     }
-    rpc_msg_unref(reply);
     free(id);
 }
 
@@ -230,6 +264,43 @@ static int on_signal(struct follower *f)
     return -1;
 }
 
+static int on_job(struct follower *f, struct rpc_msg *newest)
+{
+    rpc_msg_unref(f->shown);
+    f->shown = newest;
+    f->lost_since_ms = 0;
+    const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
+    show_evaluations(f, job);
+    if (final(job)) {
+        return finish(f, job);
+    }
+    show_progress(f, job);
+    return -1;
+}
+
+static int on_stream_end(struct follower *f, const struct err *err)
+{
+    rpc_stream_free(f->stream);
+    f->stream = NULL;
+    uint64_t now = chrono_now_ms();
+    f->reopen_ms = now + REOPEN_MS;
+    bool first = f->lost_since_ms == 0;
+    if (first) {
+        f->lost_since_ms = now;
+    }
+    bool passing = err->code == 0 || err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
+    if (!passing || now >= f->lost_since_ms + LOST_MS) {
+        clear_line(f);
+        return cli_fail(err);
+    }
+    if (first && err->code != 0) {
+        clear_line(f);
+        (void)fprintf(stderr, "gradus: no word from the master; trying again for %d s: %s\n",
+                      LOST_MS / 1000, err->msg);
+    }
+    return -1;
+}
+
 static int on_inbox(struct follower *f)
 {
     uint64_t count;
@@ -240,33 +311,32 @@ static int on_inbox(struct follower *f)
     f->inbox.newest = NULL;
     bool ended = f->inbox.ended;
     struct err err = f->inbox.err;
+    bool cancel_failed = f->inbox.cancel_failed;
+    f->inbox.cancel_failed = false;
+    struct err cancel_err = f->inbox.cancel_err;
     pthread_mutex_unlock(&f->inbox.mutex);
-    if (newest != NULL) {
-        rpc_msg_unref(f->shown);
-        f->shown = newest;
-        f->lost_since_ms = 0;
-        const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
-        show_evaluations(f, job);
-        if (final(job)) {
-            return finish(f, job);
-        }
-        show_progress(f, job);
+    int code = newest != NULL ? on_job(f, newest) : -1;
+    if (code < 0 && cancel_failed) {
+        clear_line(f);
+        (void)fprintf(stderr, "gradus: cancel: %s\n", cancel_err.msg);
     }
-    if (ended && f->stream != NULL) {
-        rpc_stream_free(f->stream);
-        f->stream = NULL;
-        uint64_t now = chrono_now_ms();
-        f->reopen_ms = now + REOPEN_MS;
-        if (f->lost_since_ms == 0) {
-            f->lost_since_ms = now;
-        }
-        bool passing = err.code == 0 || err.code == ERR_UNAVAILABLE || err.code == ERR_TIMEOUT;
-        if (!passing || now >= f->lost_since_ms + LOST_MS) {
-            clear_line(f);
-            return cli_fail(&err);
-        }
+    if (code < 0 && ended && f->stream != NULL) {
+        code = on_stream_end(f, &err);
     }
-    return -1;
+    return code;
+}
+
+static int run_tick(struct follower *f)
+{
+    struct buf notices = {0};
+    struct err err = {0};
+    int rc = f->options->tick(f->options->ctx, &notices, &err);
+    if (rc != 0 || notices.len > 0) {
+        clear_line(f);
+        (void)fputs(buf_str(&notices), stderr);
+    }
+    buf_release(&notices);
+    return rc != 0 ? cli_fail(&err) : -1;
 }
 
 static int on_tick(struct follower *f)
@@ -279,15 +349,7 @@ static int on_tick(struct follower *f)
             return cli_fail(&err);
         }
     }
-    if (f->options->tick != NULL) {
-        const Gradus__V1__Job *job =
-            f->shown != NULL ? (const Gradus__V1__Job *)f->shown->body : NULL;
-        if (f->options->tick(f->options->ctx, job, &err) != 0) {
-            clear_line(f);
-            return cli_fail(&err);
-        }
-    }
-    return -1;
+    return f->options->tick != NULL ? run_tick(f) : -1;
 }
 
 static int loop(struct follower *f)

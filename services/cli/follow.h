@@ -2,6 +2,7 @@
 #ifndef GRADUS_CLI_FOLLOW_H
 #define GRADUS_CLI_FOLLOW_H
 
+#include "base/buf.h"
 #include "cli/client.h"
 
 enum follow_interrupt {
@@ -13,8 +14,10 @@ struct follow_options {
     const char *job;
     bool json;
     enum follow_interrupt interrupt;
-    /* Called several times a second; a negative code ends it with @err. May be NULL. */
-    int (*tick)(void *ctx, const Gradus__V1__Job *job, struct err *err);
+    /* Called several times a second; lines added to @notices are shown, a negative code ends it
+     * with
+     * @err. May be NULL. */
+    int (*tick)(void *ctx, struct buf *notices, struct err *err);
     void *ctx;
 };
 

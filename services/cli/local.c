@@ -7,12 +7,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/chrono.h"
 #include "base/file.h"
 #include "base/mem.h"
 
 #define READY_MS 30000
 #define GRACE_MS 5000
-#define RESTARTS_MAX 1000 /* a worker that cannot live must not be started for ever */
+#define STABLE_MS 10000  /* who has lived so long did not fail at its start */
+#define AGAIN_MS_MIN 250 /* between an end and the next start; the first one is at once */
+#define AGAIN_MS_MAX 4000
+#define FAILURES_MAX 20 /* in a row: one that cannot live is not started for ever */
 #define ARGUMENTS_MAX 16
 
 static int find_bin_dir(struct local *l, struct err *err)
@@ -94,12 +98,20 @@ static int start_master(struct local *l, struct err *err)
     return rc == 0 ? await_ready(&l->master, l->master_address, sizeof l->master_address, err) : rc;
 }
 
+static int start_child(struct local *l, struct local_child *c, const char *kind, size_t number,
+                       const char *const *extra, struct err *err)
+{
+    c->started_ms = chrono_now_ms();
+    c->again_ms = 0;
+    return start_one(l, &c->process, kind, number, extra, err);
+}
+
 static int start_ps(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
     char *checkpoints = mem_printf("--checkpoint-dir=%s/checkpoints", l->state_dir);
     const char *extra[] = {master, checkpoints, NULL};
-    int rc = start_one(l, &l->ps[i], "ps", i + 1, extra, err);
+    int rc = start_child(l, &l->ps[i], "ps", i + 1, extra, err);
     free(master);
     free(checkpoints);
     return rc;
@@ -109,7 +121,7 @@ static int start_worker(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
     const char *extra[] = {master, NULL};
-    int rc = start_one(l, &l->workers[i], "worker", i + 1, extra, err);
+    int rc = start_child(l, &l->workers[i], "worker", i + 1, extra, err);
     free(master);
     return rc;
 }
@@ -134,39 +146,68 @@ int local_start(struct local *l, const char *state_dir, size_t ps, size_t worker
         rc = start_worker(l, i, err);
     }
     for (size_t i = 0; i < ps && rc == 0; i++) {
-        rc = await_ready(&l->ps[i], NULL, 0, err);
+        rc = await_ready(&l->ps[i].process, NULL, 0, err);
     }
     for (size_t i = 0; i < workers && rc == 0; i++) {
-        rc = await_ready(&l->workers[i], NULL, 0, err);
+        rc = await_ready(&l->workers[i].process, NULL, 0, err);
     }
     return rc;
 }
 
-int local_tick(struct local *l, struct err *err)
+/* How long to wait before a child starts again after its @failures-th end in a row. */
+static uint64_t again_after_ms(unsigned failures)
+{
+    uint64_t ms = AGAIN_MS_MIN;
+    for (unsigned i = 2; i < failures && ms < AGAIN_MS_MAX; i++) {
+        ms *= 2;
+    }
+    return failures <= 1 ? 0 : ms;
+}
+
+static int child_ended(struct local_child *c, uint64_t now_ms, struct buf *notices, struct err *err)
+{
+    char how[128];
+    struct spawn *p = &c->process;
+    spawn_describe(p, how, sizeof how);
+    c->failures = now_ms >= c->started_ms + STABLE_MS ? 1 : c->failures + 1;
+    if (c->failures > FAILURES_MAX) {
+        return err_set(err, ERR_ABORTED,
+                       "%s ended %d times soon after its start: %s; its log is %s", p->name,
+                       FAILURES_MAX, how, p->log_path);
+    }
+    buf_printf(notices, "%s ended: %s; it is started again\n", p->name, how);
+    c->again_ms = now_ms + again_after_ms(c->failures);
+    spawn_release(p);
+    return 0;
+}
+
+static int look_after(struct local *l, struct local_child *children, size_t count,
+                      int (*start)(struct local *l, size_t i, struct err *err), struct buf *notices,
+                      struct err *err)
+{
+    uint64_t now_ms = chrono_now_ms();
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        struct local_child *c = &children[i];
+        if (c->again_ms == 0 && spawn_ended(&c->process)) {
+            rc = child_ended(c, now_ms, notices, err);
+        }
+        if (rc == 0 && c->again_ms != 0 && c->again_ms <= now_ms) {
+            rc = start(l, i, err);
+        }
+    }
+    return rc;
+}
+
+int local_tick(struct local *l, struct buf *notices, struct err *err)
 {
     char how[128];
     if (spawn_ended(&l->master)) {
         return err_set(err, ERR_ABORTED, "the master ended: %s; its log is %s",
                        spawn_describe(&l->master, how, sizeof how), l->master.log_path);
     }
-    for (size_t i = 0; i < l->worker_count; i++) {
-        struct spawn *s = &l->workers[i];
-        if (!spawn_ended(s)) {
-            continue;
-        }
-        (void)fprintf(stderr, "gradus: worker %zu ended: %s; starting it again\n", i + 1,
-                      spawn_describe(s, how, sizeof how));
-        spawn_release(s);
-        if (++l->restarts > RESTARTS_MAX) {
-            return err_set(err, ERR_ABORTED, "workers ended %d times; the logs are in %s",
-                           RESTARTS_MAX, l->log_dir);
-        }
-        int rc = start_worker(l, i, err);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    return 0;
+    int rc = look_after(l, l->workers, l->worker_count, start_worker, notices, err);
+    return rc == 0 ? look_after(l, l->ps, l->ps_count, start_ps, notices, err) : rc;
 }
 
 static void ask(struct spawn *s)
@@ -185,20 +226,20 @@ static void await_end(struct spawn *s)
     spawn_release(s);
 }
 
+static void stop_children(struct local_child *children, size_t count, bool at_once)
+{
+    for (size_t i = 0; i < count && !at_once; i++) {
+        ask(&children[i].process);
+    }
+    for (size_t i = 0; i < count; i++) {
+        (at_once ? spawn_release : await_end)(&children[i].process);
+    }
+}
+
 void local_stop(struct local *l, bool at_once)
 {
-    for (size_t i = 0; i < l->worker_count && !at_once; i++) {
-        ask(&l->workers[i]);
-    }
-    for (size_t i = 0; i < l->worker_count; i++) {
-        (at_once ? spawn_release : await_end)(&l->workers[i]);
-    }
-    for (size_t i = 0; i < l->ps_count && !at_once; i++) {
-        ask(&l->ps[i]);
-    }
-    for (size_t i = 0; i < l->ps_count; i++) {
-        (at_once ? spawn_release : await_end)(&l->ps[i]);
-    }
+    stop_children(l->workers, l->worker_count, at_once);
+    stop_children(l->ps, l->ps_count, at_once);
     /* The master last, so that the others can say good-bye to it. */
     if (!at_once) {
         ask(&l->master);

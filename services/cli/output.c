@@ -239,6 +239,38 @@ const char *output_seconds(double seconds, char *text_out, size_t n)
     return text_out;
 }
 
+/* Bytes of the character at @s: one column each, as far as our own lines go. */
+static size_t character_bytes(const char *s)
+{
+    size_t n = 1;
+    while (((unsigned char)s[n] & 0xC0) == 0x80) {
+        n++;
+    }
+    return n;
+}
+
+const char *output_fit(const char *line, size_t columns, char *out, size_t n)
+{
+    static const char ellipsis[] = "…";
+    size_t k = 0, kept = 0; /* kept: what is left when an ellipsis must follow */
+    for (size_t column = 0; *line != '\0'; column++) {
+        size_t bytes = character_bytes(line);
+        if (column == columns || k + bytes + sizeof ellipsis > n) {
+            memcpy(out + kept, ellipsis, sizeof ellipsis);
+            return columns == 0 ? "" : out;
+        }
+        kept = column + 1 < columns ? k + bytes : kept;
+        memcpy(out + k, line, bytes);
+        if ((unsigned char)line[0] < ' ' || line[0] == 0x7f) {
+            out[k] = ' ';
+        }
+        k += bytes;
+        line += bytes;
+    }
+    out[k] = '\0';
+    return out;
+}
+
 /* 61234.5 → "61,234" */
 static void grouped(double value, char *out, size_t n)
 {

@@ -25,6 +25,9 @@ void output_metrics_text(const struct metrics *m, double label_scale, struct buf
 void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes. */
 void output_progress(const Gradus__V1__Job *job, struct buf *out);
+/* @line cut to @columns of a terminal (to whole characters, "…" at the end), control bytes as
+ * blanks; returns @out. */
+const char *output_fit(const char *line, size_t columns, char *out, size_t n);
 /* "1:02:03" or "4.2 s" */
 const char *output_seconds(double seconds, char *text, size_t n);
 

@@ -98,13 +98,24 @@ class Deaths(ClusterTest):
 
     def test_ps_killed(self):
         process = self.start_run(training__epochs=1000, cluster__ps=2)
-        self.wait_log("state", "worker-1.log", "data_loaded")
+        self.wait_log("state", "master.log", "to=RUNNING")
         children = self.child(process, "gradus-ps")
         os.kill(children[0], signal.SIGKILL)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 1, err)
         self.assertIn("ps-", json.loads(out)["reason"])
         self.assert_gone(children)
+
+    def test_ps_killed_while_the_job_starts(self):
+        process = self.start_run(training__epochs=1, cluster__ps=2)
+        self.wait_log("state", "master.log", "to=STARTING")
+        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+        if process.returncode == 0:  # it was started again, and the job with it
+            self.assertEqual(json.loads(out)["steps"], 32)
+        else:  # the job ran already
+            self.assertIn("ps-", json.loads(out)["reason"], err)
+        self.assertIn("started again", err)
 
     def test_the_starter_killed_leaves_no_orphan(self):
         process = self.start_run(training__epochs=1000, cluster__ps=2, cluster__workers=2)
