@@ -229,15 +229,25 @@ int master_shell_start(struct service_context *sc, struct err *err)
     return 0;
 }
 
+/* For clients that are told the state directory (--state-dir) instead of the address. */
+static int write_address(const struct shell *s, const char *address, struct err *err)
+{
+    char *path = file_join(s->settings->state_dir, "master.address");
+    char *line = mem_printf("%s\n", address);
+    int rc = file_write_atomic(path, line, strlen(line), err);
+    free(line);
+    free(path);
+    return rc;
+}
+
 int master_shell_ready(struct service_context *sc, struct err *err)
 {
-    (void)err;
     struct shell *s = service_state(sc);
     char state[1100], checkpoints[1100];
     log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
              log_quote(s->settings->state_dir, state, sizeof state),
              log_quote(s->checkpoint_dir, checkpoints, sizeof checkpoints));
-    return 0;
+    return write_address(s, service_advertised(sc), err);
 }
 
 static void end(void *ctx)
@@ -261,6 +271,10 @@ void master_shell_drain(struct service_context *sc, int64_t grace_ms)
 
 void master_shell_stop(struct service_context *sc)
 {
-    shell_free(service_state(sc));
+    struct shell *s = service_state(sc);
+    char *path = file_join(s->settings->state_dir, "master.address");
+    (void)unlink(path); /* gone already is fine */
+    free(path);
+    shell_free(s);
     service_set_state(sc, NULL);
 }
