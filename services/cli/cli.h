@@ -46,12 +46,21 @@ struct cli_command {
 /* Options that several commands share. */
 struct cli_common {
     char *master;
+    char *state_dir;
     bool json;
 };
-#define CLI_MASTER_ROW(owner)                                                                      \
+#define CLI_MASTER_ADDRESS "127.0.0.1:7000" /* without --master and --state-dir */
+#define CLI_MASTER_ROWS(owner)                                                                     \
+    {.path = "master",                                                                             \
+     .type = FIELD_STRING,                                                                         \
+     .offset = offsetof(owner, common.master),                                                     \
+     .def = "",                                                                                    \
+     .help = "Address of the master, host:port; without it that of --state-dir, "                  \
+             "else " CLI_MASTER_ADDRESS},                                                          \
     {                                                                                              \
-        .path = "master", .type = FIELD_STRING, .offset = offsetof(owner, common.master),          \
-        .def = "127.0.0.1:7000", .help = "Address of the master, host:port"                        \
+        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
+        .def = "",                                                                                 \
+        .help = "State directory of the master, on this machine (gradus run --state-dir)"          \
     }
 #define CLI_JSON_ROW(owner)                                                                        \
     {                                                                                              \

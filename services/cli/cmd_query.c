@@ -15,10 +15,10 @@ struct options {
     bool now;
 };
 
-static const struct field plain_fields[] = {CLI_MASTER_ROW(struct options),
+static const struct field plain_fields[] = {CLI_MASTER_ROWS(struct options),
                                             CLI_JSON_ROW(struct options)};
 static const struct field list_fields[] = {
-    CLI_MASTER_ROW(struct options),
+    CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "limit",
      .type = FIELD_INT,
@@ -29,7 +29,7 @@ static const struct field list_fields[] = {
      .help = "Newest jobs to show"},
 };
 static const struct field cancel_fields[] = {
-    CLI_MASTER_ROW(struct options),
+    CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "now",
      .type = FIELD_BOOL,
@@ -47,7 +47,7 @@ static int query(const struct options *o, const char *method, const ProtobufCMes
     struct client client = {0};
     struct rpc_msg *reply = NULL;
     struct err err = {0};
-    int rc = client_open(&client, o->common.master, &err);
+    int rc = client_open_common(&client, &o->common, &err);
     if (rc == 0) {
         rc = client_call(&client, method, body, timeout_ms, &reply, &err);
     }

@@ -13,7 +13,7 @@ struct options {
 };
 
 static const struct field fields[] = {
-    CLI_MASTER_ROW(struct options),
+    CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "watch",
      .type = FIELD_BOOL,
@@ -35,7 +35,7 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
-    int rc = client_open(&client, o->common.master, &err);
+    int rc = client_open_common(&client, &o->common, &err);
     if (rc == 0) {
         rc = submit_job(&client, &spec, args->positional[0], &job, &err);
     }

@@ -5,7 +5,8 @@ struct options {
     struct cli_common common;
 };
 
-static const struct field fields[] = {CLI_MASTER_ROW(struct options), CLI_JSON_ROW(struct options)};
+static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
+                                      CLI_JSON_ROW(struct options)};
 
 static int run(const struct cli_args *args)
 {
@@ -13,7 +14,7 @@ static int run(const struct cli_args *args)
     follow_block_signals();
     struct client client = {0};
     struct err err = {0};
-    if (client_open(&client, o->common.master, &err) != 0 ||
+    if (client_open_common(&client, &o->common, &err) != 0 ||
         rpc_channel_wait_ready(client.channel, CLIENT_TIMEOUT_MS, &err) != 0) {
         client_close(&client);
         return cli_fail(&err);
@@ -27,7 +28,8 @@ const struct cli_command cmd_watch = {
     .name = "watch",
     .summary = "Follow a job to its end and print the result",
     .usage = "JOB",
-    .examples = "  gradus watch digits-1\n",
+    .examples = "  gradus watch digits-1\n"
+                "  gradus watch digits-1 --state-dir build/demo/state\n",
     .notes = "Ctrl-C stops watching; the job goes on.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

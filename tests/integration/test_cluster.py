@@ -131,9 +131,13 @@ class Deaths(ClusterTest):
         self.wait_log("state", "master.log", "to=RUNNING")
         time.sleep(1)
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        # Others can look at it through its state directory.
+        listed = gradus("list", "--json", "--state-dir", self.dir + "/state")
+        self.assertEqual([job["state"] for job in json.loads(listed.stdout)], ["RUNNING"], listed.stderr)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 3, err)
+        self.assertEqual(gradus("list", "--state-dir", self.dir + "/state").returncode, 5)
         result = json.loads(out)
         self.assertEqual(result["state"], "CANCELLED")
         self.assertGreater(result["steps"], 0)
