@@ -107,7 +107,7 @@ static void print(const struct options *o, const char *path, const struct metric
     if (o->common.json) {
         output_metrics_json(path, sources[o->on], sums, label_scale, &out);
     } else {
-        buf_printf(&out, "checkpoint %s\n", path);
+        buf_printf(&out, "checkpoint  %s\n", path);
         output_metrics_text(sums, label_scale, &out);
     }
     (void)fputs(buf_str(&out), stdout);

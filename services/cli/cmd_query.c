@@ -92,6 +92,16 @@ static void show_job(const struct options *o, const ProtobufCMessage *reply, str
     }
 }
 
+static void show_cancel(const struct options *o, const ProtobufCMessage *reply, struct buf *out)
+{
+    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
+    if (o->common.json) {
+        output_status_json(job, out);
+    } else {
+        output_cancel_text(job, out);
+    }
+}
+
 static void show_checkpoint(const struct options *o, const ProtobufCMessage *reply, struct buf *out)
 {
     const Gradus__V1__CheckpointJobResponse *r = (const Gradus__V1__CheckpointJobResponse *)reply;
@@ -131,7 +141,7 @@ static int run_cancel(const struct cli_args *args)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code = query(o, "Cancel", &request.base, CLIENT_TIMEOUT_MS, show_job);
+    int code = query(o, "Cancel", &request.base, CLIENT_TIMEOUT_MS, show_cancel);
     free(request.job);
     return code;
 }

@@ -33,7 +33,7 @@ static int train(struct local *local, const struct job_spec *spec, const char *f
         client_close(&client);
         return cli_fail(&err);
     }
-    (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s; logs in %s\n",
+    (void)fprintf(stderr, "job %s: 1 master, %zu parameter server%s, %zu worker%s\nlogs in %s\n",
                   job, local->ps_count, local->ps_count == 1 ? "" : "s", local->worker_count,
                   local->worker_count == 1 ? "" : "s", local->log_dir);
     struct follow_options follow_options = {

@@ -10,6 +10,15 @@ struct options {
 
 static const struct field fields[] = {CLI_JSON_ROW(struct options)};
 
+static void print_valid(const char *file, const char *job, const char *checked_against)
+{
+    struct buf out = {0};
+    output_object(&out, "file", file, "job", job, "status", "valid", "checked_against",
+                  checked_against, (const char *)NULL);
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -24,27 +33,19 @@ static int run(const struct cli_args *args)
     struct err err = {0};
     int rc = job_file_model(&spec, &model, &train, &test, &err);
     if (rc == 0 && o->common.json) {
-        struct buf out = {0};
-        output_object(&out, "file", args->positional[0], "job", spec.name, "status", "valid",
-                      "checked_against", train != NULL ? "data" : "model.input",
-                      (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
-        buf_release(&out);
+        print_valid(args->positional[0], spec.name, train != NULL ? "data" : "model.input");
     } else if (rc == 0) {
         struct buf out = {0};
         model_describe(model, &out);
         (void)printf("%s%s is valid%s\n", buf_str(&out), args->positional[0],
                      train != NULL ? " and fits its data" : "; its data is not here");
         buf_release(&out);
+    } else if (rc == ERR_NOT_FOUND && o->common.json) {
+        print_valid(args->positional[0], spec.name, "nothing");
     } else if (rc == ERR_NOT_FOUND) {
         /* The data may well be somewhere else; what the file says is right. */
-        (void)fprintf(stderr, "gradus: note: the model is not checked against the data: %s\n",
-                      err.msg);
-        if (!o->common.json) {
-            (void)printf("%s is valid; its data is not here\n", args->positional[0]);
-        } else {
-            (void)puts("{\"status\": \"valid\", \"checked_against\": \"nothing\"}");
-        }
+        (void)printf("%s is valid; not checked against its data: %s\n", args->positional[0],
+                     err.msg);
     } else {
         (void)fprintf(stderr, "%s: %s\n", args->positional[0], err.msg);
         code = CLI_USAGE;

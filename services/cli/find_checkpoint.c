@@ -48,6 +48,9 @@ int find_checkpoint(const char *what, const char *master, const char *state_dir,
     if (master != NULL && master[0] != '\0') {
         return ask_master(what, master, path, err);
     }
+    if (what[0] == '\0') {
+        return err_set(err, ERR_INVALID, "the name of the job is empty");
+    }
     if (is_directory(what)) {
         return checkpoint_resolve(what, path, err);
     }
@@ -58,9 +61,11 @@ int find_checkpoint(const char *what, const char *master, const char *state_dir,
     if (strchr(what, '/') != NULL) {
         rc = err_set(err, ERR_NOT_FOUND, "%s: no such directory", what);
     } else if (!is_directory(dir)) {
-        rc = err_set(err, ERR_NOT_FOUND,
-                     "no checkpoint of job %s in %s; give --state-dir, --master or --from", what,
-                     all);
+        rc =
+            err_set(err, ERR_NOT_FOUND,
+                    "no checkpoint of job %s in %s; give --state-dir, --master or the directory of "
+                    "a checkpoint",
+                    what, all);
     } else {
         rc = checkpoint_resolve(dir, path, err);
     }

@@ -136,15 +136,10 @@ static void show_evaluations(struct follower *f, const Gradus__V1__Job *job)
         f->evaluations_shown++;
         f->evaluation_step = e->step;
         clear_line(f);
-        (void)fprintf(stderr, "epoch %6.2f  step %7" PRIu64 "  train", e->epoch, e->step);
-        for (size_t k = 0; k < e->n_train; k++) {
-            (void)fprintf(stderr, "  %s %.4f", e->train[k]->name, e->train[k]->value);
-        }
-        (void)fputs("  test", stderr);
-        for (size_t k = 0; k < e->n_test; k++) {
-            (void)fprintf(stderr, "  %s %.4f", e->test[k]->name, e->test[k]->value);
-        }
-        (void)fputc('\n', stderr);
+        struct buf line = {0};
+        output_evaluation(e, &line);
+        (void)fprintf(stderr, "%s\n", buf_str(&line));
+        buf_release(&line);
     }
 }
 

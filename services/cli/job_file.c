@@ -27,7 +27,7 @@ int job_file_read(const char *path, const struct cli_args *args, struct job_spec
         struct buf messages = {0};
         diags_format(&diags, &messages);
         (void)fputs(buf_str(&messages), stderr);
-        (void)fprintf(stderr, "gradus: %s has %zu error%s\n", path, diags.count,
+        (void)fprintf(stderr, "gradus: %s: %zu error%s\n", path, diags.count,
                       diags.count == 1 ? "" : "s");
         buf_release(&messages);
     }

@@ -194,13 +194,13 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
-        const struct cli_command *about = argc > 2 ? find(argv[2]) : NULL;
-        if (about != NULL) {
-            char *arguments[] = {"--help"};
-            return run_command(about, 1, arguments);
+        if (argc == 2) {
+            usage(stdout);
+            return CLI_OK;
         }
-        usage(stdout);
-        return CLI_OK;
+        const struct cli_command *about = find(argv[2]);
+        char *arguments[] = {"--help"};
+        return about == NULL ? unknown_command(argv[2]) : run_command(about, 1, arguments);
     }
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct cli_command *command = find(name);

@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "wire/wire.h"
 
+#define EVALUATIONS_SHOWN 10
+
 /* ---- JSON ---- */
 
 static void dump(json_t *json, struct buf *out)
@@ -286,11 +288,24 @@ static void grouped(double value, char *out, size_t n)
     out[k] = '\0';
 }
 
+/* Four places, as long as they say something. */
+static void metric_text(double value, struct buf *out)
+{
+    double size = fabs(value);
+    buf_printf(out, value == 0 || (size >= 0.001 && size < 100000) ? "%.4f" : "%.3e", value);
+}
+
 static void metrics_line(Gradus__V1__MetricValue *const *values, size_t count, struct buf *out)
 {
     for (size_t i = 0; i < count; i++) {
-        buf_printf(out, "%s%s %.4g", i > 0 ? "  " : "", values[i]->name, values[i]->value);
+        buf_printf(out, "%s%s ", i > 0 ? "  " : "", values[i]->name);
+        metric_text(values[i]->value, out);
     }
+}
+
+static void counted(size_t count, const char *noun, const char *nouns, struct buf *out)
+{
+    buf_printf(out, "%zu %s", count, count == 1 ? noun : nouns);
 }
 
 static void epoch_text(double epoch, double total, struct buf *out)
@@ -325,7 +340,23 @@ void output_progress(const Gradus__V1__Job *job, struct buf *out)
     if (job->eta_seconds > 0) {
         buf_printf(out, "  %s left", output_seconds(job->eta_seconds, left, sizeof left));
     }
-    buf_printf(out, "  %zu workers %zu ps", job->n_workers, job->n_ps);
+    buf_add_str(out, "  ");
+    counted(job->n_workers, "worker", "workers", out);
+    buf_add_str(out, ", ");
+    counted(job->n_ps, "ps", "ps", out);
+}
+
+void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out)
+{
+    buf_printf(out, "epoch %6.2f  step %7" PRIu64, e->epoch, e->step);
+    if (e->n_train > 0) {
+        buf_add_str(out, "  train  ");
+        metrics_line(e->train, e->n_train, out);
+    }
+    if (e->n_test > 0) {
+        buf_add_str(out, "  test  ");
+        metrics_line(e->test, e->n_test, out);
+    }
 }
 
 void output_result_text(const Gradus__V1__Job *job, struct buf *out)
@@ -335,10 +366,13 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     if (job->reason[0] != '\0') {
         buf_printf(out, ": %s", job->reason);
     }
-    buf_printf(out, "\ntrained     %" PRIu64 " steps, %.4g epochs in %s", job->step, job->epoch,
-               output_seconds(job->seconds, time, sizeof time));
-    grouped(job->examples_per_second, rate, sizeof rate);
-    buf_printf(out, " (%s examples/s)\n", rate);
+    buf_add_char(out, '\n');
+    if (job->step > 0) {
+        grouped(job->examples_per_second, rate, sizeof rate);
+        buf_printf(out, "trained     %" PRIu64 " step%s, %.4g epochs in %s (%s examples/s)\n",
+                   job->step, job->step == 1 ? "" : "s", job->epoch,
+                   output_seconds(job->seconds, time, sizeof time), rate);
+    }
     if (job->n_train > 0) {
         buf_add_str(out, "train       ");
         metrics_line(job->train, job->n_train, out);
@@ -362,6 +396,34 @@ static void time_line(const char *label, int64_t ms, struct buf *out)
     }
 }
 
+static void names_line(const char *label, char *const *names, size_t count, struct buf *out)
+{
+    if (count == 0) {
+        return;
+    }
+    buf_printf(out, "%-11s", label);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(out, " %s", names[i]);
+    }
+    buf_add_char(out, '\n');
+}
+
+/* The newest; people want to see where it stands, programs take --json. */
+static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
+{
+    size_t first =
+        job->n_evaluations > EVALUATIONS_SHOWN ? job->n_evaluations - EVALUATIONS_SHOWN : 0;
+    if (first > 0) {
+        buf_printf(out, "\n%zu earlier evaluations are in --json\n", first);
+    } else if (job->n_evaluations > 0) {
+        buf_add_char(out, '\n');
+    }
+    for (size_t i = first; i < job->n_evaluations; i++) {
+        output_evaluation(job->evaluations[i], out);
+        buf_add_char(out, '\n');
+    }
+}
+
 void output_status_text(const Gradus__V1__Job *job, struct buf *out)
 {
     output_result_text(job, out);
@@ -370,27 +432,15 @@ void output_status_text(const Gradus__V1__Job *job, struct buf *out)
     time_line("submitted", job->submitted_ms, out);
     time_line("started", job->started_ms, out);
     time_line("finished", job->finished_ms, out);
-    buf_add_str(out, "workers    ");
-    for (size_t i = 0; i < job->n_workers; i++) {
-        buf_printf(out, " %s", job->workers[i]);
-    }
-    buf_add_str(out, "\nps         ");
-    for (size_t i = 0; i < job->n_ps; i++) {
-        buf_printf(out, " %s", job->ps[i]);
-    }
-    buf_add_char(out, '\n');
-    if (job->n_evaluations > 0) {
-        buf_add_str(out, "\n   step   epoch  train                            test\n");
-    }
-    for (size_t i = 0; i < job->n_evaluations; i++) {
-        const Gradus__V1__Evaluation *e = job->evaluations[i];
-        struct buf train = {0};
-        metrics_line(e->train, e->n_train, &train);
-        buf_printf(out, "%7" PRIu64 " %7.2f  %-32s ", e->step, e->epoch, buf_str(&train));
-        metrics_line(e->test, e->n_test, out);
-        buf_add_char(out, '\n');
-        buf_release(&train);
-    }
+    names_line("workers", job->workers, job->n_workers, out);
+    names_line("ps", job->ps, job->n_ps, out);
+    evaluations_text(job, out);
+}
+
+void output_cancel_text(const Gradus__V1__Job *job, struct buf *out)
+{
+    buf_printf(out, "job %s: %s%s%s\n", job->id, wire_state_name(job->state),
+               job->reason[0] != '\0' ? ": " : "", job->reason);
 }
 
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)
@@ -399,7 +449,7 @@ void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *ou
         buf_add_str(out, "no jobs\n");
         return;
     }
-    buf_printf(out, "%-28s %-10s %10s %10s  %s\n", "JOB", "STATE", "STEP", "EPOCH", "TEST");
+    buf_printf(out, "%-28s %-10s %10s %10s  %s\n", "JOB", "STATE", "STEP", "EPOCH", "RESULT");
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__Job *j = jobs[i];
         buf_printf(out, "%-28s %-10s %10" PRIu64 " %10.2f  ", j->id, wire_state_name(j->state),
@@ -422,8 +472,8 @@ void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
     buf_printf(out, "%-16s %-7s %-6s %-24s %s\n", "NODE", "ROLE", "ALIVE", "ADDRESS", "JOBS");
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__NodeInfo *n = nodes[i];
-        buf_printf(out, "%-16s %-7s %-6s %-24s", n->id, wire_role_name(n->role),
-                   n->alive ? "yes" : "no", n->address);
+        buf_printf(out, n->n_jobs > 0 ? "%-16s %-7s %-6s %-24s" : "%-16s %-7s %-6s %s", n->id,
+                   wire_role_name(n->role), n->alive ? "yes" : "no", n->address);
         for (size_t k = 0; k < n->n_jobs; k++) {
             buf_printf(out, " %s", n->jobs[k]);
         }
@@ -433,11 +483,12 @@ void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
 
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out)
 {
-    buf_printf(out, "%-10s %" PRIu64 "\n", "examples", m->examples);
+    buf_printf(out, "%-11s %" PRIu64 "\n", "examples", m->examples);
     for (int k = 0; k < METRIC_KIND_COUNT; k++) {
         if (m->kinds & (1U << k)) {
-            buf_printf(out, "%-10s %.6g\n", metric_kind_names[k],
-                       metrics_value(m, (enum metric_kind)k, label_scale));
+            buf_printf(out, "%-11s ", metric_kind_names[k]);
+            metric_text(metrics_value(m, (enum metric_kind)k, label_scale), out);
+            buf_add_char(out, '\n');
         }
     }
 }

@@ -13,6 +13,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out);
 /* Everything that is known of one job. */
 void output_status_json(const Gradus__V1__Job *job, struct buf *out);
 void output_status_text(const Gradus__V1__Job *job, struct buf *out);
+void output_cancel_text(const Gradus__V1__Job *job, struct buf *out);
 void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
@@ -25,6 +26,8 @@ void output_metrics_text(const struct metrics *m, double label_scale, struct buf
 void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes. */
 void output_progress(const Gradus__V1__Job *job, struct buf *out);
+/* One line of an evaluation. */
+void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out);
 /* @line cut to @columns of a terminal (to whole characters, "…" at the end), control bytes as
  * blanks; returns @out. */
 const char *output_fit(const char *line, size_t columns, char *out, size_t n);
