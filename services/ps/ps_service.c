@@ -166,6 +166,7 @@ int ps_service_ready(struct service_context *sc, struct err *err)
                                          .master = c->master,
                                          .name = c->name,
                                          .address = service_advertised(sc),
+                                         .http_address = service_http_advertised(sc),
                                          .events = &membership_events,
                                          .ctx = st};
     st->membership = membership_start(&options, err);

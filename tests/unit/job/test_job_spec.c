@@ -427,17 +427,13 @@ static void test_what_does_not_fit_together(void **state)
                  "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error\n");
 }
 
+#define LONG_NAME /* 64 bytes, one too many */                                                     \
+    "a123456789012345678901234567890123456789012345678901234567890123"
+
 static void test_job_names(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"''",
-                                        "-a",
-                                        ".a",
-                                        "a b",
-                                        "a/b",
-                                        "\xc3\xa9",
-                                        "a123456789012345678901234567890123456789012345678901234567"
-                                        "890123"};
+    static const char *const wrong[] = {"''", "-a", ".a", "a b", "a/b", "\xc3\xa9", LONG_NAME};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char line[128];
         (void)snprintf(line, sizeof line, "name: %s", wrong[i]);

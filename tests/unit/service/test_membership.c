@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
 #include "service/membership.h"
@@ -174,7 +175,7 @@ static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
     (void)tried_ms;
     if (err != NULL) {
         pthread_mutex_lock(&seen.lock);
-        strncpy(seen.trouble, err->msg, sizeof seen.trouble - 1);
+        text_copy(seen.trouble, sizeof seen.trouble, err->msg);
         pthread_mutex_unlock(&seen.lock);
         count(&seen.troubles);
     }
