@@ -112,6 +112,18 @@ void ps_client_wait_sent(struct ps_client *c, const float *gradient)
     pthread_mutex_unlock(&c->sending_mutex);
 }
 
+/* gRPC may hold a slice a little longer than the call that it belonged to. */
+static void wait_all_sent(struct ps_client *c)
+{
+    pthread_mutex_lock(&c->sending_mutex);
+    for (size_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+        while (c->sending[i].count > 0) {
+            pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
+        }
+    }
+    pthread_mutex_unlock(&c->sending_mutex);
+}
+
 /* ---- answers ---- */
 
 static void deliver(void *ctx)
@@ -185,7 +197,7 @@ static int take_values(struct shard_link *link, const struct pending *p,
 {
     uint64_t n = rpc_spans_bytes(spans) / sizeof(float);
     *taken = n;
-    if (r->total == 0 && n == 0) {
+    if (r->total == 0 && n == 0 && (p->values == NULL || link->elements == 0)) {
         return 0;
     }
     if (p->values == NULL || r->total != link->elements || r->offset != p->received || n == 0 ||
@@ -201,6 +213,15 @@ static int take_values(struct shard_link *link, const struct pending *p,
     return 0;
 }
 
+/* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
+static int take_refusal(const struct shard_link *link, const Gradus__V1__ExchangeResponse *r,
+                        struct err *err)
+{
+    bool known = r->code > 0 && r->code <= -ERR_UNAUTHENTICATED;
+    return err_set(err, known ? -r->code : ERR_UNKNOWN, "shard %" PRIu32 ": %s", link->shard,
+                   r->message);
+}
+
 static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
 {
     (void)stream;
@@ -214,12 +235,8 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     }
     struct err err = {0};
     uint64_t taken = 0;
-    int rc = 0;
-    if (r->code != 0) {
-        rc = err_set(&err, -r->code, "shard %" PRIu32 ": %s", link->shard, r->message);
-    } else {
-        rc = take_values(link, p, r, msg->bulk, &taken, &err);
-    }
+    int rc = r->code != 0 ? take_refusal(link, r, &err)
+                          : take_values(link, p, r, msg->bulk, &taken, &err);
     pthread_mutex_lock(&link->mutex);
     if (rc != 0) {
         answer_error(p, rc, err.msg);
@@ -399,7 +416,7 @@ static int send_request(struct shard_link *link, const struct worker_action *a,
         fill_pull(&pull, a);
         message.pull = &pull;
     }
-    if (a->push && gradient != NULL) {
+    if (a->push && gradient != NULL && link->elements > 0) {
         return send_chunks(link, &message, gradient, err);
     }
     return send_one(link, &message, NULL, err);
@@ -505,6 +522,13 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     return 0;
 }
 
+void ps_client_cancel(struct ps_client *c)
+{
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        rpc_channel_cancel(c->links[s].channel);
+    }
+}
+
 void ps_client_close(struct ps_client *c)
 {
     for (uint32_t s = 0; s < c->link_count; s++) {
@@ -518,6 +542,7 @@ void ps_client_close(struct ps_client *c)
             link->channel = NULL;
         }
     }
+    wait_all_sent(c);
     if (c->rpc_loop != NULL) {
         rpc_loop_free(c->rpc_loop);
         c->rpc_loop = NULL;

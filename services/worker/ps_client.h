@@ -39,15 +39,17 @@ struct ps_client_options {
 
 /* Errors: ERR_INVALID an address. */
 int ps_client_new(const struct ps_client_options *options, struct ps_client **out, struct err *err);
-/* Cancel everything and wait until no thread posts to the loop any more. */
+/* Any thread: end what is under way and refuse what comes, so that the job's thread is not kept
+ * waiting by a server that takes nothing. */
+void ps_client_cancel(struct ps_client *c);
+/* Cancel everything and wait until no thread posts to the loop or reads a gradient any more. */
 void ps_client_close(struct ps_client *c);
 /* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
  * is fine. */
 void ps_client_free(struct ps_client *c);
 /* Carry out WORKER_DO_EXCHANGE. @values: the flat array of the set to pull into (NULL without a
- * pull).
- * @gradient: the flat array to push from (NULL: no values); it must not change until
- * ps_client_sending(@gradient) is false again. Failures are answered, not returned. */
+ * pull). @gradient: the flat array to push from (NULL: no values); it must not change before
+ * ps_client_wait_sent(). Failures are answered, not returned. */
 void ps_client_exchange(struct ps_client *c, const struct worker_action *request, float *values,
                         const float *gradient);
 /* Wait until nothing is sent from @gradient any more. */

@@ -232,23 +232,54 @@ static void stop(struct worker *w)
 
 void worker_fail_job(struct worker *w, int code, const char *message)
 {
-    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_JOB);
-    action->code = code;
-    text_copy(action->message, sizeof action->message, message);
+    w->failure = (struct worker_action){.kind = WORKER_DO_FAIL_JOB, .code = code};
+    text_copy(w->failure.message, sizeof w->failure.message, message);
+    *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+    w->failure.again = true;
     stop(w);
 }
 
-/* Calls are refused; answers to what was under way come too late for anything. */
-static void step_stopped(struct worker *w, const struct worker_event *event)
+/* A job whose worker has failed would wait for it for ever if the master did not hear of it. */
+static void on_failure_reported(struct worker *w, const struct worker_event *event)
 {
-    if (event->kind != WORKER_ASSIGN && event->kind != WORKER_EVALUATE) {
+    if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
         return;
     }
-    struct worker_action *action = worker_add(
-        w, event->kind == WORKER_ASSIGN ? WORKER_DO_REPLY_ASSIGN : WORKER_DO_FAIL_EVALUATE);
-    action->tag = event->tag;
+    w->failure_attempts++;
+    w->failure_retry_ms = w->now_ms + worker_backoff(w->failure_attempts);
+    worker_add(w, WORKER_DO_TIMER)->at_ms = w->failure_retry_ms;
+}
+
+static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_t tag)
+{
+    struct worker_action *action = worker_add(w, reply);
+    action->tag = tag;
     action->code = ERR_CANCELLED;
     text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
+}
+
+/* Answers to what was under way come too late for anything. */
+static void step_stopped(struct worker *w, const struct worker_event *event)
+{
+    switch (event->kind) {
+    case WORKER_ASSIGN:
+        refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->tag);
+        break;
+    case WORKER_EVALUATE:
+        refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->tag);
+        break;
+    case WORKER_FAILURE_REPORTED:
+        on_failure_reported(w, event);
+        break;
+    case WORKER_TIMER:
+        if (w->failure_retry_ms != 0 && w->failure_retry_ms <= w->now_ms) {
+            w->failure_retry_ms = 0;
+            *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+        }
+        break;
+    default:
+        break;
+    }
 }
 
 /* ---- assignment ---- */
@@ -586,6 +617,11 @@ static void take_event(struct worker *w, const struct worker_event *event)
         break;
     case WORKER_TIMER:
         break; /* pump() looks at what is due */
+    case WORKER_FAIL:
+        worker_fail_job(w, event->code, event->message);
+        break;
+    case WORKER_FAILURE_REPORTED: /* only a stopped worker reports one */
+        break;
     case WORKER_STOP:
         stop(w);
         break;

@@ -61,7 +61,9 @@ enum worker_event_kind {
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
     WORKER_PROGRESS_REPORTED,
+    WORKER_FAILURE_REPORTED,
     WORKER_TIMER,
+    WORKER_FAIL, /* an action could not be carried out: `code`, `message` */
     WORKER_STOP,
 };
 
@@ -69,7 +71,7 @@ struct worker_event {
     enum worker_event_kind kind;
     uint64_t now_ms;
     uint64_t tag; /* ASSIGN, EVALUATE: of the call, for the reply */
-    int code;     /* 0 or ERR_*: EXCHANGED, LEASED, …_REPORTED */
+    int code;     /* 0 or ERR_*: EXCHANGED, LEASED, …_REPORTED, FAIL */
     const char *message;
     struct worker_assignment assign;
     const char *pin_id; /* EVALUATE */
@@ -97,7 +99,7 @@ enum worker_action_kind {
     WORKER_DO_TIMER,           /* WORKER_TIMER at `at_ms`, instead of any earlier one */
     WORKER_DO_REPLY_ASSIGN,    /* `code` 0: position; else message */
     WORKER_DO_FAIL_EVALUATE,
-    WORKER_DO_FAIL_JOB, /* tell the master: code, message */
+    WORKER_DO_FAIL_JOB, /* tell the master: code, message; nothing is to be computed any more */
 };
 
 enum worker_pull { WORKER_PULL_NONE, WORKER_PULL_LATEST, WORKER_PULL_VERSION, WORKER_PULL_PINNED };
@@ -130,7 +132,7 @@ struct worker_action {
     /* REPORT_PROGRESS, REPLY_ASSIGN */
     uint64_t sequence, position;
     bool idle_report;
-    bool again; /* REPORT_PROGRESS: the same measurements as last time */
+    bool again; /* REPORT_PROGRESS: the same measurements as last time; FAIL_JOB: told before */
     uint64_t at_ms;
 };
 

@@ -19,7 +19,6 @@
 #define LOOP_MESSAGES 16384 /* more than exchanges, calls and reports can be open at once */
 #define LEASE_TIMEOUT_MS 10000
 #define REPORT_TIMEOUT_MS 3000
-#define FAILURE_TIMEOUT_MS 10000
 #define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
 #define STALENESS_BUCKETS 24 /* 0, 1, 2, 3–4, 5–8, …: enough for every 64-bit lag we can meet */
 
@@ -37,8 +36,8 @@ struct measurements {
 
 /* How answers of the master find the job: it may be gone when they come. */
 struct job_mail {
-    pthread_mutex_t mutex;
-    struct loop *loop; /* NULL: the job is gone */
+    pthread_mutex_t mutex; /* guards what follows, and the job's pointer to its client */
+    struct loop *loop;     /* NULL: the job is gone */
     unsigned refs;
 };
 
@@ -50,10 +49,11 @@ struct worker_job {
     struct loop *loop;
     struct loop_timer timer;
     bool loaded, started, failed;
+    bool halted; /* the job failed here: what was still to be computed or sent is not */
     struct err load_err;
     struct worker_model model;
     struct plan plan;
-    struct ps_client *client;
+    struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
     struct worker_actions actions; /* of the running step */
     bool stepping;
@@ -250,9 +250,13 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .answered = on_answer,
         .ctx = j,
     };
+    struct ps_client *client = NULL;
     if (rc == 0) {
-        rc = ps_client_new(&options, &j->client, err);
+        rc = ps_client_new(&options, &client, err);
     }
+    pthread_mutex_lock(&j->mail->mutex);
+    j->client = client;
+    pthread_mutex_unlock(&j->mail->mutex);
     free(addresses);
     return rc;
 }
@@ -325,6 +329,10 @@ static int assignment_of(const struct worker_job *j, const Gradus__V1__AssignReq
     if (r->replica_first > r->replica_end || r->replica_end > r->replicas) {
         return err_set(err, ERR_INVALID, "replicas [%u, %u) of %u", r->replica_first,
                        r->replica_end, r->replicas);
+    }
+    if (r->ledger != NULL && r->step < r->ledger_step) {
+        return err_set(err, ERR_INVALID, "step %llu is before the ledger's, %llu",
+                       (unsigned long long)r->step, (unsigned long long)r->ledger_step);
     }
     if (r->ledger != NULL) {
         rc = wire_ledger_from_proto(r->ledger, ledger, err);
@@ -424,7 +432,6 @@ struct master_call {
     uint32_t split, batch_end;
     bool fresh;
     uint64_t tag; /* of the pending answer, so that an answer of another generation is not taken */
-    struct membership_node node;
 };
 
 static void master_call_free(struct master_call *m);
@@ -434,9 +441,11 @@ static void master_answered(void *ctx)
     struct master_call *m = ctx;
     if (!loop_discarding(m->job->loop)) {
         if (m->code == ERR_NOT_FOUND) {
-            membership_lost(m->job->membership, &m->node);
+            /* The node is unknown, or only this job is over: a heartbeat tells which. */
+            membership_hurry(m->job->membership);
         }
-        if (m->tag == worker_generation(m->job->core) || m->kind == WORKER_PROGRESS_REPORTED) {
+        bool of_generation = m->kind == WORKER_LEASED || m->kind == WORKER_SPLIT_REPORTED;
+        if (!of_generation || m->tag == worker_generation(m->job->core)) {
             struct worker_event event = {
                 .kind = m->kind,
                 .code = m->code,
@@ -504,8 +513,7 @@ static void on_master_reply(void *ctx, const struct rpc_status *status, struct r
 }
 
 static void call_master(struct worker_job *j, const char *method, const ProtobufCMessage *body,
-                        unsigned timeout_ms, enum worker_event_kind kind,
-                        const struct membership_node *node)
+                        unsigned timeout_ms, enum worker_event_kind kind)
 {
     struct master_call *m = mem_new(1, sizeof *m);
     m->job = j;
@@ -515,7 +523,6 @@ static void call_master(struct worker_job *j, const char *method, const Protobuf
     pthread_mutex_unlock(&j->mail->mutex);
     m->kind = kind;
     m->tag = worker_generation(j->core);
-    m->node = *node;
     struct rpc_request request = {
         .service = &gradus__v1__cluster__descriptor,
         .method = method,
@@ -550,7 +557,7 @@ static void do_lease(struct worker_job *j, const struct worker_action *a)
     r.node = &ref;
     r.job = j->id;
     r.generation = a->generation;
-    call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED, &node);
+    call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED);
 }
 
 static void do_report_split(struct worker_job *j, const struct worker_action *a)
@@ -564,7 +571,7 @@ static void do_report_split(struct worker_job *j, const struct worker_action *a)
     r.generation = a->generation;
     r.epoch = a->batch.epoch;
     r.split = a->batch.split;
-    call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED, &node);
+    call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED);
 }
 
 static void measurements_clear(struct measurements *m)
@@ -625,7 +632,7 @@ static void do_report_progress(struct worker_job *j, const struct worker_action 
     r.n_epochs = parts.count;
     r.staleness = j->reporting.staleness;
     r.n_staleness = STALENESS_BUCKETS;
-    call_master(j, "ReportProgress", &r.base, REPORT_TIMEOUT_MS, WORKER_PROGRESS_REPORTED, &node);
+    call_master(j, "ReportProgress", &r.base, REPORT_TIMEOUT_MS, WORKER_PROGRESS_REPORTED);
     for (size_t i = 0; i < parts.count; i++) {
         wire_metrics_release(&parts.sums[i]);
     }
@@ -636,8 +643,12 @@ static void do_fail_job(struct worker_job *j, const struct worker_action *a)
     struct membership_node node;
     Gradus__V1__NodeRef ref;
     node_ref(j, &node, &ref);
-    char quoted[512];
-    log_error("job_failed", "job=%s error=%s", j->id, log_quote(a->message, quoted, sizeof quoted));
+    if (!a->again) {
+        char quoted[512];
+        log_error("job_failed", "job=%s error=%s", j->id,
+                  log_quote(a->message, quoted, sizeof quoted));
+    }
+    j->halted = true;
     Gradus__V1__ReportFailureRequest r = GRADUS__V1__REPORT_FAILURE_REQUEST__INIT;
     r.node = &ref;
     r.job = j->id;
@@ -645,16 +656,14 @@ static void do_fail_job(struct worker_job *j, const struct worker_action *a)
     char message[sizeof a->message];
     memcpy(message, a->message, sizeof message);
     r.message = message;
-    call_master(j, "ReportFailure", &r.base, FAILURE_TIMEOUT_MS, WORKER_TIMER, &node);
+    call_master(j, "ReportFailure", &r.base, REPORT_TIMEOUT_MS, WORKER_FAILURE_REPORTED);
 }
 
 static void fail_job(struct worker_job *j, const struct err *err)
 {
-    struct worker_action a = {.code = err->code};
-    text_copy(a.message, sizeof a.message, err->msg);
-    do_fail_job(j, &a);
-    struct worker_event stop = {.kind = WORKER_STOP};
-    step(j, &stop);
+    struct worker_event event = {.kind = WORKER_FAIL, .code = err->code, .message = err->msg};
+    j->halted = true;
+    step(j, &event);
 }
 
 /* ---- computing ---- */
@@ -778,9 +787,18 @@ static void reply_assign(struct worker_job *j, const struct worker_action *a)
     rpc_call_unref(call);
 }
 
+static bool needs_the_data(enum worker_action_kind kind)
+{
+    return kind == WORKER_DO_COMPUTE || kind == WORKER_DO_EVALUATE || kind == WORKER_DO_ADD ||
+           kind == WORKER_DO_EXCHANGE;
+}
+
 static void execute(struct worker_job *j, const struct worker_action *a)
 {
     struct rpc_call *call;
+    if (j->halted && needs_the_data(a->kind)) {
+        return;
+    }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
         do_compute(j, a);
@@ -915,6 +933,11 @@ void worker_job_free(struct worker_job *j)
     if (loop_post(j->loop, stop, j, NULL) != 0) {
         loop_stop(j->loop);
     }
+    pthread_mutex_lock(&j->mail->mutex);
+    if (j->client != NULL) {
+        ps_client_cancel(j->client); /* the thread may be waiting for a server */
+    }
+    pthread_mutex_unlock(&j->mail->mutex);
     loop_join(j->loop);
     pthread_mutex_lock(&j->mail->mutex);
     j->mail->loop = NULL;

@@ -113,6 +113,11 @@ struct worker {
     uint32_t report_attempts;
     struct worker_action report;
 
+    /* the end by an error */
+    struct worker_action failure;
+    uint64_t failure_retry_ms; /* 0: none */
+    uint32_t failure_attempts;
+
     /* evaluation */
     struct evaluation evaluations[WORKER_EVALUATIONS_MAX];
     size_t evaluation_count;

@@ -23,7 +23,7 @@ struct fake {
     uint32_t splits, split_batches, split_next;
     /* seen */
     size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
-    size_t evaluated, idle_told;
+    size_t evaluated, idle_told, failures_again;
     struct worker_action last_push[SHARDS];
     uint32_t progress[SHARDS][64];
     size_t applied[SHARDS];
@@ -56,6 +56,7 @@ static void take_actions(struct fake *f)
             break;
         case WORKER_DO_FAIL_JOB:
             f->failures++;
+            f->failures_again += a->again ? 1 : 0;
             break;
         case WORKER_DO_PREFETCH:
             break;
@@ -530,6 +531,36 @@ static void test_a_job_fails_once(void **state)
     teardown(&f);
 }
 
+static void test_a_failure_is_told_until_it_is_heard(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    f.queued = 0;
+    struct worker_event failed = {
+        .kind = WORKER_FAIL, .code = ERR_EXHAUSTED, .message = "no memory for gradients"};
+    feed(&f, &failed);
+    assert_int_equal(f.failures, 1);
+    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_UNAVAILABLE};
+    for (size_t i = 1; i <= 5; i++) {
+        feed(&f, &reported);
+        assert_true(f.timer_ms > f.now_ms);
+        f.now_ms = f.timer_ms;
+        struct worker_event timer = {.kind = WORKER_TIMER};
+        feed(&f, &timer);
+        feed(&f, &timer); /* one that comes early says nothing */
+        assert_int_equal(f.failures, 1 + i);
+    }
+    assert_int_equal(f.failures_again, 5);
+    reported.code = 0;
+    f.timer_ms = 0;
+    feed(&f, &reported);
+    assert_int_equal(f.timer_ms, 0);
+    assert_int_equal(f.queued, 0);
+    teardown(&f);
+}
+
 static void test_a_lease_of_what_is_not_there(void **state)
 {
     (void)state;
@@ -570,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_evaluation_that_cannot_pull),
         cmocka_unit_test(test_answers_after_the_stop),
         cmocka_unit_test(test_a_job_fails_once),
+        cmocka_unit_test(test_a_failure_is_told_until_it_is_heard),
         cmocka_unit_test(test_a_lease_of_what_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
