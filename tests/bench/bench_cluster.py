@@ -56,18 +56,19 @@ def measure(args, work):
         return output_of([os.path.join(args.bin_dir, "bench_local"), JOB, str(steps),
                           *[f"{k}={v}" for k, v in sets.items()]])["examples_per_second"]
 
-    def cluster(mode, nodes):
+    def cluster(mode, nodes, overlap):
         more = dict(sets, **{"training.mode": mode, "cluster.workers": nodes, "cluster.ps": nodes,
-                             "cluster.partitions": nodes})
+                             "cluster.partitions": nodes, "training.overlap": str(overlap).lower()})
         command = [gradus, "run", JOB, "--json", "--state-dir", os.path.join(work, "state")]
         for key, value in more.items():
             command += ["--set", f"{key}={value}"]
         return output_of(command)["examples_per_second"]
 
     benches = {"no parameter server": local}
-    for mode in ("sync", "async"):
+    for mode, overlap in (("sync", False), ("async", False), ("async", True)):
         for nodes in (1, 2):
-            benches[f"{mode} {nodes}+{nodes}"] = lambda mode=mode, nodes=nodes: cluster(mode, nodes)
+            name = f"{mode}{', overlap' if overlap else ''} {nodes}+{nodes}"
+            benches[name] = lambda mode=mode, nodes=nodes, overlap=overlap: cluster(mode, nodes, overlap)
     figures = {name: [] for name in benches}
     for _ in range(args.runs):
         for name, bench in benches.items():
