@@ -80,6 +80,7 @@ struct worker_event {
     uint64_t version;
     uint32_t progress;
     enum worker_lease_kind lease; /* LEASED */
+    uint64_t generation;          /* LEASED, SPLIT_REPORTED: of the request */
     uint64_t epoch;
     uint32_t split, batch_end;
     bool fresh;

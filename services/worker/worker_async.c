@@ -7,8 +7,9 @@
 
 void worker_async_begin(struct worker *w)
 {
-    w->lease = (struct lease){0};
-    w->lease_ahead = (struct lease){0};
+    /* What it has of each split, the shards know best. */
+    w->lease = w->held_count > 0 ? w->held[0] : (struct lease){0};
+    w->lease_ahead = w->held_count > 1 ? w->held[1] : (struct lease){0};
     w->lease_open = false;
     w->lease_done = false;
     w->lease_retry_ms = 0;
@@ -17,8 +18,7 @@ void worker_async_begin(struct worker *w)
     w->pulling_progress = false;
     w->prefetch_batch = 0;
     w->idle_told = false;
-    w->finished_count = 0;
-    w->split_report_open = false;
+    w->split_report_open = false; /* finished splits are reported again */
     w->split_retry_ms = 0;
     w->position = w->batches_done;
     w->step_begun = false;
@@ -32,6 +32,28 @@ bool worker_async_quiet(const struct worker *w)
 }
 
 /* ---- leases ---- */
+
+static void held_drop(struct worker *w, uint64_t epoch, uint32_t split)
+{
+    for (size_t i = w->held_count; i-- > 0;) {
+        if (w->held[i].epoch == epoch && w->held[i].split == split) {
+            w->held_count--;
+            memmove(w->held + i, w->held + i + 1, (w->held_count - i) * sizeof w->held[0]);
+        }
+    }
+}
+
+/* As a new generation will take it up: from what the shards say. */
+static void held_add(struct worker *w, const struct lease *lease)
+{
+    held_drop(w, lease->epoch, lease->split);
+    if (w->held_count == WORKER_LEASES_MAX) {
+        held_drop(w, w->held[0].epoch, w->held[0].split);
+    }
+    w->held[w->held_count] = *lease;
+    w->held[w->held_count].progress_known = false;
+    w->held_count++;
+}
 
 static void lease_ask(struct worker *w)
 {
@@ -70,15 +92,31 @@ static void take_lease(struct worker *w, const struct worker_event *e)
         .split = e->split,
         .batch_end = e->batch_end,
     };
+    held_add(w, &w->lease_ahead);
+}
+
+/* Asked for in a generation that is over: the master counts on it all the same. */
+static void take_late_lease(struct worker *w, const struct worker_event *e)
+{
+    if (e->code == 0 && e->lease == WORKER_LEASE_GRANTED && w->assigned && !w->a.hold &&
+        w->a.mode != TRAINING_SYNC && !w->lease_ahead.valid) {
+        take_lease(w, e);
+        w->lease_ahead.progress_known = false;
+    }
 }
 
 void worker_async_leased(struct worker *w, const struct worker_event *e)
 {
+    if (e->generation != w->a.generation) {
+        take_late_lease(w, e);
+        return;
+    }
     if (!w->lease_open) {
         return;
     }
     w->lease_open = false;
     if (!generation_now(w)) {
+        take_late_lease(w, e);
         return;
     }
     if (e->code != 0) {
@@ -124,6 +162,15 @@ static void split_finished(struct worker *w, uint64_t epoch, uint32_t split)
     w->finished[w->finished_count].sequence = w->report_sequence + 1;
     w->report_now = true;
     w->finished_count++;
+    held_drop(w, epoch, split);
+}
+
+/* On hold the master takes the leases back when this worker reports that it is idle. */
+static void give_back(struct worker *w)
+{
+    w->lease.valid = false;
+    w->lease_ahead.valid = false;
+    w->held_count = 0;
 }
 
 static void split_report_pump(struct worker *w)
@@ -143,8 +190,8 @@ static void split_report_pump(struct worker *w)
 
 void worker_async_split_reported(struct worker *w, const struct worker_event *e)
 {
-    if (!w->split_report_open) {
-        return;
+    if (!w->split_report_open || e->generation != w->a.generation) {
+        return; /* of an older generation: the report is made again */
     }
     w->split_report_open = false;
     if (e->code == ERR_ABORTED || e->code == ERR_NOT_FOUND) {
@@ -307,6 +354,9 @@ void worker_async_pump(struct worker *w)
     bool working = w->lease.valid && w->lease.next < w->lease.batch_end;
     if (w->a.hold || !working) {
         w->idle_due = worker_async_quiet(w) && (w->a.hold || w->lease_done);
+        if (w->a.hold && w->idle_due) {
+            give_back(w);
+        }
         bool waiting = !w->a.hold && !w->lease.valid && !w->lease_ahead.valid;
         if (w->a.mode == TRAINING_BOUNDED && waiting && !w->idle_told && w->training_open == 0 &&
             !w->gradient_ready && w->computing == COMPUTING_NOTHING && w->lease_open) {

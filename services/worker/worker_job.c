@@ -431,7 +431,7 @@ struct master_call {
     uint64_t epoch;
     uint32_t split, batch_end;
     bool fresh;
-    uint64_t tag; /* of the pending answer, so that an answer of another generation is not taken */
+    uint64_t generation; /* of the request */
 };
 
 static void master_call_free(struct master_call *m);
@@ -444,19 +444,17 @@ static void master_answered(void *ctx)
             /* The node is unknown, or only this job is over: a heartbeat tells which. */
             membership_hurry(m->job->membership);
         }
-        bool of_generation = m->kind == WORKER_LEASED || m->kind == WORKER_SPLIT_REPORTED;
-        if (!of_generation || m->tag == worker_generation(m->job->core)) {
-            struct worker_event event = {
-                .kind = m->kind,
-                .code = m->code,
-                .lease = m->lease,
-                .epoch = m->epoch,
-                .split = m->split,
-                .batch_end = m->batch_end,
-                .fresh = m->fresh,
-            };
-            step(m->job, &event);
-        }
+        struct worker_event event = {
+            .kind = m->kind,
+            .code = m->code,
+            .generation = m->generation,
+            .lease = m->lease,
+            .epoch = m->epoch,
+            .split = m->split,
+            .batch_end = m->batch_end,
+            .fresh = m->fresh,
+        };
+        step(m->job, &event);
     }
     master_call_free(m);
 }
@@ -513,7 +511,7 @@ static void on_master_reply(void *ctx, const struct rpc_status *status, struct r
 }
 
 static void call_master(struct worker_job *j, const char *method, const ProtobufCMessage *body,
-                        unsigned timeout_ms, enum worker_event_kind kind)
+                        unsigned timeout_ms, enum worker_event_kind kind, uint64_t generation)
 {
     struct master_call *m = mem_new(1, sizeof *m);
     m->job = j;
@@ -522,7 +520,7 @@ static void call_master(struct worker_job *j, const char *method, const Protobuf
     j->mail->refs++;
     pthread_mutex_unlock(&j->mail->mutex);
     m->kind = kind;
-    m->tag = worker_generation(j->core);
+    m->generation = generation;
     struct rpc_request request = {
         .service = &gradus__v1__cluster__descriptor,
         .method = method,
@@ -557,7 +555,7 @@ static void do_lease(struct worker_job *j, const struct worker_action *a)
     r.node = &ref;
     r.job = j->id;
     r.generation = a->generation;
-    call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED);
+    call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED, a->generation);
 }
 
 static void do_report_split(struct worker_job *j, const struct worker_action *a)
@@ -571,7 +569,7 @@ static void do_report_split(struct worker_job *j, const struct worker_action *a)
     r.generation = a->generation;
     r.epoch = a->batch.epoch;
     r.split = a->batch.split;
-    call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED);
+    call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED, a->generation);
 }
 
 static void measurements_clear(struct measurements *m)
@@ -632,7 +630,8 @@ static void do_report_progress(struct worker_job *j, const struct worker_action 
     r.n_epochs = parts.count;
     r.staleness = j->reporting.staleness;
     r.n_staleness = STALENESS_BUCKETS;
-    call_master(j, "ReportProgress", &r.base, REPORT_TIMEOUT_MS, WORKER_PROGRESS_REPORTED);
+    call_master(j, "ReportProgress", &r.base, REPORT_TIMEOUT_MS, WORKER_PROGRESS_REPORTED,
+                a->generation);
     for (size_t i = 0; i < parts.count; i++) {
         wire_metrics_release(&parts.sums[i]);
     }
@@ -656,7 +655,8 @@ static void do_fail_job(struct worker_job *j, const struct worker_action *a)
     char message[sizeof a->message];
     memcpy(message, a->message, sizeof message);
     r.message = message;
-    call_master(j, "ReportFailure", &r.base, REPORT_TIMEOUT_MS, WORKER_FAILURE_REPORTED);
+    call_master(j, "ReportFailure", &r.base, REPORT_TIMEOUT_MS, WORKER_FAILURE_REPORTED,
+                a->generation);
 }
 
 static void fail_job(struct worker_job *j, const struct err *err)

@@ -27,6 +27,8 @@ struct lease {
     uint32_t split, next, batch_end;
 };
 
+#define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
+
 struct evaluation {
     uint64_t tag;
     char pin_id[64];
@@ -77,6 +79,9 @@ struct worker {
 
     /* async, bounded */
     struct lease lease, lease_ahead;
+    /* Granted and not finished: the master counts on these, whatever the generation. */
+    struct lease held[WORKER_LEASES_MAX];
+    size_t held_count;
     bool lease_open, lease_done;
     uint64_t lease_retry_ms; /* 0: none */
     uint32_t lease_attempts;

@@ -24,6 +24,8 @@ struct fake {
     /* seen */
     size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
     size_t evaluated, idle_told, failures_again;
+    bool split_reported[64];
+    bool late_leases; /* grants of a generation that is over still arrive */
     struct worker_action last_push[SHARDS];
     uint32_t progress[SHARDS][64];
     size_t applied[SHARDS];
@@ -99,9 +101,11 @@ static void answer_exchange(struct fake *f, const struct worker_action *a)
         f->applied[a->shard]++;
     }
     if (a->push && f->split_batches > 0) { /* async */
-        assert_int_equal(f->progress[a->shard][a->batch.split], a->batch.batch);
-        f->progress[a->shard][a->batch.split]++;
-        f->version[a->shard]++;
+        assert_true(a->batch.batch <= f->progress[a->shard][a->batch.split]);
+        if (a->batch.batch == f->progress[a->shard][a->batch.split]) { /* else a duplicate */
+            f->progress[a->shard][a->batch.split]++;
+            f->version[a->shard]++;
+        }
     }
     e.version = a->pull == WORKER_PULL_VERSION ? a->version : f->version[a->shard];
     if (a->pull == WORKER_PULL_VERSION && f->version[a->shard] < a->version) {
@@ -113,16 +117,24 @@ static void answer_exchange(struct fake *f, const struct worker_action *a)
     feed(f, &e);
 }
 
-static void answer_lease(struct fake *f)
+static void answer_lease(struct fake *f, const struct worker_action *a)
 {
-    struct worker_event e = {.kind = WORKER_LEASED};
-    if (f->split_next == f->splits) {
+    struct worker_event e = {.kind = WORKER_LEASED, .generation = a->generation};
+    if (a->generation < f->generation && !f->late_leases) {
+        e.code = ERR_ABORTED;
+    } else if (f->split_next == f->splits) {
         e.lease = WORKER_LEASE_DONE;
     } else {
         e.lease = WORKER_LEASE_GRANTED;
-        e.split = f->split_next++;
+        /* As the master: two at a time, and the newest again when a third is asked for. */
+        uint32_t out = 0;
+        for (uint32_t k = 0; k < f->split_next; k++) {
+            out += f->split_reported[k] ? 0 : 1;
+        }
+        bool again = out >= 2;
+        e.split = again ? f->split_next - 1 : f->split_next++;
         e.batch_end = f->split_batches;
-        e.fresh = f->progress[0][e.split] == 0 && f->progress[1][e.split] == 0;
+        e.fresh = !again && f->progress[0][e.split] == 0 && f->progress[1][e.split] == 0;
     }
     feed(f, &e);
 }
@@ -132,7 +144,7 @@ static void answer(struct fake *f, size_t i)
     struct worker_action a = f->queue[i];
     memmove(f->queue + i, f->queue + i + 1, (--f->queued - i) * sizeof a);
     struct worker_event done = {.kind = WORKER_COMPUTED};
-    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED};
+    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED, .generation = a.generation};
     struct worker_event progress = {.kind = WORKER_PROGRESS_REPORTED};
     switch (a.kind) {
     case WORKER_DO_COMPUTE:
@@ -147,10 +159,15 @@ static void answer(struct fake *f, size_t i)
         answer_exchange(f, &a);
         break;
     case WORKER_DO_LEASE:
-        answer_lease(f);
+        answer_lease(f, &a);
         break;
     case WORKER_DO_REPORT_SPLIT:
-        f->splits_reported++;
+        if (a.generation == f->generation) {
+            f->splits_reported += f->split_reported[a.batch.split] ? 0 : 1;
+            f->split_reported[a.batch.split] = true;
+        } else {
+            split.code = ERR_ABORTED;
+        }
         feed(f, &split);
         break;
     case WORKER_DO_REPORT_PROGRESS:
@@ -425,6 +442,36 @@ static void test_async_takes_over(void **state)
     teardown(&f);
 }
 
+/* Other workers come and go: this one keeps its splits, and none is left half done. */
+static void test_async_keeps_its_leases(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct fake f;
+        setup(&f, seed % 2 == 0);
+        f.splits = 5;
+        f.split_batches = 2;
+        f.late_leases = seed % 3 == 0;
+        assign_async(&f, 1, TRAINING_ASYNC, false);
+        for (uint64_t g = 2; g <= 4; g++) {
+            for (uint64_t n = 0; n < 4 + seed % 11 && f.queued > 0; n++) {
+                answer(&f, rng_below(seed + g, n, f.queued));
+            }
+            f.generation = g;
+            assign_async(&f, g, TRAINING_ASYNC, false);
+        }
+        run(&f, seed);
+        for (int s = 0; s < SHARDS; s++) {
+            for (int k = 0; k < 5; k++) {
+                assert_int_equal(f.progress[s][k], 2);
+            }
+        }
+        assert_int_equal(f.splits_reported, 5);
+        assert_int_equal(f.failures, 0);
+        teardown(&f);
+    }
+}
+
 static void test_async_hold_gives_back(void **state)
 {
     (void)state;
@@ -573,6 +620,7 @@ static void test_a_lease_of_what_is_not_there(void **state)
         assign_async(&f, 1, TRAINING_ASYNC, false);
         assert_int_equal(f.queue[0].kind, WORKER_DO_LEASE);
         struct worker_event lease = {.kind = WORKER_LEASED,
+                                     .generation = 1,
                                      .lease = WORKER_LEASE_GRANTED,
                                      .split = cases[i].split,
                                      .batch_end = cases[i].batch_end};
@@ -596,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_hold),
         cmocka_unit_test(test_async_takes_every_batch_once),
         cmocka_unit_test(test_async_takes_over),
+        cmocka_unit_test(test_async_keeps_its_leases),
         cmocka_unit_test(test_async_hold_gives_back),
         cmocka_unit_test(test_evaluation_between_batches),
         cmocka_unit_test(test_evaluation_that_cannot_pull),
