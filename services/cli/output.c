@@ -228,7 +228,7 @@ const char *output_seconds(double seconds, char *text_out, size_t n)
 {
     if (!isfinite(seconds) || seconds < 0) {
         (void)snprintf(text_out, n, "?");
-    } else if (seconds < 60) {
+    } else if (seconds < 59.95) {
         (void)snprintf(text_out, n, "%.1f s", seconds);
     } else {
         long s = lround(seconds);
@@ -332,11 +332,15 @@ void output_progress(const Gradus__V1__Job *job, struct buf *out)
     if (job->steps_total > 0) {
         buf_printf(out, "/%" PRIu64, job->steps_total);
     }
-    buf_add_str(out, "  ");
-    metrics_line(job->train, job->n_train, out);
+    if (job->n_train > 0) {
+        buf_add_str(out, "  ");
+        metrics_line(job->train, job->n_train, out);
+    }
     char rate[40], left[40];
-    grouped(job->examples_per_second, rate, sizeof rate);
-    buf_printf(out, "  %s examples/s", rate);
+    if (job->examples_per_second > 0) {
+        grouped(job->examples_per_second, rate, sizeof rate);
+        buf_printf(out, "  %s examples/s", rate);
+    }
     if (job->eta_seconds > 0) {
         buf_printf(out, "  %s left", output_seconds(job->eta_seconds, left, sizeof left));
     }

@@ -1,0 +1,127 @@
+/* From what people type to the directory of a checkpoint. */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/find_checkpoint.h"
+
+/* Which of several checkpoints is the newest is tested with them; here the job has one. */
+struct place {
+    char state[64];
+    char *all, *job, *manifest;
+};
+
+static int setup(void **state)
+{
+    struct place *p = mem_new(1, sizeof *p);
+    (void)snprintf(p->state, sizeof p->state, "/tmp/gradus-find-XXXXXX");
+    assert_non_null(mkdtemp(p->state));
+    p->all = file_join(p->state, "checkpoints");
+    p->job = file_join(p->all, "digits-1");
+    p->manifest = file_join(p->job, "manifest.json");
+    assert_int_equal(file_make_dirs(p->job, NULL), 0);
+    FILE *f = fopen(p->manifest, "we");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct place *p = *state;
+    (void)unlink(p->manifest);
+    (void)rmdir(p->job);
+    (void)rmdir(p->all);
+    (void)rmdir(p->state);
+    free(p->manifest);
+    free(p->job);
+    free(p->all);
+    free(p);
+    return 0;
+}
+
+static void assert_found(const char *what, const char *state_dir, const char *expected)
+{
+    char *path = NULL;
+    struct err err = {0};
+    assert_int_equal(find_checkpoint(what, "", state_dir, &path, &err), 0);
+    assert_string_equal(path, expected);
+    free(path);
+}
+
+static void assert_not_found(const char *what, const char *state_dir, int code, const char *says)
+{
+    char *path = NULL;
+    struct err err = {0};
+    assert_int_equal(find_checkpoint(what, NULL, state_dir, &path, &err), code);
+    assert_null(path);
+    if (strstr(err.msg, says) == NULL) {
+        fail_msg("'%s' does not say '%s'", err.msg, says);
+    }
+}
+
+static void test_a_job(void **state)
+{
+    struct place *p = *state;
+    assert_found("digits-1", p->state, p->job);
+}
+
+static void test_a_directory(void **state)
+{
+    struct place *p = *state;
+    assert_found(p->job, "", p->job);
+}
+
+static void test_what_is_not_there(void **state)
+{
+    struct place *p = *state;
+    assert_not_found("digits-2", p->state, ERR_NOT_FOUND, "no checkpoint of job digits-2 in ");
+    assert_not_found("/no/such/place", p->state, ERR_NOT_FOUND,
+                     "/no/such/place: no such directory");
+    assert_not_found("", p->state, ERR_INVALID, "empty");
+    assert_not_found(p->state, "", ERR_NOT_FOUND, p->state);
+}
+
+static void test_a_master_that_is_not_one(void **state)
+{
+    (void)state;
+    char *path = NULL;
+    struct err err = {0};
+    assert_int_equal(find_checkpoint("digits-1", "nonsense", "", &path, &err), ERR_INVALID);
+    assert_null(path);
+}
+
+static void test_the_state_directory(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("XDG_STATE_HOME", "/x", 1), 0);
+    assert_int_equal(setenv("HOME", "/home/me", 1), 0);
+    char *given = cli_state_dir("here"), *xdg = cli_state_dir("");
+    assert_int_equal(setenv("XDG_STATE_HOME", "relative", 1), 0); /* to be ignored */
+    char *home = cli_state_dir(NULL);
+    assert_string_equal(given, "here");
+    assert_string_equal(xdg, "/x/gradus");
+    assert_string_equal(home, "/home/me/.local/state/gradus");
+    free(given);
+    free(xdg);
+    free(home);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_job, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_not_there, setup, teardown),
+        cmocka_unit_test(test_a_master_that_is_not_one),
+        cmocka_unit_test(test_the_state_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

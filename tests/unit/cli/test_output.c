@@ -1,0 +1,336 @@
+/* What people and programs see of a job. */
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "cli/output.h"
+
+static char empty[] = "";
+
+/* A job in the middle of its training. */
+struct sample {
+    Gradus__V1__Job job;
+    Gradus__V1__MetricValue loss, accuracy;
+    Gradus__V1__MetricValue *metrics[2];
+    Gradus__V1__Evaluation evaluations[14];
+    Gradus__V1__Evaluation *list[14];
+    char id[16], loss_name[8], accuracy_name[16], worker[16], server[16];
+    char *workers[2], *ps[1];
+};
+
+static void sample_init(struct sample *s)
+{
+    *s = (struct sample){.id = "digits-1",
+                         .loss_name = "loss",
+                         .accuracy_name = "accuracy",
+                         .worker = "worker-1",
+                         .server = "ps-1"};
+    gradus__v1__metric_value__init(&s->loss);
+    gradus__v1__metric_value__init(&s->accuracy);
+    s->loss.name = s->loss_name;
+    s->loss.value = 0.25;
+    s->accuracy.name = s->accuracy_name;
+    s->accuracy.value = 0.5;
+    s->metrics[0] = &s->loss;
+    s->metrics[1] = &s->accuracy;
+    gradus__v1__job__init(&s->job);
+    s->job.id = s->id;
+    s->job.state = GRADUS__V1__JOB_STATE__RUNNING;
+    s->job.mode = GRADUS__V1__MODE__SYNC;
+    s->job.step = 500;
+    s->job.steps_total = 1000;
+    s->job.epoch = 2.5;
+    s->job.epochs_total = 5;
+    s->job.examples_per_second = 61234.4;
+    s->job.seconds = 12.34;
+    s->job.eta_seconds = 75;
+    s->job.train = s->metrics;
+    s->job.n_train = 2;
+    s->workers[0] = s->worker;
+    s->workers[1] = s->worker;
+    s->job.workers = s->workers;
+    s->job.n_workers = 2;
+    s->ps[0] = s->server;
+    s->job.ps = s->ps;
+    s->job.n_ps = 1;
+    for (size_t i = 0; i < 14; i++) {
+        gradus__v1__evaluation__init(&s->evaluations[i]);
+        s->evaluations[i].step = 100 * (i + 1);
+        s->evaluations[i].epoch = (double)(i + 1);
+        s->evaluations[i].test = s->metrics;
+        s->evaluations[i].n_test = 2;
+        s->list[i] = &s->evaluations[i];
+    }
+    s->job.evaluations = s->list;
+    s->job.n_evaluations = 14;
+}
+
+static void assert_text(struct buf *out, const char *expected)
+{
+    assert_string_equal(buf_str(out), expected);
+    buf_release(out);
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    output_progress(&s.job, &out);
+    assert_text(&out, "RUNNING  epoch 2.50/5  step 500/1000  loss 0.2500  accuracy 0.5000  "
+                      "61,234 examples/s  1:15 left  2 workers, 1 ps");
+    char reason[] = "waits for 1 more worker";
+    s.job.state = GRADUS__V1__JOB_STATE__PENDING;
+    s.job.reason = reason;
+    output_progress(&s.job, &out);
+    assert_text(&out, "PENDING  waits for 1 more worker");
+}
+
+static void test_progress_at_the_start(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    s.job.step = 0;
+    s.job.epoch = 0;
+    s.job.n_train = 0;
+    s.job.examples_per_second = 0;
+    s.job.eta_seconds = 0;
+    s.job.n_workers = 1;
+    struct buf out = {0};
+    output_progress(&s.job, &out);
+    assert_text(&out, "RUNNING  epoch 0.00/5  step 0/1000  1 worker, 1 ps");
+}
+
+static void test_result_text(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char checkpoint[] = "/state/checkpoints/digits-1/step-000000500";
+    s.job.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    s.job.checkpoint = checkpoint;
+    s.job.test = s.metrics;
+    s.job.n_test = 2;
+    struct buf out = {0};
+    output_result_text(&s.job, &out);
+    assert_text(&out, "job         digits-1\n"
+                      "state       SUCCEEDED\n"
+                      "trained     500 steps, 2.5 epochs in 12.3 s (61,234 examples/s)\n"
+                      "train       loss 0.2500  accuracy 0.5000\n"
+                      "test        loss 0.2500  accuracy 0.5000\n"
+                      "checkpoint  /state/checkpoints/digits-1/step-000000500\n");
+}
+
+static void test_result_of_a_job_that_never_ran(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char reason[] = "no such file";
+    s.job.state = GRADUS__V1__JOB_STATE__FAILED;
+    s.job.reason = reason;
+    s.job.step = 0;
+    s.job.n_train = 0;
+    struct buf out = {0};
+    output_result_text(&s.job, &out);
+    assert_text(&out, "job         digits-1\nstate       FAILED: no such file\n");
+    output_cancel_text(&s.job, &out);
+    assert_text(&out, "job digits-1: FAILED: no such file\n");
+}
+
+/* Long histories are cut to their end. */
+static void test_status_text(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    output_status_text(&s.job, &out);
+    const char *text = buf_str(&out);
+    assert_non_null(strstr(text, "workers     worker-1 worker-1\n"));
+    assert_non_null(strstr(text, "ps          ps-1\n"));
+    assert_non_null(strstr(text, "4 earlier evaluations are in --json\n"));
+    assert_null(strstr(text, "step     400"));
+    assert_non_null(
+        strstr(text, "epoch   5.00  step     500  test  loss 0.2500  accuracy 0.5000\n"));
+    assert_non_null(strstr(text, "step    1400"));
+    buf_release(&out);
+    s.job.n_workers = 0;
+    s.job.n_evaluations = 0;
+    output_status_text(&s.job, &out);
+    assert_null(strstr(buf_str(&out), "workers"));
+    buf_release(&out);
+}
+
+static void test_metrics_of_all_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0.0000"},       {0.926, "0.9260"},     {0.00012345, "1.234e-04"},
+                 {-2.5, "-2.5000"},   {99999, "99999.0000"}, {1234567, "1.235e+06"},
+                 {(double)NAN, "nan"}};
+    struct sample s;
+    sample_init(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        s.loss.value = cases[i].value;
+        s.evaluations[0].n_test = 1;
+        struct buf out = {0};
+        output_evaluation(&s.evaluations[0], &out);
+        const char *at = strstr(buf_str(&out), "loss ");
+        assert_non_null(at);
+        assert_string_equal(at + strlen("loss "), cases[i].text);
+        buf_release(&out);
+    }
+}
+
+static json_t *parse(struct buf *out)
+{
+    json_error_t error;
+    json_t *json = json_loads(buf_str(out), 0, &error);
+    buf_release(out);
+    assert_non_null(json);
+    return json;
+}
+
+static void test_result_json(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"job",     "state",      "reason",
+                                       "steps",   "epochs",     "metrics",
+                                       "seconds", "checkpoint", "examples_per_second"};
+    struct sample s;
+    sample_init(&s);
+    s.job.examples_per_second = (double)INFINITY;
+    s.accuracy.value = (double)NAN;
+    struct buf out = {0};
+    output_result_json(&s.job, &out);
+    json_t *json = parse(&out);
+    assert_int_equal(json_object_size(json), sizeof keys / sizeof keys[0]);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        assert_non_null(json_object_get(json, keys[i]));
+    }
+    assert_string_equal(json_string_value(json_object_get(json, "job")), "digits-1");
+    assert_int_equal(json_integer_value(json_object_get(json, "steps")), 500);
+    assert_true(json_is_null(json_object_get(json, "examples_per_second")));
+    json_t *train = json_object_get(json_object_get(json, "metrics"), "train");
+    assert_true(json_real_value(json_object_get(train, "loss")) == 0.25);
+    assert_true(json_is_null(json_object_get(train, "accuracy")));
+    json_decref(json);
+}
+
+static void test_status_json(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char reason[] = "quote \" and \xff";
+    s.job.reason = reason;
+    struct buf out = {0};
+    output_status_json(&s.job, &out);
+    json_t *json = parse(&out); /* whatever a peer sent, it is JSON */
+    assert_int_equal(json_array_size(json_object_get(json, "evaluations")), 14);
+    assert_int_equal(json_array_size(json_object_get(json, "workers")), 2);
+    json_decref(json);
+}
+
+static void test_jobs(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__Job *jobs[] = {&s.job};
+    struct buf out = {0};
+    output_jobs_text(jobs, 0, &out);
+    assert_text(&out, "no jobs\n");
+    output_jobs_text(jobs, 1, &out);
+    assert_non_null(strstr(buf_str(&out), "digits-1"));
+    assert_non_null(strstr(buf_str(&out), "RUNNING"));
+    buf_release(&out);
+    output_jobs_json(jobs, 0, &out);
+    json_t *json = parse(&out);
+    assert_int_equal(json_array_size(json), 0);
+    json_decref(json);
+}
+
+static void test_nodes(void **state)
+{
+    (void)state;
+    Gradus__V1__NodeInfo node = GRADUS__V1__NODE_INFO__INIT;
+    char id[] = "worker-1", address[] = "127.0.0.1:7001", job[] = "digits-1";
+    char *jobs[] = {job};
+    node.id = id;
+    node.role = GRADUS__V1__NODE_ROLE__WORKER;
+    node.address = address;
+    node.http_address = empty;
+    node.alive = 1;
+    Gradus__V1__NodeInfo *nodes[] = {&node};
+    struct buf out = {0};
+    output_nodes_text(nodes, 1, &out);
+    assert_non_null(strstr(buf_str(&out), "yes    127.0.0.1:7001\n")); /* no blanks at the end */
+    buf_release(&out);
+    node.jobs = jobs;
+    node.n_jobs = 1;
+    output_nodes_text(nodes, 1, &out);
+    assert_non_null(strstr(buf_str(&out), "127.0.0.1:7001           digits-1\n"));
+    buf_release(&out);
+    output_nodes_text(nodes, 0, &out);
+    assert_text(&out, "no nodes have joined\n");
+}
+
+static void test_seconds(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0.0 s"},        {59.94, "59.9 s"}, {59.96, "1:00"}, {61, "1:01"},
+                 {3599.6, "1:00:00"}, {7384, "2:03:04"}, {-1, "?"},       {(double)INFINITY, "?"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[40];
+        assert_string_equal(output_seconds(cases[i].seconds, text, sizeof text), cases[i].text);
+    }
+}
+
+static void test_lines_fit_the_terminal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        size_t columns;
+        const char *shown;
+    } cases[] = {{"", 5, ""},
+                 {"abcde", 5, "abcde"},
+                 {"abcdef", 5, "abcd…"},
+                 {"abc", 0, ""},
+                 {"abc", 1, "…"},
+                 {"äöüß", 4, "äöüß"},
+                 {"äöüßa", 4, "äöü…"},
+                 {"a\nb\033[31m", 9, "a b [31m"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char shown[64];
+        assert_string_equal(output_fit(cases[i].line, cases[i].columns, shown, sizeof shown),
+                            cases[i].shown);
+    }
+    char small[8]; /* cut to the buffer as well */
+    assert_string_equal(output_fit("abcdefghijkl", 80, small, sizeof small), "abcd…");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_progress),    cmocka_unit_test(test_progress_at_the_start),
+        cmocka_unit_test(test_result_text), cmocka_unit_test(test_result_of_a_job_that_never_ran),
+        cmocka_unit_test(test_status_text), cmocka_unit_test(test_metrics_of_all_sizes),
+        cmocka_unit_test(test_result_json), cmocka_unit_test(test_status_json),
+        cmocka_unit_test(test_jobs),        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_seconds),     cmocka_unit_test(test_lines_fit_the_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
