@@ -261,12 +261,9 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
     return rc;
 }
 
-static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r, struct err *err)
+static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
+                 const struct membership_node *node, struct err *err)
 {
-    struct membership_node node;
-    if (!membership_node(j->membership, &node)) {
-        return err_set(err, ERR_UNAVAILABLE, "this worker has not joined the master");
-    }
     int rc = load(j, err);
     if (rc == 0 && r->data != NULL) {
         Gradus__V1__DataInfo found;
@@ -280,7 +277,7 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r, str
         rc = worker_model_build(&j->model, &j->plan, err);
     }
     if (rc == 0) {
-        rc = connect_shards(j, r, node.id, err);
+        rc = connect_shards(j, r, node->id, err);
     }
     return rc;
 }
@@ -298,8 +295,13 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         fail_call(call, ERR_STATE, "an earlier start of this job failed here; stop it first");
         return;
     }
+    struct membership_node node;
+    if (!membership_node(j->membership, &node)) { /* it was away: the next attempt may do */
+        fail_call(call, ERR_UNAVAILABLE, "this worker has not joined the master");
+        return;
+    }
     if (!j->started) {
-        if (start(j, (const Gradus__V1__StartJobRequest *)body, &err) != 0) {
+        if (start(j, (const Gradus__V1__StartJobRequest *)body, &node, &err) != 0) {
             j->failed = true;
             (void)rpc_fail(call, &err);
             return;
