@@ -5,7 +5,7 @@
 #include "job/tree.h"
 #include "master/core.h"
 
-#define LONG_MS 600000 /* loading data, evaluating, writing to a disk */
+#define LONG_MS 600000 /* loading data, initial values, evaluating, writing to a disk */
 #define SHORT_MS 5000
 #define SLACK_MS 500 /* the shell's own deadline ends a call first, with a better message */
 #define BACKOFF_MS 200
@@ -18,7 +18,7 @@ static const struct call_rule {
     unsigned attempts;
 } RULES[MASTER_CALL_KIND_COUNT] = {
     [MASTER_CALL_INSPECT] = {"InspectData", LONG_MS, 3},
-    [MASTER_CALL_OPEN] = {"OpenShard", SHORT_MS, 3},
+    [MASTER_CALL_OPEN] = {"OpenShard", LONG_MS, 3},
     [MASTER_CALL_START] = {"StartJob", LONG_MS, 3},
     [MASTER_CALL_MEMBERSHIP] = {"SetMembership", SHORT_MS, 3},
     [MASTER_CALL_ASSIGN] = {"Assign", SHORT_MS, 3},

@@ -19,6 +19,14 @@ static void open_shard(struct opening *o, struct err *err)
 {
     const Gradus__V1__OpenShardRequest *r = (const Gradus__V1__OpenShardRequest *)o->msg->body;
     struct ps_shard *s = ps_find(o->ps, r->shard, err);
+    if (s != NULL && s->opened_generation < r->shard->generation) {
+        /* A start of the job that failed left it: it was made after the order to close it. */
+        ps_remove(o->ps, s);
+        ps_shard_drop(s);
+        ps_shard_unref(s);
+        s = NULL;
+        err->code = ERR_NOT_FOUND;
+    }
     if (s != NULL) {
         struct ps_request *state = ps_request_new(s, SHARD_STATE, o->call, o->msg, ps_answer_state);
         state->event.generation = r->shard->generation;
@@ -67,7 +75,7 @@ void ps_on_open_shard(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct opening *o = mem_new(1, sizeof *o);
     *o = (struct opening){ps, rpc_call_ref(call), rpc_msg_ref(msg)};
     struct err err;
-    if (pool_post(ps->work, run_open, o, &err) != 0) {
+    if (pool_post(ps->opens, run_open, o, &err) != 0) {
         (void)err_wrap(&err, "open a shard");
         (void)rpc_fail(call, &err);
         rpc_msg_unref(o->msg);

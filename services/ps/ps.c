@@ -92,8 +92,10 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->shards_max = o->shards_max;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? machine_bytes() : o->memory_bytes_max;
     ps->work = pool_new(1, POOL_QUEUE, "ps-work", err);
-    ps->files = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
+    ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
+    ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     if (ps->files == NULL) {
+        pool_free(ps->opens);
         pool_free(ps->work);
         ps_unref(ps);
         return NULL;
@@ -107,7 +109,8 @@ void ps_drain(struct ps *ps)
     pthread_mutex_lock(&ps->lock);
     ps->drained = true;
     pthread_mutex_unlock(&ps->lock);
-    pool_drain(ps->work); /* shards that are being opened find that it is too late */
+    pool_drain(ps->opens); /* shards that are being opened find that it is too late */
+    pool_drain(ps->work);
     ps_drop(ps, NULL);
     pool_drain(ps->files);
 }
@@ -118,6 +121,7 @@ void ps_free(struct ps *ps)
         return;
     }
     ps_drain(ps);
+    pool_free(ps->opens);
     pool_free(ps->work);
     pool_free(ps->files);
     ps_unref(ps);

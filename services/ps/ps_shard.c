@@ -152,6 +152,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->ps = ps_ref(ps);
     s->job = mem_strdup(r->shard->job);
     s->number = r->shard->shard;
+    s->opened_generation = r->shard->generation;
     atomic_store(&s->refs, 1);
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : allocate(s, r, err);

@@ -35,7 +35,8 @@ struct ps {
     size_t chunk_bytes;
     size_t shards_max;
     struct budget budget;
-    struct pool *work; /* opens shards, wakes them */
+    struct pool *work;  /* wakes shards; never busy for long */
+    struct pool *opens; /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct ps_meters meters;
@@ -55,6 +56,7 @@ struct ps_shard {
     struct ps *ps;
     char *job;
     uint32_t number;
+    uint64_t opened_generation;
     struct job_spec spec;
     struct plan plan;
     struct ledger ledger; /* when it was opened */

@@ -62,6 +62,8 @@ struct fake_node {
     unsigned crash_on; /* call kind + 1 at which it dies */
     int refuse;        /* code that it answers @refuse_kind with */
     enum master_call_kind refuse_kind;
+    uint64_t slow_ms; /* that @slow_kind takes longer */
+    enum master_call_kind slow_kind;
 };
 
 enum flight_kind { FLIGHT_CALL, FLIGHT_ANSWER, FLIGHT_MANIFEST };
@@ -198,6 +200,7 @@ static inline void cluster_take_call(struct cluster *c, const struct master_call
     }
     struct fake_node *n = cluster_node(c, call->node);
     f->incarnation = n == NULL ? 0 : n->incarnation;
+    f->ms += n != NULL && n->slow_kind == call->kind ? n->slow_ms : 0;
     c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
 }
 

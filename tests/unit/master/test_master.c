@@ -332,6 +332,22 @@ static void errors_of_nodes_fail_the_job_with_a_reason(void **state)
     }
 }
 
+static void initial_values_may_take_minutes(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(650, 2, 2);
+    struct fake_node *server = cluster_node(c, "ps-1");
+    server->slow_kind = MASTER_CALL_OPEN;
+    server->slow_ms = 120000;
+    char id[64];
+    cluster_submit(c, "demo", id, NULL, 0);
+    cluster_run_ms(c, 100000);
+    assert_int_equal(cluster_job(c, id)->state, JOB_STARTING);
+    const struct job_record *r = run_to_end(c, id);
+    assert_int_equal(r->generation, 1); /* it was not started again */
+    cluster_free(c);
+}
+
 static void a_chunk_that_fails_goes_to_another_worker(void **state)
 {
     (void)state;
@@ -749,6 +765,7 @@ int main(void)
         cmocka_unit_test(a_job_ends_cancelled_from_anywhere),
         cmocka_unit_test(a_checkpoint_on_request_is_answered),
         cmocka_unit_test(errors_of_nodes_fail_the_job_with_a_reason),
+        cmocka_unit_test(initial_values_may_take_minutes),
         cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
         cmocka_unit_test(a_checkpoint_that_fails_in_the_middle_is_shown),
         cmocka_unit_test(data_that_does_not_fit_is_refused),

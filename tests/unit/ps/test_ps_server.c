@@ -2,6 +2,7 @@
 #include "ps_rig.h"
 
 #include "checkpoint/shard_file.h"
+#include "ps/ps_shell.h"
 
 static float values[3][ELEMENTS];
 static float gradient[ELEMENTS];
@@ -412,6 +413,44 @@ static void test_membership_over_the_wire(void **state)
     ps_rig_stop(&rig);
 }
 
+static void test_a_new_start_replaces_what_an_old_one_left(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    uint64_t version;
+    char job[] = "a-1";
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    ps_rig_start(&rig, 900000); /* there is no memory for two */
+    ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 1, 2, &err), 0, &err, "");
+    ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 2, gradient, ELEMENTS, 1, NULL, &err), 0, &err, "");
+    ps_rig_expect(
+        ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values[0], &version, &err),
+        0, &err, "");
+    assert_int_equal(version, 1);
+    Gradus__V1__SetMembershipRequest r = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 2);
+    char w0[] = "w0";
+    char *workers[] = {w0};
+    r.shard = &ref;
+    r.workers = workers;
+    r.n_workers = 1;
+    r.replicas = 2;
+    r.mode = GRADUS__V1__MODE__SYNC;
+    ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 2, 2, &err), 0, &err, "");
+    struct rpc_msg *reply;
+    ref.generation = 3;
+    ps_rig_expect(ps_rig_call(&rig, "SetMembership", &r.base, NULL, 0, &reply, &err), 0, &err, "");
+    assert_int_equal(((const Gradus__V1__ShardState *)reply->body)->version, 0);
+    rpc_msg_unref(reply);
+    ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 2, 2, &err), ERR_ABORTED, &err,
+                  "generation 2 is over");
+    size_t n = ps_list(rig.ps, job, shards);
+    assert_int_equal(n, 1);
+    ps_shard_unref(shards[0]);
+    ps_rig_stop(&rig);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -440,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_who_gives_up_waits_no_longer),
         cmocka_unit_test(test_close_ends_who_waits),
         cmocka_unit_test(test_membership_over_the_wire),
+        cmocka_unit_test(test_a_new_start_replaces_what_an_old_one_left),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
