@@ -1,0 +1,80 @@
+/* What the files of a job's shell share; nobody else includes it. All of it is the job's thread's.
+ */
+#ifndef GRADUS_WORKER_WORKER_JOB_STATE_H
+#define GRADUS_WORKER_WORKER_JOB_STATE_H
+
+#include <pthread.h>
+
+#include "service/loop.h"
+#include "worker/ps_client.h"
+#include "worker/worker_job.h"
+#include "worker/worker_model.h"
+
+#define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
+#define STALENESS_BUCKETS 24 /* 0, 1, 2, 3–4, 5–8, …: enough for every 64-bit lag we can meet */
+
+struct epoch_sums {
+    bool used;
+    uint64_t epoch, batches;
+    struct metrics sums;
+};
+
+/* What was measured: one in the making, one being reported. */
+struct measurements {
+    struct epoch_sums epochs[EPOCHS_MAX];
+    uint64_t staleness[STALENESS_BUCKETS];
+};
+
+/* How answers of the master find the job: it may be gone when they come. */
+struct job_mail {
+    pthread_mutex_t mutex; /* guards what follows, and the job's pointer to its client */
+    struct loop *loop;     /* NULL: the job is gone */
+    unsigned refs;
+};
+
+struct worker_job {
+    char *id, *text;
+    struct membership *membership;
+    const struct worker_meters *meters;
+    size_t message_bytes_max;
+    struct loop *loop;
+    struct loop_timer timer;
+    bool loaded, started, failed;
+    bool halted; /* the job failed here: what was still to be computed or sent is not */
+    struct err load_err;
+    struct worker_model model;
+    struct plan plan;
+    struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
+    struct worker *core;
+    struct worker_actions actions; /* of the running step */
+    bool stepping;
+    struct measurements measured, reporting;
+    uint64_t push_exchange, push_base; /* the last push to shard 0 and the version it is based on */
+    uint64_t computed_ns;              /* when the last computation ended */
+    struct job_mail *mail;
+    /* calls that wait for the core or for a computation */
+    struct {
+        uint64_t tag;
+        struct rpc_call *call;
+    } calls[WORKER_EVALUATIONS_MAX + 8];
+    uint64_t tag_last;
+};
+
+/* Feed one event to the core and carry out what it says. An action may bring the next event at once
+ * (a computation is over when it returns): its actions are appended behind those still to do. */
+void worker_job_step(struct worker_job *j, struct worker_event *event);
+
+/* worker_job_calls.c */
+void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
+/* The call of @tag, whose reference goes to the caller; NULL when it is gone. */
+struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
+
+/* worker_job_master.c: the actions that are calls to the master. */
+void worker_job_lease(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_split(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_progress(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_failure(struct worker_job *j, const struct worker_action *a);
+void worker_job_measurements_clear(struct measurements *m);
+void worker_job_mail_drop(struct job_mail *mail);
+
+#endif
