@@ -111,11 +111,13 @@ static int open_stream(struct follower *f, struct err *err)
 
 /* ---- what people see ---- */
 
-/* Columns of the terminal that stderr is. */
-static size_t terminal_columns(void)
+/* What a line on the terminal that stderr is may take: a "^C" must fit behind it. */
+static size_t line_columns(void)
 {
     struct winsize size = {0};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    size_t columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    return columns > 3 ? columns - 3 : 0;
 }
 
 static void clear_line(struct follower *f)
@@ -151,7 +153,7 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
     if (f->terminal) {
         char shown[PROGRESS_BYTES_MAX];
         (void)fprintf(stderr, "\r\033[K%s",
-                      output_fit(buf_str(&line), terminal_columns() - 1, shown, sizeof shown));
+                      output_fit(buf_str(&line), line_columns(), shown, sizeof shown));
         (void)fflush(stderr);
         f->line_open = true;
     } else {
