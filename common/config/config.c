@@ -37,7 +37,8 @@ struct reader {
     struct flag *flags; /* [argc] */
     size_t flag_count;
     const char *config_path;
-    bool **seen; /* [group][row] */
+    bool **seen;      /* [group][row] */
+    bool loose_value; /* behind an unknown flag: may be its value or an argument */
 };
 
 /* "store.path_name" → "store-path-name", owned. */
@@ -167,6 +168,7 @@ static void take_flag(struct reader *r, int argc, char *const *argv, int *at)
         mem_printf("%.*s", (int)(equals == NULL ? strlen(word) : (size_t)(equals - word)), word);
     struct target target;
     if (!find_target(r->command, name, &target)) {
+        r->loose_value |= equals == NULL && *at + 1 < argc && argv[*at + 1][0] != '-';
         report_unknown_flag(r, name);
         free(name);
         return;
@@ -319,7 +321,7 @@ static void require_all(const struct reader *r)
     if (given->count < c->arguments_min) {
         diags_add(r->diags, c->program, 0, 0, "too few arguments; usage: %s %s", c->program,
                   c->arguments);
-    } else if (given->count > c->arguments_max) {
+    } else if (given->count > c->arguments_max && !r->loose_value) {
         diags_add(r->diags, c->program, 0, 0, "unexpected argument '%s'; usage: %s%s%s",
                   text_shown(given->items[c->arguments_max], shown, sizeof shown), c->program,
                   c->arguments[0] == '\0' ? "" : " ", c->arguments);

@@ -166,6 +166,14 @@ static void test_file_is_below_flags(void **state)
     (void)unlink(path);
 }
 
+/* Whose value is the word behind an unknown flag? It is not called an argument too many as well. */
+static void test_value_of_an_unknown_flag(void **state)
+{
+    (void)state;
+    refused(ARGS("--store-path=x", "file", "--lisen", "y"),
+            "demo: unknown flag --lisen; did you mean --listen?\n");
+}
+
 static void test_all_problems_of_a_line(void **state)
 {
     (void)state;
@@ -257,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_repeated_flags),
         cmocka_unit_test(test_file_is_below_flags),
         cmocka_unit_test(test_all_problems_of_a_line),
+        cmocka_unit_test(test_value_of_an_unknown_flag),
         cmocka_unit_test(test_all_problems_of_a_file),
         cmocka_unit_test(test_help_goes_before_problems),
     };
