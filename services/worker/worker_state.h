@@ -141,6 +141,25 @@ void worker_fail_job(struct worker *w, int code, const char *message);
 /* An exchange request of this generation with everything else empty. */
 struct worker_action worker_request(const struct worker *w, uint32_t shard);
 
+/* worker_exchange.c */
+void worker_on_exchanged(struct worker *w, const struct worker_event *event);
+void worker_retry_exchanges(struct worker *w);
+/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
+void worker_drop_waiting(struct worker *w);
+/* worker_evaluate.c */
+void worker_on_evaluate(struct worker *w, const struct worker_event *event);
+void worker_evaluation_pump(struct worker *w);
+void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
+                                 const char *pin_id);
+/* Answer the oldest evaluation with an error. */
+void worker_evaluation_fail(struct worker *w, int code, const char *message);
+/* worker_assign.c */
+void worker_on_assign(struct worker *w, const struct worker_event *event);
+bool worker_quiet(const struct worker *w);
+void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
+/* worker_report.c */
+void worker_report_pump(struct worker *w);
+void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
 /* worker_sync.c */
 void worker_sync_begin(struct worker *w);
 void worker_sync_pump(struct worker *w);

@@ -1,0 +1,136 @@
+/* Open exchanges: kept until they are answered, sent again after passing errors. */
+
+#include "base/mem.h"
+#include "worker/worker_state.h"
+
+struct worker_action worker_request(const struct worker *w, uint32_t shard)
+{
+    return (struct worker_action){
+        .shard = shard,
+        .generation = w->a.generation,
+        .slot = WORKER_SLOT_NONE,
+        .set = w->current,
+    };
+}
+
+void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation)
+{
+    request->kind = WORKER_DO_EXCHANGE;
+    request->exchange = ++w->exchange_last;
+    w->exchanges =
+        mem_grow(w->exchanges, &w->exchange_capacity, w->exchange_count + 1, sizeof *w->exchanges);
+    w->exchanges[w->exchange_count++] =
+        (struct exchange){.request = *request, .evaluation = evaluation};
+    if (evaluation) {
+        w->evaluation_open++;
+    } else {
+        w->training_open++;
+    }
+    if (request->slot != WORKER_SLOT_NONE) {
+        w->slot_users[request->slot]++;
+    }
+    *worker_add(w, WORKER_DO_EXCHANGE) = *request;
+}
+
+static void close_exchange(struct worker *w, size_t i)
+{
+    struct exchange *x = &w->exchanges[i];
+    worker_slot_drop(w, x->request.slot);
+    if (x->evaluation) {
+        w->evaluation_open--;
+    } else {
+        w->training_open--;
+    }
+    *x = w->exchanges[--w->exchange_count];
+}
+
+/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
+void worker_drop_waiting(struct worker *w)
+{
+    for (size_t i = 0; i < w->exchange_count;) {
+        if (!w->exchanges[i].evaluation && w->exchanges[i].waiting) {
+            close_exchange(w, i);
+            w->params_valid = false; /* part of its answer may have arrived */
+        } else {
+            i++;
+        }
+    }
+}
+
+static bool retriable(int code)
+{
+    /* FAILED_PRECONDITION: the shard has not heard of this generation yet. NOT_FOUND: the server
+     * came back without the shard; the master will say what becomes of the job. */
+    return code == ERR_UNAVAILABLE || code == ERR_STATE || code == ERR_TIMEOUT ||
+           code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
+}
+
+void worker_on_exchanged(struct worker *w, const struct worker_event *event)
+{
+    size_t i = 0;
+    while (i < w->exchange_count && w->exchanges[i].request.exchange != event->exchange) {
+        i++;
+    }
+    if (i == w->exchange_count) {
+        return; /* answered before, or of a time that is over */
+    }
+    struct exchange *x = &w->exchanges[i];
+    struct worker_action request = x->request;
+    if (x->evaluation) {
+        if (event->code == 0) {
+            w->versions[WORKER_SET_EVALUATION][request.shard] = event->version;
+        }
+        close_exchange(w, i);
+        worker_evaluation_exchanged(w, event, request.pin_id);
+        return;
+    }
+    bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
+    if (event->code != 0 && !over && event->code != ERR_ABORTED) {
+        if (!retriable(event->code)) {
+            close_exchange(w, i);
+            worker_fail_job(w, event->code,
+                            event->message != NULL ? event->message : "exchange failed");
+            return;
+        }
+        x->waiting = true;
+        x->attempts++;
+        x->retry_ms = w->now_ms + worker_backoff(x->attempts);
+        return;
+    }
+    if (event->code != 0) {
+        close_exchange(w, i);
+        w->fenced = true;
+        w->params_valid = false;
+        worker_drop_waiting(w);
+        return;
+    }
+    if (request.pull != WORKER_PULL_NONE) {
+        w->versions[request.set][request.shard] = event->version;
+    }
+    close_exchange(w, i);
+    if (over) {
+        w->params_valid = false;
+        return;
+    }
+    if (w->a.mode == TRAINING_SYNC) {
+        worker_sync_exchanged(w);
+    } else {
+        worker_async_exchanged(w, event->progress);
+    }
+}
+
+void worker_retry_exchanges(struct worker *w)
+{
+    if (w->fenced || w->next_pending) {
+        worker_drop_waiting(w);
+        return;
+    }
+    for (size_t i = 0; i < w->exchange_count; i++) {
+        struct exchange *x = &w->exchanges[i];
+        if (x->waiting && x->retry_ms <= w->now_ms) {
+            x->waiting = false;
+            struct worker_action request = x->request;
+            *worker_add(w, WORKER_DO_EXCHANGE) = request;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+/* Reports of progress: one at a time, with a number, until it is heard. */
+
+#include "worker/worker_state.h"
+
+void worker_report_pump(struct worker *w)
+{
+    if (!w->assigned) {
+        return;
+    }
+    if (w->report_open) {
+        if (w->report_retry_ms != 0 && w->report_retry_ms <= w->now_ms) {
+            w->report_retry_ms = 0;
+            w->report.generation = w->a.generation;
+            w->report.again = true;
+            *worker_add(w, WORKER_DO_REPORT_PROGRESS) = w->report;
+        }
+        return;
+    }
+    bool idle = w->idle_due && !w->idle_reported;
+    bool due = w->measured && w->now_ms >= w->report_last_ms + WORKER_REPORT_MS;
+    if (!idle && !due && !w->report_now) {
+        return;
+    }
+    struct worker_action *action = worker_add(w, WORKER_DO_REPORT_PROGRESS);
+    action->sequence = ++w->report_sequence;
+    action->generation = w->a.generation;
+    action->position = w->position;
+    action->idle_report = w->idle_due;
+    w->report = *action;
+    w->report_open = true;
+    w->report_retry_ms = 0;
+    w->report_attempts = 0;
+    w->report_last_ms = w->now_ms;
+    w->idle_reported = w->idle_due;
+    w->measured = false;
+    w->report_now = false;
+}
+
+void worker_on_progress_reported(struct worker *w, const struct worker_event *event)
+{
+    if (!w->report_open) {
+        return;
+    }
+    if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
+        w->report_open = false;
+        w->report_acked = w->report.sequence;
+        if (event->code == ERR_ABORTED && w->report.idle_report &&
+            w->report.generation == w->a.generation) {
+            w->fenced = true; /* the master is further; its next assignment comes */
+        }
+        return;
+    }
+    w->report_attempts++;
+    w->report_retry_ms = w->now_ms + worker_backoff(w->report_attempts);
+}
