@@ -68,6 +68,13 @@ void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(m, j, MASTER_CALL_MEMBERSHIP);
     calls_forget(m, j, MASTER_CALL_ASSIGN);
+    if (j->phase == PHASE_HOLD && is_bound(j)) {
+        /* Who holds has dropped its leases, and the report of it may get lost. One that has not
+         * goes on with them; what two compute is applied once. */
+        for (size_t i = 0; i < j->worker_count; i++) {
+            train_give_back(m, j, &j->workers[i]);
+        }
+    }
     j->record.generation++;
     j->regroup_needed = false;
     j->phase = PHASE_REGROUP;

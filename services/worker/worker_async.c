@@ -357,9 +357,10 @@ void worker_async_pump(struct worker *w)
         if (w->a.hold && w->idle_due) {
             give_back(w);
         }
-        bool waiting = !w->a.hold && !w->lease.valid && !w->lease_ahead.valid;
+        /* On hold too: others may wait at the shards for this worker, and cannot hold before. */
+        bool waiting = w->a.hold || (!w->lease.valid && !w->lease_ahead.valid && w->lease_open);
         if (w->a.mode == TRAINING_BOUNDED && waiting && !w->idle_told && w->training_open == 0 &&
-            !w->gradient_ready && w->computing == COMPUTING_NOTHING && w->lease_open) {
+            !w->gradient_ready && w->computing == COMPUTING_NOTHING) {
             tell_idle(w);
         }
         return;

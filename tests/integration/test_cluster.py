@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import struct
+import threading
 import time
 import unittest
 import urllib.request
@@ -239,6 +240,21 @@ class Services(ClusterTest):
         self.wait_for("RUNNING", lambda: self.status(master, third)["state"] == "RUNNING")
         self.assertEqual(gradus("cancel", third, "--now", "--master", master.address).returncode, 0)
         self.assertEqual(self.watch(master, third)[1]["state"], "CANCELLED")
+
+    def test_checkpoint_while_workers_wait_for_a_slow_one(self):
+        master, _, workers = self.start_cluster(ps=2, workers=3)
+        job = self.submit(master, training__mode="bounded", training__staleness=1, training__epochs=10000,
+                          training__evaluate_every="never", cluster__workers=3, cluster__ps=2)
+        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        for worker in workers:
+            worker.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)  # the others run ahead and wait
+            asked = threading.Timer(0.3, worker.process.send_signal, (signal.SIGCONT,))
+            asked.start()
+            done = gradus("checkpoint", job, "--master", master.address, timeout=60)
+            asked.join()
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
 
 
 if __name__ == "__main__":

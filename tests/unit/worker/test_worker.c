@@ -492,6 +492,28 @@ static void test_async_hold_gives_back(void **state)
     teardown(&f);
 }
 
+/* Others may wait at the shards for a worker that holds; it must not count among the slowest. */
+static void test_bounded_hold_lets_others_pass(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, true);
+    f.splits = 5;
+    f.split_batches = 2;
+    assign_async(&f, 1, TRAINING_BOUNDED, false);
+    for (int i = 0; i < 6; i++) {
+        answer(&f, 0);
+    }
+    size_t before = f.idle_told; /* while it had no lease */
+    assign_async(&f, 1, TRAINING_BOUNDED, true);
+    run(&f, 0);
+    assert_true(f.computed < 10);
+    assert_int_equal(f.applied[0], f.computed);
+    assert_int_equal(f.idle_told, before + 2); /* each shard once */
+    assert_int_equal(f.idle_reports, 1);
+    teardown(&f);
+}
+
 static void evaluate(struct fake *f, const char *pin, uint64_t first)
 {
     struct worker_event e = {
@@ -646,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_async_takes_over),
         cmocka_unit_test(test_async_keeps_its_leases),
         cmocka_unit_test(test_async_hold_gives_back),
+        cmocka_unit_test(test_bounded_hold_lets_others_pass),
         cmocka_unit_test(test_evaluation_between_batches),
         cmocka_unit_test(test_evaluation_that_cannot_pull),
         cmocka_unit_test(test_answers_after_the_stop),
