@@ -43,15 +43,15 @@ static int print_plan(const struct job_spec *spec, const struct model *model, bo
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct job_spec spec = {0};
-    int code = job_file_read(args->positional[0], args, &spec);
+    struct job_file file = {0};
+    int code = job_file_read(&file, args->positional[0], args);
     if (code == CLI_OK) {
         struct model *model = NULL;
         struct dataset *train = NULL, *test = NULL;
         struct err err = {0};
-        int rc = job_file_model(&spec, &model, &train, &test, &err);
+        int rc = job_file_model(&file.spec, &model, &train, &test, &err);
         if (rc == 0) {
-            rc = print_plan(&spec, model, o->common.json, &err);
+            rc = print_plan(&file.spec, model, o->common.json, &err);
         } else if (rc == ERR_NOT_FOUND) {
             err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
         }
@@ -60,7 +60,7 @@ static int run(const struct cli_args *args)
         dataset_free(train);
         dataset_free(test);
     }
-    job_spec_release(&spec);
+    job_file_release(&file);
     return code;
 }
 

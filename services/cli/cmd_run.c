@@ -20,14 +20,15 @@ static int tick(void *ctx, struct buf *notices, struct err *err)
     return local_tick(ctx, notices, err);
 }
 
-static int train(struct local *local, const struct job_spec *spec, const char *file, bool json)
+static int train(struct local *local, const struct job_file *file, const struct cli_args *args,
+                 bool json)
 {
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
     int rc = client_open(&client, local->master_address, &err);
     if (rc == 0) {
-        rc = submit_job(&client, spec, file, &job, &err);
+        rc = submit_job(&client, file, args, &job, &err);
     }
     if (rc != 0) {
         client_close(&client);
@@ -51,26 +52,26 @@ static int train(struct local *local, const struct job_spec *spec, const char *f
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct job_spec spec = {0};
-    int code = job_file_read(args->positional[0], args, &spec);
+    struct job_file file = {0};
+    int code = job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
-        job_spec_release(&spec);
+        job_file_release(&file);
         return code;
     }
     follow_block_signals();
     char *state_dir = cli_state_dir(o->state_dir);
     struct local local = {0};
     struct err err = {0};
-    if (local_start(&local, state_dir, (size_t)spec.cluster.ps, (size_t)spec.cluster.workers,
-                    &err) != 0) {
+    if (local_start(&local, state_dir, (size_t)file.spec.cluster.ps,
+                    (size_t)file.spec.cluster.workers, &err) != 0) {
         (void)fprintf(stderr, "gradus: start the local cluster: %s\n", err.msg);
         code = CLI_FAILED;
     } else {
-        code = train(&local, &spec, args->positional[0], o->common.json);
+        code = train(&local, &file, args, o->common.json);
     }
     local_stop(&local, code == FOLLOW_STOPPED);
     free(state_dir);
-    job_spec_release(&spec);
+    job_file_release(&file);
     return code;
 }
 

@@ -25,10 +25,10 @@ static const struct field fields[] = {
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct job_spec spec = {0};
-    int code = job_file_read(args->positional[0], args, &spec);
+    struct job_file file = {0};
+    int code = job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
-        job_spec_release(&spec);
+        job_file_release(&file);
         return code;
     }
     follow_block_signals();
@@ -37,7 +37,7 @@ static int run(const struct cli_args *args)
     char *job = NULL;
     int rc = client_open_common(&client, &o->common, &err);
     if (rc == 0) {
-        rc = submit_job(&client, &spec, args->positional[0], &job, &err);
+        rc = submit_job(&client, &file, args, &job, &err);
     }
     if (rc != 0) {
         code = cli_fail(&err);
@@ -56,7 +56,7 @@ static int run(const struct cli_args *args)
     }
     client_close(&client);
     free(job);
-    job_spec_release(&spec);
+    job_file_release(&file);
     return code;
 }
 

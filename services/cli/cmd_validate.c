@@ -22,18 +22,18 @@ static void print_valid(const char *file, const char *job, const char *checked_a
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct job_spec spec = {0};
-    int code = job_file_read(args->positional[0], args, &spec);
+    struct job_file file = {0};
+    int code = job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
-        job_spec_release(&spec);
+        job_file_release(&file);
         return code;
     }
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;
     struct err err = {0};
-    int rc = job_file_model(&spec, &model, &train, &test, &err);
+    int rc = job_file_model(&file.spec, &model, &train, &test, &err);
     if (rc == 0 && o->common.json) {
-        print_valid(args->positional[0], spec.name, train != NULL ? "data" : "model.input");
+        print_valid(args->positional[0], file.spec.name, train != NULL ? "data" : "model.input");
     } else if (rc == 0) {
         struct buf out = {0};
         model_describe(model, &out);
@@ -41,7 +41,7 @@ static int run(const struct cli_args *args)
                      train != NULL ? " and fits its data" : "; its data is not here");
         buf_release(&out);
     } else if (rc == ERR_NOT_FOUND && o->common.json) {
-        print_valid(args->positional[0], spec.name, "nothing");
+        print_valid(args->positional[0], file.spec.name, "nothing");
     } else if (rc == ERR_NOT_FOUND) {
         /* The data may well be somewhere else; what the file says is right. */
         (void)printf("%s is valid; not checked against its data: %s\n", args->positional[0],
@@ -53,7 +53,7 @@ static int run(const struct cli_args *args)
     model_free(model);
     dataset_free(train);
     dataset_free(test);
-    job_spec_release(&spec);
+    job_file_release(&file);
     return code;
 }
 

@@ -12,17 +12,17 @@ static int read_text(const char *path, struct buf *text, struct err *err)
     return file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, JOB_FILE_BYTES_MAX, text, err);
 }
 
-int job_file_read(const char *path, const struct cli_args *args, struct job_spec *spec)
+int job_file_read(struct job_file *file, const char *path, const struct cli_args *args)
 {
-    struct buf text = {0};
     struct err err = {0};
-    if (read_text(path, &text, &err) != 0) {
+    file->path = path;
+    if (read_text(path, &file->text, &err) != 0) {
         (void)cli_fail(&err);
         return err.code == ERR_NOT_FOUND ? CLI_NOT_FOUND : CLI_USAGE;
     }
     struct diags diags = {0};
-    int rc =
-        job_spec_parse(buf_str(&text), text.len, path, args->sets, args->set_count, spec, &diags);
+    int rc = job_spec_parse(buf_str(&file->text), file->text.len, path, args->sets, args->set_count,
+                            &file->spec, &diags);
     if (rc != 0) {
         struct buf messages = {0};
         diags_format(&diags, &messages);
@@ -32,8 +32,13 @@ int job_file_read(const char *path, const struct cli_args *args, struct job_spec
         buf_release(&messages);
     }
     diags_release(&diags);
-    buf_release(&text);
     return rc == 0 ? CLI_OK : CLI_USAGE;
+}
+
+void job_file_release(struct job_file *file)
+{
+    buf_release(&file->text);
+    job_spec_release(&file->spec);
 }
 
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,

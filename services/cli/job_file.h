@@ -10,9 +10,17 @@
 
 #define JOB_FILE_BYTES_MAX (1U << 20)
 
+/* A job file as the user wrote it, and what it says. */
+struct job_file {
+    const char *path; /* borrowed */
+    struct buf text;
+    struct job_spec spec; /* with every --set applied */
+};
+
 /* Read and check @path ("-": stdin) with the --set of @args. Prints every error as
- * file:line:column. @spec is zeroed by the caller and released by it. Returns an exit code. */
-int job_file_read(const char *path, const struct cli_args *args, struct job_spec *spec);
+ * file:line:column. @file is zeroed by the caller and released by it. Returns an exit code. */
+int job_file_read(struct job_file *file, const char *path, const struct cli_args *args);
+void job_file_release(struct job_file *file);
 /* Build the model of @spec for model.input, or else for the data itself, which is opened for it
  * (@train may come back NULL). Errors: what the data or the model has. */
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,

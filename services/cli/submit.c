@@ -10,8 +10,8 @@
 
 #define SUBMIT_TIMEOUT_MS 15000
 
-int submit_job(struct client *client, const struct job_spec *spec, const char *file, char **job,
-               struct err *err)
+int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
+               char **job, struct err *err)
 {
     uint64_t random[2] = {chrono_now_ns(), (uint64_t)chrono_wall_ms()};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
@@ -22,9 +22,15 @@ int submit_job(struct client *client, const struct job_spec *spec, const char *f
     (void)snprintf(request_id, sizeof request_id, "%016" PRIx64 "%016" PRIx64, random[0],
                    random[1]);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
-    char *name = mem_strdup(file);
+    char *name = mem_strdup(file->path);
+    char **sets = mem_new(args->set_count + 1, sizeof *sets);
+    for (size_t i = 0; i < args->set_count; i++) {
+        sets[i] = mem_strdup(args->sets[i]);
+    }
     request.file = name;
-    request.text = spec->text;
+    request.text = file->text.data;
+    request.sets = sets;
+    request.n_sets = args->set_count;
     request.request_id = request_id;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, SUBMIT_TIMEOUT_MS, &reply, err);
@@ -32,6 +38,10 @@ int submit_job(struct client *client, const struct job_spec *spec, const char *f
         *job = mem_strdup(((const Gradus__V1__SubmitResponse *)reply->body)->job);
     }
     rpc_msg_unref(reply);
+    for (size_t i = 0; i < args->set_count; i++) {
+        free(sets[i]);
+    }
+    free(sets);
     free(name);
     return rc;
 }

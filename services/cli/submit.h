@@ -3,11 +3,11 @@
 #define GRADUS_CLI_SUBMIT_H
 
 #include "cli/client.h"
-#include "job/job_spec.h"
+#include "cli/job_file.h"
 
-/* Submit the canonical text of @spec; safe to repeat, the master makes one job of it. @job returns
- * owned. */
-int submit_job(struct client *client, const struct job_spec *spec, const char *file, char **job,
-               struct err *err);
+/* Submit @file as the user wrote it, so that what the master says of it has the user's lines. Safe
+ * to repeat: the master makes one job of it. @job returns owned. */
+int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
+               char **job, struct err *err);
 
 #endif

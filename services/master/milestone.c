@@ -69,7 +69,7 @@ static void finish(struct master *m, struct job *j)
         job_end(m, j, JOB_FAILED, "the checkpoint at the end failed: %s",
                 action_printf(m, "%s", j->record.reason));
     } else if (s->cancel) {
-        job_end(m, j, JOB_CANCELLED, "cancelled at step %" PRIu64 "; %s", s->step,
+        job_end(m, j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s", s->step,
                 job_checkpoint_words(m, j));
     } else {
         job_end(m, j, JOB_SUCCEEDED, "%s", "");

@@ -138,6 +138,19 @@ class Data(ClusterTest):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("replicas", json.loads(done.stdout)["reason"])
 
+    def test_model_that_does_not_fit_the_data(self):
+        path = os.path.join(self.dir, "job.yaml")
+        with open(DIGITS) as f:
+            lines = f.read().replace("units: 10", "units: 7").splitlines()
+        with open(path, "w") as f:
+            f.write("\n".join(lines))
+        done = gradus(*self.run_args(path, "state"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        reason = json.loads(done.stdout)["reason"]
+        line = [i + 1 for i, text in enumerate(lines) if "units: 7" in text][0]
+        for part in ("dense_3", f"line {line}", "[7]", "[10]"):  # the line of the user's file
+            self.assertIn(part, reason)
+
     def csv(self, text, **sets):
         with open(os.path.join(self.dir, "iris.csv"), "w") as f:
             f.write(text)
