@@ -14,8 +14,8 @@
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
 #include <math.h>
 
+#include "base/vector.h"
 #include "rule/rule.h"
-#include "rule/rule_loop.h"
 
 struct adam_params {
     double learning_rate;
@@ -57,7 +57,7 @@ static void adam_prepare(const void *params, uint64_t version, struct rule_scala
     out->v[ADAM_EPSILON] = (float)p->epsilon;
 }
 
-RULE_CLONES
+VECTOR_CLONES
 static void adam_apply(const struct rule_scalars *s, float *out, const float *in,
                        float *const *slots, const float *gradient, float gradient_scale, size_t n)
 {
@@ -70,7 +70,7 @@ static void adam_apply(const struct rule_scalars *s, float *out, const float *in
     const float epsilon = s->v[ADAM_EPSILON];
     float *restrict m = slots[0];
     float *restrict v = slots[1];
-    RULE_LOOP
+    VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         float g = gradient[i] * gradient_scale;
         m[i] = beta1 * m[i] + one_minus_beta1 * g;

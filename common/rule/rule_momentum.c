@@ -10,8 +10,8 @@
  * MomentumOptimizer and of PyTorch with dampening 0. Keras, Caffe and MXNet keep learning_rate · m
  * in the slot instead; that is the same until the learning rate changes, and then differs for a
  * while. */
+#include "base/vector.h"
 #include "rule/rule.h"
-#include "rule/rule_loop.h"
 
 struct momentum_params {
     double learning_rate;
@@ -39,7 +39,7 @@ static void momentum_prepare(const void *params, uint64_t version, struct rule_s
     out->v[MOMENTUM_NESTEROV] = p->nesterov ? 1.0F : 0.0F;
 }
 
-RULE_CLONES
+VECTOR_CLONES
 static void momentum_apply(const struct rule_scalars *s, float *out, const float *in,
                            float *const *slots, const float *gradient, float gradient_scale,
                            size_t n)
@@ -48,14 +48,14 @@ static void momentum_apply(const struct rule_scalars *s, float *out, const float
     const float decay = s->v[MOMENTUM_DECAY];
     float *restrict m = slots[0];
     if (s->v[MOMENTUM_NESTEROV] != 0.0F) {
-        RULE_LOOP
+        VECTOR_LOOP
         for (size_t i = 0; i < n; i++) {
             float g = gradient[i] * gradient_scale;
             m[i] = decay * m[i] + g;
             out[i] = in[i] - rate * (g + decay * m[i]);
         }
     } else {
-        RULE_LOOP
+        VECTOR_LOOP
         for (size_t i = 0; i < n; i++) {
             m[i] = decay * m[i] + gradient[i] * gradient_scale;
             out[i] = in[i] - rate * m[i];

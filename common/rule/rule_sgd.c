@@ -5,8 +5,8 @@
  * Default: learning_rate 0.01, as Keras and MXNet; TensorFlow's GradientDescentOptimizer and
  * PyTorch's SGD have the same formula and (before PyTorch 2.2) no default. Weight decay and
  * momentum, which PyTorch and MXNet put into their SGD, are rules of their own here. */
+#include "base/vector.h"
 #include "rule/rule.h"
-#include "rule/rule_loop.h"
 
 struct sgd_params {
     double learning_rate;
@@ -26,13 +26,13 @@ static void sgd_prepare(const void *params, uint64_t version, struct rule_scalar
     out->v[SGD_RATE] = (float)p->learning_rate;
 }
 
-RULE_CLONES
+VECTOR_CLONES
 static void sgd_apply(const struct rule_scalars *s, float *out, const float *in,
                       float *const *slots, const float *gradient, float gradient_scale, size_t n)
 {
     const float rate = s->v[SGD_RATE];
     (void)slots;
-    RULE_LOOP
+    VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         float g = gradient[i] * gradient_scale;
         out[i] = in[i] - rate * g;
