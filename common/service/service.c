@@ -273,6 +273,9 @@ int service_run(struct service_context *sc)
     int code = err.code;
     if (sc->signals != NULL) {
         pthread_mutex_init(&sc->lock, NULL);
+        if (sc->svc->few_connections) {
+            rpc_expect_few_connections();
+        }
         rpc_init();
         sc->meters = meter_registry_new();
         code = run_service(sc, &err);

@@ -69,6 +69,7 @@ struct service {
     size_t config_bytes; /* of the struct that the rows describe; zeroed, then filled */
     const unsigned char *descriptors; /* a packed FileDescriptorSet, for reflection */
     size_t descriptors_bytes;
+    bool few_connections;  /* rpc_expect_few_connections() */
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
     int (*check)(const void *config, struct err *err);

@@ -12,6 +12,7 @@ int main(int argc, char **argv)
         .fields = worker_fields,
         .field_count = worker_field_count,
         .config_bytes = sizeof(struct worker_settings),
+        .few_connections = true, /* the master and the job's servers */
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
         .start = worker_shell_start,
