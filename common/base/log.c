@@ -16,17 +16,6 @@ void log_init(const char *service, enum log_level level)
     log_least = level;
 }
 
-int log_level_parse(const char *name, enum log_level *level)
-{
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(name, level_names[i]) == 0) {
-            *level = (enum log_level)i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
 {
     if (level < log_least) {

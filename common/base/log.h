@@ -14,7 +14,6 @@ enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERRO
 
 /* @service borrows and must outlive logging; call before other threads start. */
 void log_init(const char *service, enum log_level level);
-int log_level_parse(const char *name, enum log_level *level); /* 0, or -1 */
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. */

@@ -45,11 +45,6 @@ int service_serve(struct service_context *sc, const struct service_methods *meth
                           methods->ctx, err);
 }
 
-struct rpc_server *service_rpc_server(const struct service_context *sc)
-{
-    return sc->rpc;
-}
-
 const char *service_listening(const struct service_context *sc)
 {
     return rpc_server_address(sc->rpc, 0);

@@ -101,7 +101,6 @@ struct meter_registry *service_meters(const struct service_context *sc);
 /* In start(): serve these methods. Errors: as rpc_server_add(). */
 int service_serve(struct service_context *sc, const struct service_methods *methods,
                   struct err *err);
-struct rpc_server *service_rpc_server(const struct service_context *sc);
 /* Where the server listens, and what others are told to connect to; from ready() on. Borrows. */
 const char *service_listening(const struct service_context *sc);
 const char *service_advertised(const struct service_context *sc);

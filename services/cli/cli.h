@@ -67,9 +67,14 @@ struct cli_common {
         .path = "json", .type = FIELD_BOOL, .offset = offsetof(owner, common.json),                \
         .def = "false", .help = "Print JSON"                                                       \
     }
+#define CLI_FIND_MASTER_ROW(owner)                                                                 \
+    {                                                                                              \
+        .path = "master", .type = FIELD_STRING, .offset = offsetof(owner, common.master),          \
+        .def = "", .help = "Ask this master where JOB's checkpoint is"                             \
+    }
 #define CLI_STATE_DIR_ROW(owner)                                                                   \
     {                                                                                              \
-        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, state_dir),           \
+        .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
         .def = "",                                                                                 \
         .help = "Directory of jobs and checkpoints (default: gradus in $XDG_STATE_HOME or "        \
                 "~/.local/state)"                                                                  \

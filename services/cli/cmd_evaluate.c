@@ -16,7 +16,6 @@ static const char *const sources[] = {"test", "train", NULL};
 
 struct options {
     struct cli_common common;
-    char *state_dir;
     int on;
 };
 
@@ -27,11 +26,7 @@ static const struct field fields[] = {
      .def = "test",
      .choices = sources,
      .help = "Which records"},
-    {.path = "master",
-     .type = FIELD_STRING,
-     .offset = offsetof(struct options, common.master),
-     .def = "",
-     .help = "Ask this master where JOB's checkpoint is"},
+    CLI_FIND_MASTER_ROW(struct options),
     CLI_STATE_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
@@ -158,7 +153,8 @@ static int run(const struct cli_args *args)
     struct job_spec spec = {0};
     struct diags diags = {0};
     struct err err = {0};
-    int rc = find_checkpoint(args->positional[0], o->common.master, o->state_dir, &path, &err);
+    int rc =
+        find_checkpoint(args->positional[0], o->common.master, o->common.state_dir, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }

@@ -11,7 +11,6 @@ static const char *const formats[] = {"safetensors", NULL};
 
 struct options {
     struct cli_common common;
-    char *state_dir;
     char *from;
     int format;
 };
@@ -28,11 +27,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, from),
      .def = "",
      .help = "A checkpoint's directory, instead of JOB"},
-    {.path = "master",
-     .type = FIELD_STRING,
-     .offset = offsetof(struct options, common.master),
-     .def = "",
-     .help = "Ask this master where JOB's checkpoint is"},
+    CLI_FIND_MASTER_ROW(struct options),
     CLI_STATE_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
@@ -51,7 +46,7 @@ static int run(const struct cli_args *args)
     struct checkpoint *checkpoint = NULL;
     struct err err = {0};
     int rc = find_checkpoint(from ? o->from : args->positional[0], from ? "" : o->common.master,
-                             o->state_dir, &path, &err);
+                             o->common.state_dir, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }

@@ -9,7 +9,6 @@
 
 struct options {
     struct cli_common common;
-    char *state_dir;
 };
 
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
@@ -59,7 +58,7 @@ static int run(const struct cli_args *args)
         return code;
     }
     follow_block_signals();
-    char *state_dir = cli_state_dir(o->state_dir);
+    char *state_dir = cli_state_dir(o->common.state_dir);
     struct local local = {0};
     struct err err = {0};
     if (local_start(&local, state_dir, (size_t)file.spec.cluster.ps,

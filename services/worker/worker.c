@@ -81,11 +81,6 @@ uint64_t worker_generation(const struct worker *w)
     return w->next_pending ? w->next.generation : w->a.generation;
 }
 
-uint64_t worker_position(const struct worker *w)
-{
-    return w->position;
-}
-
 /* ---- the end ---- */
 
 /* Nothing is computed, sent or reported from now on. */

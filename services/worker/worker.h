@@ -151,6 +151,5 @@ void worker_free(struct worker *w);
 void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out);
 
 uint64_t worker_generation(const struct worker *w);
-uint64_t worker_position(const struct worker *w); /* as in ReportProgress */
 
 #endif
