@@ -1,6 +1,8 @@
 /* OpenShard, SetMembership, CloseShard: the life of a shard. */
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
@@ -15,11 +17,32 @@ struct opening {
     struct rpc_msg *msg;
 };
 
+/* The last readers of a shard that was replaced return its memory a moment later; so long is it
+ * waited for. */
+#define RETURN_MS_MAX 2000
+#define RETURN_POLL_NS 5000000
+
+static struct ps_shard *make_shard(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
+                                   bool replaces, struct err *err)
+{
+    uint64_t deadline_ms = chrono_now_ms() + RETURN_MS_MAX;
+    for (;;) {
+        struct ps_shard *s = ps_shard_new(ps, r, err);
+        if (s != NULL || !replaces || err->code != ERR_EXHAUSTED ||
+            chrono_now_ms() >= deadline_ms) {
+            return s;
+        }
+        const struct timespec pause = {.tv_nsec = RETURN_POLL_NS};
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 static void open_shard(struct opening *o, struct err *err)
 {
     const Gradus__V1__OpenShardRequest *r = (const Gradus__V1__OpenShardRequest *)o->msg->body;
     struct ps_shard *s = ps_find(o->ps, r->shard, err);
-    if (s != NULL && s->opened_generation < r->shard->generation) {
+    bool replaces = s != NULL && s->opened_generation < r->shard->generation;
+    if (replaces) {
         /* A start of the job that failed left it: it was made after the order to close it. */
         ps_remove(o->ps, s);
         ps_shard_drop(s);
@@ -38,7 +61,7 @@ static void open_shard(struct opening *o, struct err *err)
     if (err->code != ERR_NOT_FOUND) {
         return; /* it names no shard */
     }
-    s = ps_shard_new(o->ps, r, err);
+    s = make_shard(o->ps, r, replaces, err);
     if (s == NULL) {
         return;
     }
