@@ -21,6 +21,7 @@ enum field_type {
     FIELD_BYTES,    /* int64_t: "64 MiB" or a number of bytes */
     FIELD_MS,       /* int64_t: "3s", "250ms" or a number of milliseconds */
     FIELD_INTERVAL, /* struct field_interval: "500", "500 steps", "2 epochs", "never" */
+    FIELD_RANGE,    /* struct field_range: "4" or "2..8" */
     FIELD_INTS, /* struct field_ints: "[3, 3]", "3, 3" or "3"; may be empty when the default is "[]"
                  */
 };
@@ -28,6 +29,10 @@ enum field_type {
 struct field_interval {
     int64_t count; /* 0: never */
     bool epochs;   /* count is in epochs, else in steps */
+};
+
+struct field_range {
+    int64_t min, max; /* min ≤ max */
 };
 
 #define FIELD_INTS_MAX 8

@@ -13,14 +13,31 @@
 
 enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
 
+/* What becomes of a gradient of parameters that have changed meanwhile (async, bounded). */
+enum staleness_policy {
+    POLICY_NONE,
+    POLICY_MAX_STALENESS,      /* above it: dropped on all shards, and the batch computed again */
+    POLICY_SCALE_LR,           /* learning rate / max(1, staleness) */
+    POLICY_DELAY_COMPENSATION, /* Zheng et al., "Asynchronous stochastic gradient descent with delay
+                                  compensation", ICML 2017: g + λ·g²·(w now − w then) */
+};
+
 struct training_spec {
     int mode;           /* enum training_mode */
     int64_t batch_size; /* records per replica and step */
-    int64_t replicas;   /* sync: mini-batches per global step; 0: as many as workers */
-    int64_t epochs;     /* 0: bounded by steps alone */
-    int64_t steps;      /* 0: bounded by epochs alone */
+    int64_t replicas;   /* sync: mini-batches per global step; 0: as many as workers (the most) */
+    int64_t replicas_to_aggregate; /* sync: a step is complete with so many; 0: all */
+    bool speculate;                /* sync: give replicas of late workers to idle ones too */
+    double speculate_after;        /* late: so many times the usual time */
+    int64_t epochs;                /* 0: bounded by steps alone */
+    int64_t steps;                 /* 0: bounded by epochs alone */
     int64_t seed;
     int64_t staleness;     /* bounded: how many batches a worker may be ahead */
+    int staleness_policy;  /* enum staleness_policy */
+    int64_t max_staleness; /* POLICY_MAX_STALENESS */
+    double delay_lambda;   /* POLICY_DELAY_COMPENSATION */
+    int64_t push_every;    /* async, bounded: batches whose gradients are summed into one push */
+    int64_t pull_every;    /* async, bounded: pushes from one pull to the next */
     bool overlap;          /* async, bounded: compute while the batch before is exchanged */
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
@@ -31,7 +48,7 @@ struct training_spec {
 enum partitioner { PARTITIONER_FIXED, PARTITIONER_MIN_SLICE, PARTITIONER_MAX_SLICE };
 
 struct cluster_spec {
-    int64_t workers;
+    struct field_range workers; /* the job runs with at least min and takes up to max */
     int64_t ps;
     int partitioner;      /* enum partitioner, default fixed */
     int64_t partitions;   /* fixed: parts per variable (≤ rows); default 1; the most parts for the
@@ -61,6 +78,9 @@ int job_spec_parse(const char *text, size_t n, const char *file, const char *con
 void job_spec_release(struct job_spec *spec);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
+/* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in
+ * "fixed when the job was submitted". */
+const char *job_spec_fixed(const char *key);
 
 /* The reference of all keys from the same rows: plain text, Markdown, JSON Schema (draft 2020-12).
  */

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "graph/metric.h"
+#include "job/consistency.h"
+#include "job/ledger.h"
 
 #define JOB_ID_BYTES_MAX 128
 #define JOB_EVALUATIONS_MAX 1000
@@ -50,10 +52,17 @@ struct job_names {
     size_t count, capacity;
 };
 
+/* What one shard said last. */
+struct job_shard {
+    char *ps;
+    uint64_t version, examples, duplicates, dropped;
+    struct ledger ledger; /* async, bounded; split_count 0: none */
+};
+
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
     enum job_state state;
-    int mode;                                      /* enum training_mode */
+    struct consistency consistency;                /* replicas 0: not known yet */
     int64_t submitted_ms, started_ms, finished_ms; /* Unix time; 0: not yet */
     uint64_t step, steps_total;
     double epoch, epochs_total;
@@ -65,6 +74,9 @@ struct job_record {
     struct job_names workers, ps;
     uint64_t generation;
     uint64_t staleness[JOB_STALENESS_BUCKETS];
+    uint64_t dropped, speculated, recoveries;
+    struct job_shard *shards;
+    size_t shard_count;
 };
 
 void job_record_init(struct job_record *r);
@@ -74,6 +86,9 @@ void job_record_copy(struct job_record *to,
 void job_record_set(char **field, const char *value); /* replace an owned string */
 /* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
 void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
+
+/* Forget what shards said; @count new ones that have said nothing. */
+void job_record_set_shards(struct job_record *r, size_t count);
 
 void job_names_add(struct job_names *n, const char *name);
 void job_names_clear(struct job_names *n);

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "data/dataset.h"
-#include "job/job_spec.h"
+#include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/plan.h"
 #include "master/job_record.h"
@@ -52,6 +52,7 @@ enum master_event_kind {
     MASTER_SUBMIT,
     MASTER_CANCEL,
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
+    MASTER_SET,        /* answered when the change is in force */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
@@ -62,8 +63,12 @@ enum master_event_kind {
     MASTER_REPORT_FAILURE,
     /* A call that the master asked for has ended. */
     MASTER_CALL_DONE,
+    /* The directory of a checkpoint is there and empty, or not. */
+    MASTER_PREPARE_DONE,
     /* The manifest of a checkpoint is written, or not. */
     MASTER_MANIFEST_DONE,
+    /* The newest checkpoint of a job was looked for. */
+    MASTER_FOUND,
     /* A row could not be stored: the job cannot go on. */
     MASTER_STORE_FAILED,
     /* The time of the timer has come. */
@@ -72,13 +77,18 @@ enum master_event_kind {
 
 struct master_restore_event {
     struct job_record *record; /* moved from: the core takes its content */
-    struct job_spec *spec;     /* of a PENDING job (moved from), else NULL */
-    const char *spec_error;    /* why a PENDING job has no spec */
+    struct job_spec *spec;     /* of a job that has not ended (moved from), else NULL */
+    const char *spec_error;    /* why such a job has no spec */
 };
 struct master_submit_event {
     struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
     const char *request_id; /* "" none */
     uint64_t number;        /* the least that the id may have: the store knows older ones */
+};
+struct master_set_event {
+    const char *job;
+    struct job_spec *spec; /* moved from when it is taken; else it is still the caller's */
+    const char *base;      /* the text that it is a change of; ERR_ABORTED when it is another now */
 };
 struct master_cancel_event {
     const char *job;
@@ -108,9 +118,12 @@ struct master_worker_event {
     const char *job;
     uint64_t generation;
     uint64_t wait_ms; /* LEASE_SPLIT */
-    uint64_t epoch;   /* REPORT_SPLIT */
-    uint32_t split;
+    const struct lease *held;
+    size_t held_count;
+    uint64_t epoch; /* REPORT_SPLIT */
+    uint32_t split, batch_end;
     uint64_t sequence, position; /* REPORT_PROGRESS */
+    uint64_t dropped, speculated;
     bool idle;
     const struct master_epoch_progress *epochs;
     size_t epoch_count;
@@ -127,7 +140,8 @@ struct master_call_done {
     struct dataset_info train, test;
     /* OPEN, MEMBERSHIP, PIN, UNPIN, CHECKPOINT */
     uint64_t version;
-    const struct ledger *ledger; /* CHECKPOINT; may be NULL */
+    const struct ledger *ledger;                    /* the same; may be NULL */
+    uint64_t examples, pushes, duplicates, dropped; /* all but CHECKPOINT */
     /* ASSIGN */
     uint64_t position;
     /* EVALUATE: metrics_pack() */
@@ -143,6 +157,20 @@ struct master_manifest_done {
     const char *path;      /* absolute */
 };
 
+struct master_prepare_done {
+    uint64_t number;       /* of the action */
+    const struct err *err; /* NULL: well */
+};
+struct master_found {
+    uint64_t number;
+    const struct err *err;       /* NULL: well, found or not */
+    bool found;                  /* else the job has no complete checkpoint */
+    const char *directory;       /* as in master_manifest: "<job>/step-000000500" */
+    const char *path;            /* absolute */
+    uint64_t step, version;      /* version: of every shard */
+    const struct ledger *ledger; /* the data position */
+};
+
 struct master_event {
     enum master_event_kind kind;
     uint64_t now_ms;  /* monotonic, never falling */
@@ -152,12 +180,15 @@ struct master_event {
         struct master_restore_event restore;
         struct master_submit_event submit;
         struct master_cancel_event cancel;
+        struct master_set_event set;
         const char *job; /* CHECKPOINT, STORE_FAILED */
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
         struct master_call_done call;
+        struct master_prepare_done prepare;
         struct master_manifest_done manifest;
+        struct master_found found;
     };
     const struct err *err; /* STORE_FAILED */
 };
@@ -167,7 +198,9 @@ struct master_event {
 enum master_action_kind {
     MASTER_REPLY,    /* answer a request */
     MASTER_CALL,     /* call a node; CALL_DONE follows, or never */
+    MASTER_PREPARE,  /* make an empty directory for a checkpoint; PREPARE_DONE follows */
     MASTER_MANIFEST, /* write a checkpoint's manifest, then remove old checkpoints */
+    MASTER_FIND,     /* look for the newest complete checkpoint of a job; FOUND follows */
     MASTER_STORE,    /* write the job's row; before any later action of the list */
     MASTER_CHANGED,  /* tell the job's watchers */
     MASTER_LOG,      /* one line for the log */
@@ -178,7 +211,7 @@ enum master_lease_kind { MASTER_LEASE_WAIT, MASTER_LEASE_GRANTED, MASTER_LEASE_D
 struct master_reply {
     uint64_t request;
     struct err err;               /* code 0: well, then the fields of that kind of request */
-    const struct job_record *job; /* SUBMIT, CANCEL */
+    const struct job_record *job; /* SUBMIT, CANCEL, SET */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
     const char *node;             /* JOIN: the id */
@@ -225,10 +258,11 @@ struct master_call {
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */
-    const struct ledger *ledger; /* OPEN, ASSIGN */
-    uint32_t replicas;           /* OPEN, MEMBERSHIP, ASSIGN */
-    int mode;                    /* MEMBERSHIP, ASSIGN: enum training_mode */
-    const char *const *workers;  /* OPEN, MEMBERSHIP */
+    const struct ledger *ledger; /* OPEN, ASSIGN; MEMBERSHIP: NULL when nothing but it changes */
+    uint64_t version;            /* OPEN, MEMBERSHIP: that goes with it */
+    const char *restore;         /* OPEN: directory of a checkpoint; "": initial values */
+    const struct consistency *consistency; /* OPEN, MEMBERSHIP, ASSIGN */
+    const char *const *workers;            /* OPEN, MEMBERSHIP */
     size_t worker_count;
     const struct master_shard_location *shards; /* START */
     size_t shard_count;
@@ -236,6 +270,8 @@ struct master_call {
     uint32_t replica_first, replica_end;     /* ASSIGN */
     uint64_t step, step_limit, ledger_step;
     bool hold;
+    const struct lease *leases; /* ASSIGN */
+    size_t lease_count;
     const char *pin_id;    /* PIN, UNPIN, CHECKPOINT, EVALUATE */
     bool slots;            /* PIN */
     const char *directory; /* CHECKPOINT: "<job>/step-000000500" */
@@ -247,6 +283,16 @@ struct master_shard_file {
     const char *file;
     uint64_t bytes, checksum, version;
     const struct ledger *ledger; /* NULL: none was given */
+};
+
+struct master_prepare {
+    uint64_t number;
+    const char *directory; /* "<job>/step-000000500" */
+};
+
+struct master_find {
+    uint64_t number;
+    const char *job;
 };
 
 struct master_manifest {
@@ -271,7 +317,9 @@ struct master_action {
     union {
         struct master_reply reply;
         struct master_call call;
+        struct master_prepare prepare;
         struct master_manifest manifest;
+        struct master_find find;
         const struct job_record *job; /* STORE, CHANGED */
         struct master_log log;
     };

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "job/job_spec.h"
+#include "job/consistency.h"
 #include "job/ledger.h"
 
 #define SHARD_PARKED_MAX 8192  /* requests that wait: thousands of clients with one each */
@@ -38,19 +38,22 @@ enum shard_push_result { /* = PushResult */
                          SHARD_PUSH_ACCEPTED,
                          SHARD_PUSH_APPLIED,
                          SHARD_PUSH_DUPLICATE,
+                         SHARD_PUSH_STALE,   /* sync: its step is complete without it */
+                         SHARD_PUSH_DROPPED, /* async, bounded: above max_staleness */
 };
 
 enum shard_pull_kind { /* = Pull.Kind */
                        SHARD_PULL_LATEST,
                        SHARD_PULL_VERSION,
                        SHARD_PULL_PINNED,
+                       SHARD_PULL_AT_LEAST, /* sync: the newest, when it is `version` or later */
 };
 
 /* ---- events ---- */
 
 /* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
 #define SHARD_EVENTS(X)                                                                            \
-    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle */                             \
+    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle, decision, spare */            \
     X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
@@ -70,10 +73,12 @@ enum shard_event_kind {
 struct shard_push {
     uint64_t step; /* sync */
     uint32_t replica_first, replica_end;
-    uint64_t epoch; /* async, bounded */
-    uint32_t split, batch;
+    uint64_t epoch;                   /* async, bounded */
+    uint32_t split, batch, batch_end; /* batches [batch, batch_end); batch_end 0: batch + 1 */
     uint64_t examples;
     uint64_t base_version;
+    bool decided;      /* POLICY_MAX_STALENESS: the lead took it */
+    bool spare;        /* sync: of a replica that another worker is late with */
     uint64_t elements; /* that came; 0: an empty contribution */
     void *buffer;      /* the gradient; NULL without one */
 };
@@ -97,15 +102,24 @@ struct shard_event {
     /* SHARD_EXCHANGE; all borrowed but push.buffer */
     const char *worker;
     bool has_push, has_pull;
-    bool idle; /* bounded: nobody waits for this worker until its next push or pull */
+    bool idle;         /* bounded: nobody waits for this worker until its next push or pull */
+    bool has_decision; /* sync, aggregate < replicas: of the lead */
+    uint64_t decision_step;
+    const uint8_t *decision; /* a bit for each replica */
+    size_t decision_bytes;
+    bool has_spare; /* sync, speculate: the worker has nothing left to do at this step */
+    uint64_t spare_step;
     struct shard_push push;
     struct shard_pull pull;
 
     /* SHARD_MEMBERSHIP */
     const char *const *workers;
     size_t worker_count;
-    uint32_t replicas;
-    enum training_mode mode;
+    /* With a ledger: consistency and data position change; a shard that is not at @version, or in
+     * async and bounded modes not at @ledger, refuses with ERR_STATE and changes nothing. */
+    const struct consistency *consistency;
+    const struct ledger *ledger;
+    uint64_t version;
 
     /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
     const char *pin_id;
@@ -118,7 +132,9 @@ struct shard_event {
 enum shard_action_kind {
     SHARD_ADD,     /* buffer += source */
     SHARD_APPLY,   /* version := the one before it, updated with buffer / examples; without a
-                      buffer the values stay the same. The two newest versions stay readable. */
+                      buffer the values stay the same. The two newest versions stay readable.
+                      With learning rate × lr_scale; with has_base: compensated by lambda for the
+                      way from base_version, which is readable, to the one before the new one. */
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it */
@@ -134,7 +150,11 @@ struct shard_action {
     void *source;
     uint64_t version;
     uint64_t examples;
-    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient */
+    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient; in the reply, too */
+    float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
+    bool has_base;      /* SHARD_APPLY: POLICY_DELAY_COMPENSATION */
+    uint64_t base_version;
+    float lambda;
 
     /* SHARD_REPLY */
     int code; /* 0, or ERR_*: shard_actions.err has the words */
@@ -143,6 +163,13 @@ struct shard_action {
     uint32_t progress;
     uint64_t generation;
     const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
+    uint64_t examples_applied;   /* with `version`: in all of the training. Also of SHARD_WRITE */
+    bool has_decision;           /* of the push's step; borrows until the next step */
+    uint64_t decision_step;
+    const uint8_t *decision;
+    size_t decision_bytes;
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms; /* wait 0: the step is complete */
 };
 
 /* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between
@@ -157,12 +184,12 @@ void shard_actions_release(struct shard_actions *a);
 /* ---- the shard ---- */
 
 struct shard_options {
+    uint32_t shard; /* 0 is the job's lead */
     uint64_t generation;
-    uint64_t version; /* 0, or of the checkpoint */
+    uint64_t version;  /* 0, or of the checkpoint */
+    uint64_t examples; /* applied up to @version */
     uint64_t elements;
-    enum training_mode mode;
-    uint32_t replicas;
-    uint64_t staleness;          /* bounded */
+    struct consistency consistency;
     bool has_slots;              /* the rule has optimizer slots */
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
@@ -173,6 +200,18 @@ struct shard_options {
 struct shard *shard_new(const struct shard_options *options, struct err *err);
 /* Buffers that are still in it are the caller's to find: step SHARD_CLOSE before. */
 void shard_free(struct shard *s);
+
+/* What an OpenShard of @generation is to one that is there (NULL: none), opened with
+ * @opened_generation. */
+enum shard_open {
+    SHARD_OPEN_NEW,     /* make it */
+    SHARD_OPEN_SAME,    /* it was made for this very request: answer with its state */
+    SHARD_OPEN_REPLACE, /* it is of a start that is over: close it, whatever waits, and make it anew
+                         */
+    SHARD_OPEN_OLD,     /* refused with ERR_ABORTED, in @err */
+};
+enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
+                                  uint64_t generation, struct err *err);
 
 /* Take one event. @out is emptied first. */
 void shard_step(struct shard *s, const struct shard_event *event, struct shard_actions *out);
@@ -185,9 +224,11 @@ struct shard_info {
     uint64_t generation;
     uint64_t version;
     uint64_t elements;
-    enum training_mode mode;
+    struct consistency consistency;
+    uint64_t examples; /* applied, in all of the training */
     uint64_t pushes_applied;
     uint64_t pushes_duplicate;
+    uint64_t pushes_dropped; /* told STALE or DROPPED */
     size_t parked;
     uint64_t parked_since_ms; /* of the oldest; 0: none waits */
     size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */

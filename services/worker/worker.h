@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "job/job_spec.h"
+#include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/tree.h"
 
@@ -31,24 +31,43 @@
 #define WORKER_BACKOFF_MS_MAX 2000
 #define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */
 #define WORKER_SLOT_NONE UINT32_MAX
+#define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
+#define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
+#define WORKER_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
 
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
 
 struct worker_config {
     uint32_t shard_count;
     struct ledger_shape shape;
-    bool overlap; /* async, bounded: compute the next batch while the last exchange is under way */
+};
+
+struct worker_lease {
+    uint64_t epoch;
+    uint32_t split, batch_end;
+    bool fresh;
 };
 
 /* Worker.Assign, field for field. */
 struct worker_assignment {
     uint64_t generation;
-    enum training_mode mode;
-    uint32_t replicas, replica_first, replica_end;
-    uint64_t step, step_limit;
+    struct consistency consistency;
+    uint32_t replica_first, replica_end;
+    uint64_t step, step_limit;   /* versions of the shards */
     const struct ledger *ledger; /* borrowed for the event; NULL: an empty one */
     uint64_t ledger_step;
     bool hold;
+    struct worker_lease leases[WORKER_LEASES_MAX]; /* async, bounded: all that it has from now on */
+    size_t lease_count;
+};
+
+enum worker_push_result { /* = PushResult */
+                          WORKER_PUSH_NONE,
+                          WORKER_PUSH_ACCEPTED,
+                          WORKER_PUSH_APPLIED,
+                          WORKER_PUSH_DUPLICATE,
+                          WORKER_PUSH_STALE,
+                          WORKER_PUSH_DROPPED,
 };
 
 enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
@@ -79,11 +98,16 @@ struct worker_event {
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
     uint32_t progress;
+    enum worker_push_result push;
+    bool has_decision; /* of the lead */
+    uint64_t decision_step;
+    const uint8_t *decision; /* borrowed for the event */
+    size_t decision_bytes;
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
     enum worker_lease_kind lease; /* LEASED */
     uint64_t generation;          /* LEASED, SPLIT_REPORTED: of the request */
-    uint64_t epoch;
-    uint32_t split, batch_end;
-    bool fresh;
+    struct worker_lease granted;  /* LEASED */
 };
 
 enum worker_action_kind {
@@ -103,7 +127,13 @@ enum worker_action_kind {
     WORKER_DO_FAIL_JOB, /* tell the master: code, message; nothing is to be computed any more */
 };
 
-enum worker_pull { WORKER_PULL_NONE, WORKER_PULL_LATEST, WORKER_PULL_VERSION, WORKER_PULL_PINNED };
+enum worker_pull {
+    WORKER_PULL_NONE,
+    WORKER_PULL_LATEST,
+    WORKER_PULL_VERSION,
+    WORKER_PULL_PINNED,
+    WORKER_PULL_AT_LEAST,
+};
 
 struct worker_action {
     enum worker_action_kind kind;
@@ -126,12 +156,25 @@ struct worker_action {
     bool progress;
     enum worker_set set;
     uint32_t slot, slot_from;
-    /* COMPUTE, PREFETCH, EXCHANGE of async, LEASE reports */
+    /* COMPUTE, PREFETCH, EXCHANGE of async, REPORT_SPLIT (batch_end only) */
     struct ledger_batch batch;
+    uint32_t batch_end; /* EXCHANGE: the push covers batches up to it */
     uint32_t replica;
+    bool spare;        /* COMPUTE: of another worker's replica: not measured. EXCHANGE: its push */
+    bool decided;      /* EXCHANGE: Push.decided */
+    bool ask_spare;    /* EXCHANGE: SpareRequest of `step`, alone */
+    bool has_decision; /* EXCHANGE */
+    uint64_t decision_step;
+    /* In the core's memory; as it is until the generation changes or decision_step is two steps
+     * back: the shell packs it when it sends. */
+    const uint8_t *decision;
+    size_t decision_bytes;
+    struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
+    size_t held_count;
     uint64_t first, count; /* EVALUATE */
     /* REPORT_PROGRESS, REPLY_ASSIGN */
     uint64_t sequence, position;
+    uint64_t dropped, speculated; /* REPORT_PROGRESS: since the last new sequence */
     bool idle_report;
     bool again; /* REPORT_PROGRESS: the same measurements as last time; FAIL_JOB: told before */
     uint64_t at_ms;
