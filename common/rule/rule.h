@@ -22,8 +22,10 @@ struct rule {
     size_t slot_count;
     const char *slot_names[RULE_SLOTS_MAX];
     float slot_initial[RULE_SLOTS_MAX];
-    /* Scalars of update number @version (0-based) from @params. */
-    void (*prepare)(const void *params, uint64_t version, struct rule_scalars *out);
+    /* Scalars of update number @version (0-based) from @params, with the learning rate of this
+     * update × @lr_scale. */
+    void (*prepare)(const void *params, uint64_t version, double lr_scale,
+                    struct rule_scalars *out);
     /* One update of @n floats: reads @in (version t), writes @out (version t+1; may equal @in),
      * updates @slots in place. The gradient is @gradient[i] × @gradient_scale. Same bits for any
      * cut of the range. Large arrays must not lie a large power of two apart: they would share the

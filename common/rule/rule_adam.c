@@ -44,7 +44,8 @@ static const struct field adam_fields[] = {
      "Added to the corrected root mean square of the gradient"},
 };
 
-static void adam_prepare(const void *params, uint64_t version, struct rule_scalars *out)
+static void adam_prepare(const void *params, uint64_t version, double lr_scale,
+                         struct rule_scalars *out)
 {
     const struct adam_params *p = params;
     const double t = (double)version + 1.0;
@@ -52,7 +53,7 @@ static void adam_prepare(const void *params, uint64_t version, struct rule_scala
     out->v[ADAM_ONE_MINUS_BETA1] = (float)(1.0 - p->beta1);
     out->v[ADAM_BETA2] = (float)p->beta2;
     out->v[ADAM_ONE_MINUS_BETA2] = (float)(1.0 - p->beta2);
-    out->v[ADAM_RATE] = (float)(p->learning_rate / (1.0 - pow(p->beta1, t)));
+    out->v[ADAM_RATE] = (float)(p->learning_rate * lr_scale / (1.0 - pow(p->beta1, t)));
     out->v[ADAM_ROOT] = (float)(1.0 / sqrt(1.0 - pow(p->beta2, t)));
     out->v[ADAM_EPSILON] = (float)p->epsilon;
 }

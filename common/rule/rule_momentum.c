@@ -30,11 +30,12 @@ static const struct field momentum_fields[] = {
      "Look ahead along the momentum (Nesterov)"},
 };
 
-static void momentum_prepare(const void *params, uint64_t version, struct rule_scalars *out)
+static void momentum_prepare(const void *params, uint64_t version, double lr_scale,
+                             struct rule_scalars *out)
 {
     const struct momentum_params *p = params;
     (void)version;
-    out->v[MOMENTUM_RATE] = (float)p->learning_rate;
+    out->v[MOMENTUM_RATE] = (float)(p->learning_rate * lr_scale);
     out->v[MOMENTUM_DECAY] = (float)p->momentum;
     out->v[MOMENTUM_NESTEROV] = p->nesterov ? 1.0F : 0.0F;
 }

@@ -19,11 +19,12 @@ static const struct field sgd_fields[] = {
      "Step length along the negative gradient"},
 };
 
-static void sgd_prepare(const void *params, uint64_t version, struct rule_scalars *out)
+static void sgd_prepare(const void *params, uint64_t version, double lr_scale,
+                        struct rule_scalars *out)
 {
     const struct sgd_params *p = params;
     (void)version;
-    out->v[SGD_RATE] = (float)p->learning_rate;
+    out->v[SGD_RATE] = (float)(p->learning_rate * lr_scale);
 }
 
 VECTOR_CLONES

@@ -49,7 +49,7 @@ void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buf
     } else {
         struct buffer *gradient = a->buffer;
         struct rule_scalars scalars;
-        s->spec.update.rule->prepare(s->spec.update.params, a->version - 1, &scalars);
+        s->spec.update.rule->prepare(s->spec.update.params, a->version - 1, 1.0, &scalars);
         apply_all(s, &scalars, out, in, gradient->floats.data, 1.0F / (float)a->examples,
                   more == NULL ? NULL : more->floats.data);
     }

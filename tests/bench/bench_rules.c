@@ -110,7 +110,7 @@ static void bench_rule(const struct rule *rule, const char *setting, const struc
     if (setting != NULL) {
         (void)field_set(field_find(rule->fields, rule->field_count, setting), params, "true", NULL);
     }
-    rule->prepare(params, 10, &context.scalars);
+    rule->prepare(params, 10, 1.0, &context.scalars);
     /* Read in and gradient, write out, read and write each slot. */
     line(name, 3 + 2 * rule->slot_count, x, seconds_of(apply, x, &context, budget), triad_rate);
     struct update_spec spec = {rule, params};

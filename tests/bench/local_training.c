@@ -94,7 +94,7 @@ static void update(struct bench *s)
     for (size_t k = 0; k < u->rule->slot_count; k++) {
         slots[k] = s->flat + (2 + k) * s->floats;
     }
-    u->rule->prepare(u->params, s->version, &scalars);
+    u->rule->prepare(u->params, s->version, 1.0, &scalars);
     u->rule->apply(&scalars, s->flat, s->flat, slots, s->flat + s->floats,
                    1.0F / (float)s->job->batch_size, s->floats);
 }

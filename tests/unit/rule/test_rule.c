@@ -23,6 +23,12 @@ struct oracle_state {
 /* One update number @t (1-based) of one element, straight from the paper. */
 typedef void oracle_step(struct oracle_state *s, const double *hyper, double g, double t);
 
+/* The learning rate of every second update is scaled; it is the first hyperparameter everywhere. */
+static double lr_scale_at(uint64_t version)
+{
+    return version % 2 == 0 ? 1.0 : 1.0 / (double)(1 + version % 7);
+}
+
 struct oracle {
     const char *rule;
     const char *hyper[HYPER_MAX][2]; /* settings by key and text */
@@ -134,7 +140,7 @@ static void apply_range(struct fixture *f, uint64_t version, float *out, size_t 
                         float scale)
 {
     struct rule_scalars s;
-    f->rule->prepare(f->params, version, &s);
+    f->rule->prepare(f->params, version, lr_scale_at(version), &s);
     float *slots[RULE_SLOTS_MAX] = {NULL};
     for (size_t k = 0; k < f->rule->slot_count; k++) {
         slots[k] = f->slots[k] + from;
@@ -165,11 +171,13 @@ static void check_against_oracle(const struct oracle *o)
     }
     const float scale = 1.0F / 3.0F;
     for (uint64_t step = 0; step < STEPS; step++) {
+        double hyper[HYPER_MAX];
+        memcpy(hyper, o->hyper_value, sizeof hyper);
+        hyper[0] *= lr_scale_at(step);
         for (size_t i = 0; i < ELEMENTS; i++) {
             f.gradient[i] = gradient_at(step, i);
             double before = want[i].w;
-            o->step(&want[i], o->hyper_value, (double)f.gradient[i] * (double)scale,
-                    (double)(step + 1));
+            o->step(&want[i], hyper, (double)f.gradient[i] * (double)scale, (double)(step + 1));
             path[i] += fabs(want[i].w - before);
         }
         apply_range(&f, step, f.values, 0, ELEMENTS, scale);
@@ -269,7 +277,7 @@ static void adam_corrects_the_first_update(void **state)
     assert_true(fabsf(f.values[0] - 0.999F) < 1e-6F);
     /* Far out the correction is gone, and the numbers stay finite. */
     struct rule_scalars s;
-    f.rule->prepare(f.params, UINT64_MAX, &s);
+    f.rule->prepare(f.params, UINT64_MAX, 1.0, &s);
     for (size_t i = 0; i < 7; i++) {
         assert_true(isfinite(s.v[i]));
     }
