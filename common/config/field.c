@@ -87,6 +87,14 @@ static void add_interval(struct buf *out, const struct field_interval *v)
                v->count == 1 ? "" : "s");
 }
 
+static void add_range_value(struct buf *out, const struct field_range *v)
+{
+    buf_printf(out, "%" PRId64, v->min);
+    if (v->max != v->min) {
+        buf_printf(out, "..%" PRId64, v->max);
+    }
+}
+
 static void add_ints(struct buf *out, const struct field_ints *v)
 {
     buf_add_char(out, '[');
@@ -165,6 +173,13 @@ void field_allowed(const struct field *field, struct buf *out)
         break;
     case FIELD_INTERVAL:
         buf_add_str(out, "interval such as 500 steps, 2 epochs or never");
+        break;
+    case FIELD_RANGE:
+        buf_add_str(out, "whole number, or a range such as 2..8");
+        if (ranged(field)) {
+            buf_add_str(out, ",");
+            add_range(field, out);
+        }
         break;
     case FIELD_INTS:
         buf_printf(out, "list of at most %d whole numbers", FIELD_INTS_MAX);
@@ -298,6 +313,37 @@ static int set_interval(const struct field *field, struct field_interval *value,
     return 0;
 }
 
+/* Read "4" or "2..8". */
+static int set_range(const struct field *field, struct field_range *value, const char *text,
+                     struct err *err)
+{
+    struct field_range v = {0};
+    const char *dots = strstr(text, "..");
+    bool ok;
+    if (dots == NULL) {
+        ok = text_to_int(text, &v.min);
+        v.max = v.min;
+    } else {
+        char first[24]; /* longer than any number that fits */
+        size_t n = (size_t)(dots - text);
+        ok = n < sizeof first;
+        text_copy(first, sizeof first, text);
+        first[ok ? n : 0] = '\0';
+        ok = ok && text_to_int(first, &v.min) && text_to_int(dots + 2, &v.max);
+    }
+    if (!ok) {
+        return refuse_value(field, text, "is not a whole number or a range", err);
+    }
+    if (v.min > v.max) {
+        return refuse_value(field, text, "ends before it begins", err);
+    }
+    if (!in_range(field, (double)v.min) || !in_range(field, (double)v.max)) {
+        return refuse_value(field, text, "is out of range", err);
+    }
+    *value = v;
+    return 0;
+}
+
 /* Read "3", "3, 3" or "[3, 3]". */
 static int set_ints(const struct field *field, struct field_ints *value, const char *text,
                     struct err *err)
@@ -368,6 +414,8 @@ int field_set(const struct field *field, void *object, const char *text, struct 
         return set_enum(field, value, text, err);
     case FIELD_INTERVAL:
         return set_interval(field, value, text, err);
+    case FIELD_RANGE:
+        return set_range(field, value, text, err);
     case FIELD_INTS:
         return set_ints(field, value, text, err);
     }
@@ -403,6 +451,9 @@ void field_format(const struct field *field, const void *object, struct buf *out
         break;
     case FIELD_INTERVAL:
         add_interval(out, value);
+        break;
+    case FIELD_RANGE:
+        add_range_value(out, value);
         break;
     case FIELD_INTS:
         add_ints(out, value);

@@ -46,8 +46,8 @@ struct field {
     enum field_type type;
     size_t offset;   /* of the value in the struct */
     const char *def; /* default as text; NULL: required */
-    /* Of numbers, bytes, ms, interval counts and every int of a list; both 0: no range; @max
-     * INFINITY: no upper bound. */
+    /* Of numbers, bytes, ms, interval counts, both ends of a range and every int of a list; both 0:
+     * no range; @max INFINITY: no upper bound. */
     double min, max;
     const char *const *choices; /* FIELD_ENUM: NULL-terminated */
     const char *help;           /* one sentence, starts with a capital, no full stop needed */

@@ -14,6 +14,7 @@ struct sample {
     char *text;
     int mode;
     struct field_interval every;
+    struct field_range workers, any_range;
     struct field_ints shape, kernel;
 };
 
@@ -30,6 +31,8 @@ static const struct field rows[] = {
     {"text", FIELD_STRING, AT(text), NULL, 0, 0, NULL, "A text"},
     {"mode", FIELD_ENUM, AT(mode), "sync", 0, 0, modes, "A mode"},
     {"every", FIELD_INTERVAL, AT(every), "1 epoch", 0, 0, NULL, "An interval"},
+    {"workers", FIELD_RANGE, AT(workers), "1..2", 1, 1024, NULL, "A range"},
+    {"any_range", FIELD_RANGE, AT(any_range), "0", 0, 0, NULL, "A range without bounds"},
     {"shape", FIELD_INTS, AT(shape), "[]", 1, 65536, NULL, "A shape"},
     {"kernel", FIELD_INTS, AT(kernel), "[3, 3]", 1, INFINITY, NULL, "A kernel"},
 };
@@ -122,6 +125,13 @@ static void test_values_round_trip(void **state)
     accepted("every", "1 step", "1 step");
     accepted("every", "2 epochs", "2 epochs");
     accepted("every", "1 epoch", "1 epoch");
+    accepted("workers", "4", "4");
+    accepted("workers", "4..4", "4");
+    accepted("workers", "2..8", "2..8");
+    accepted("workers", "1..1024", "1..1024");
+    accepted("any_range", "-3..-1", "-3..-1");
+    accepted("any_range", "-9223372036854775808..9223372036854775807",
+             "-9223372036854775808..9223372036854775807");
     accepted("shape", "[]", "[]");
     accepted("shape", "[ ]", "[]");
     accepted("shape", "5", "[5]");
@@ -179,6 +189,46 @@ static void test_wrong_lists(void **state)
             "'1,1,1,1,1,1,1,1,1' is too long; " LIST " from 1 to 65536");
 }
 
+static void test_wrong_ranges(void **state)
+{
+    (void)state;
+#define RANGE "; allowed: whole number, or a range such as 2..8, from 1 to 1024"
+    static const char *const broken[] = {
+        "",
+        "x",
+        "..",
+        "2..",
+        "..8",
+        "2..x",
+        "x..8",
+        "2...8",
+        "2.8",
+        "2 .. 8",
+        "2-8",
+        "1.5",
+        "2,8",
+        "2..4..8",
+        " 2..8",
+        "2..8 ",
+        "0x2..8",
+        "00000000000000000000000002..8",
+        "99999999999999999999",
+        "1..99999999999999999999",
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        char message[160];
+        (void)snprintf(message, sizeof message, "'%s' is not a whole number or a range" RANGE,
+                       broken[i]);
+        refused("workers", broken[i], message);
+    }
+    refused("workers", "8..2", "'8..2' ends before it begins" RANGE);
+    refused("workers", "0", "'0' is out of range" RANGE);
+    refused("workers", "0..4", "'0..4' is out of range" RANGE);
+    refused("workers", "2..1025", "'2..1025' is out of range" RANGE);
+    refused("any_range", "x",
+            "'x' is not a whole number or a range; allowed: whole number, or a range such as 2..8");
+}
+
 static void test_a_long_or_strange_value_is_shown_safely(void **state)
 {
     (void)state;
@@ -201,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_values_round_trip),
         cmocka_unit_test(test_wrong_values_say_what_is_allowed),
         cmocka_unit_test(test_wrong_lists),
+        cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_a_long_or_strange_value_is_shown_safely),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
