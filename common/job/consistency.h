@@ -5,6 +5,8 @@
 
 #include "job/job_spec.h"
 
+#define CONSISTENCY_REPLICAS_MAX 65536U /* of a message; a job file allows 1024 */
+
 struct consistency {
     enum training_mode mode;
     uint32_t replicas;  /* sync; ≥ 1 in every mode, so that a change to sync needs no more */
@@ -19,7 +21,8 @@ struct consistency {
     bool overlap;           /* async, bounded */
 };
 
-/* What the job file says, with every "0: chosen" resolved. */
+/* What the job file says, with every "0: chosen" resolved. Keys that the mode does not look at get
+ * the value that changes nothing: aggregate = replicas, no policy, every 1. */
 void consistency_of(const struct job_spec *spec, struct consistency *out);
 /* Errors: ERR_INVALID: numbers that cannot be, as in a message of a peer. */
 int consistency_check(const struct consistency *c, struct err *err);

@@ -13,6 +13,7 @@ struct course {
     uint64_t step;         /* at which it begins */
     uint32_t step_batches; /* ≥ 1 */
     struct ledger ledger;  /* the position there; owned */
+    uint64_t left;         /* ledger_left() of it; ≥ 1 */
 };
 
 /* @ledger is copied; one with a complete epoch becomes the beginning of the next. */

@@ -47,13 +47,63 @@ static void check_length(const struct job_reader *r)
 static void check_replicas(const struct job_reader *r)
 {
     const struct training_spec *t = &r->spec->training;
-    int64_t workers = r->spec->cluster.workers;
+    int64_t workers = r->spec->cluster.workers.max;
     bool sound = r->sound[JOB_SECTION_TRAINING] && r->sound[JOB_SECTION_CLUSTER];
     if (sound && t->mode == TRAINING_SYNC && t->replicas > 0 && t->replicas < workers) {
         job_report(r, "training.replicas",
                    "training.replicas: %" PRId64 " replicas leave %" PRId64 " of %" PRId64
-                   " workers idle; allowed: at least cluster.workers, or 0 for as many",
-                   t->replicas, workers - t->replicas, workers);
+                   " workers idle; allowed: at least %" PRId64
+                   " (the most of cluster.workers), or 0 for as many",
+                   t->replicas, workers - t->replicas, workers, workers);
+    }
+}
+
+/* Keys of another mode may have any value: the mode can change on a running job, and then this is
+ * looked at again. */
+static void check_aggregate(const struct job_reader *r)
+{
+    const struct training_spec *t = &r->spec->training;
+    bool sound = r->sound[JOB_SECTION_TRAINING] && r->sound[JOB_SECTION_CLUSTER];
+    if (!sound || t->mode != TRAINING_SYNC) {
+        return;
+    }
+    int64_t replicas = (int64_t)job_spec_replicas(r->spec), aggregate = t->replicas_to_aggregate;
+    if (aggregate > replicas) {
+        job_report(r, "training.replicas_to_aggregate",
+                   "training.replicas_to_aggregate: %" PRId64 " of %" PRId64
+                   " replicas; allowed: at most training.replicas, or 0 for all",
+                   aggregate, replicas);
+    } else if (t->speculate && aggregate > 0 && aggregate < replicas) {
+        job_report(r, "training.speculate",
+                   "training.speculate: late replicas are dropped already by "
+                   "training.replicas_to_aggregate: %" PRId64 "; allowed: only one of the two",
+                   aggregate);
+    }
+}
+
+/* Overlapping exchanges are one batch, one push, one pull each, and none is taken back. */
+static void check_overlap(const struct job_reader *r)
+{
+    const struct training_spec *t = &r->spec->training;
+    if (!r->sound[JOB_SECTION_TRAINING] || t->mode == TRAINING_SYNC || !t->overlap) {
+        return;
+    }
+    if (t->push_every > 1) {
+        job_report(r, "training.push_every",
+                   "training.push_every: %" PRId64
+                   " does not go together with 'overlap: true'; allowed: 1",
+                   t->push_every);
+    }
+    if (t->pull_every > 1) {
+        job_report(r, "training.pull_every",
+                   "training.pull_every: %" PRId64
+                   " does not go together with 'overlap: true'; allowed: 1",
+                   t->pull_every);
+    }
+    if (t->staleness_policy == POLICY_MAX_STALENESS) {
+        job_report(r, "training.staleness_policy",
+                   "training.staleness_policy: max_staleness does not go together with "
+                   "'overlap: true'; allowed: none, scale_lr or delay_compensation");
     }
 }
 
@@ -154,8 +204,8 @@ static void check_separator(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,      check_input,  check_length,  check_replicas,
-        check_staleness, check_labels, check_sources, check_separator,
+        check_name,      check_input,   check_length, check_replicas, check_aggregate,
+        check_staleness, check_overlap, check_labels, check_sources,  check_separator,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

@@ -121,6 +121,8 @@ static json_t *value_schema(const struct field *field)
         return number_or_text(field, "^[0-9.]+ *(ms|s|m|min|h)?$");
     case FIELD_INTERVAL:
         return number_or_text(field, "^(never|[0-9]+( +(steps?|epochs?))?)$");
+    case FIELD_RANGE:
+        return number_or_text(field, "^[0-9]+([.][.][0-9]+)?$");
     case FIELD_INTS:
         return ints(field);
     }
@@ -136,7 +138,8 @@ static json_t *default_value(const struct field *field)
     case FIELD_BOOL:
         return json_boolean(field->def[0] == 't');
     case FIELD_INT:
-        return text_to_int(field->def, &whole) ? json_integer(whole) : json_null();
+    case FIELD_RANGE:
+        return text_to_int(field->def, &whole) ? json_integer(whole) : json_string(field->def);
     case FIELD_FLOAT:
         return text_to_double(field->def, &real) ? number(real) : json_null();
     case FIELD_INTS: {

@@ -4,11 +4,14 @@
 #include "base/mem.h"
 
 static const char *const modes[] = {"sync", "async", "bounded", NULL};
+static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
+                                       NULL};
 static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes", NULL};
 
 #define REPLICAS_MAX 1024 /* one block of the reduction tree for each */
 #define NODES_MAX 1024    /* of one kind in one job */
 #define BATCH_MAX 1048576
+#define EVERY_MAX 1000000
 #define SEED_MAX 9007199254740992.0 /* 2^53: exact in the double that bounds are kept in */
 
 #define ROOT_AT(member) offsetof(struct job_spec, member)
@@ -60,8 +63,28 @@ static const struct field training_fields[] = {
      .offset = TRAINING_AT(replicas),
      .def = "0",
      .max = REPLICAS_MAX,
-     .help =
-         "Sync: mini-batches per global step, shared out over the workers; 0 is cluster.workers"},
+     .help = "Sync: mini-batches per global step, shared out over the workers; 0 is the most that "
+             "cluster.workers allows"},
+    {.path = "replicas_to_aggregate",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(replicas_to_aggregate),
+     .def = "0",
+     .max = REPLICAS_MAX,
+     .help = "Sync: a step is complete with so many replicas, and what comes later is dropped and "
+             "counted; 0 waits for all, which alone gives the same bits on every run"},
+    {.path = "speculate",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(speculate),
+     .def = "false",
+     .help = "Sync: give the mini-batches of a late worker to idle ones too; the first result "
+             "counts, and the bits stay the same"},
+    {.path = "speculate_after",
+     .type = FIELD_FLOAT,
+     .offset = TRAINING_AT(speculate_after),
+     .def = "3",
+     .min = 1,
+     .max = 1000000,
+     .help = "Speculate: how many times the usual time makes a replica late"},
     {.path = "epochs",
      .type = FIELD_INT,
      .offset = TRAINING_AT(epochs),
@@ -87,6 +110,43 @@ static const struct field training_fields[] = {
      .def = "4",
      .max = 1000000,
      .help = "Bounded: how many batches a worker may be ahead of the slowest"},
+    {.path = "staleness_policy",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(staleness_policy),
+     .def = "none",
+     .choices = policies,
+     .help = "Async, bounded: what becomes of a gradient whose parameters have changed meanwhile: "
+             "none (applied like any other), max_staleness (dropped when they changed more than "
+             "max_staleness times, and its batches computed again), scale_lr (learning rate "
+             "divided by the number of changes), delay_compensation (corrected to first order by "
+             "how far they moved, DC-ASGD)"},
+    {.path = "max_staleness",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(max_staleness),
+     .def = "16",
+     .max = 1e9,
+     .help = "Policy max_staleness: a gradient is dropped when the parameters have changed more "
+             "often since they were read"},
+    {.path = "delay_lambda",
+     .type = FIELD_FLOAT,
+     .offset = TRAINING_AT(delay_lambda),
+     .def = "0.04",
+     .max = 1000000,
+     .help = "Policy delay_compensation: how strongly a gradient is corrected; 0 is not at all"},
+    {.path = "push_every",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(push_every),
+     .def = "1",
+     .min = 1,
+     .max = EVERY_MAX,
+     .help = "Async, bounded: batches whose gradients a worker adds up and pushes as one update"},
+    {.path = "pull_every",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(pull_every),
+     .def = "1",
+     .min = 1,
+     .max = EVERY_MAX,
+     .help = "Async, bounded: pushes after which a worker reads the parameters again"},
     {.path = "overlap",
      .type = FIELD_BOOL,
      .offset = TRAINING_AT(overlap),
@@ -125,12 +185,13 @@ static const struct field training_fields[] = {
 #define CLUSTER_AT(member) offsetof(struct cluster_spec, member)
 static const struct field cluster_fields[] = {
     {.path = "workers",
-     .type = FIELD_INT,
+     .type = FIELD_RANGE,
      .offset = CLUSTER_AT(workers),
      .def = "1",
      .min = 1,
      .max = NODES_MAX,
-     .help = "Processes that compute gradients"},
+     .help = "Processes that compute gradients; with a range such as 2..8 the job starts with 2 "
+             "and takes up to 8 whenever they are free"},
     {.path = "ps",
      .type = FIELD_INT,
      .offset = CLUSTER_AT(ps),

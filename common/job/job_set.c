@@ -201,7 +201,8 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source, 
     char *words[WORDS_MAX];
     size_t count = cut_key(key, words);
     if (equals == NULL || count == 0) {
-        diags_add(diags, source, 0, 0, "allowed: key=value, such as training.epochs=5");
+        diags_add(diags, source, 0, 0, "%s; key=value is expected, such as training.epochs=5",
+                  equals == NULL ? "there is no '='" : "this is not a key");
         free(key);
         return;
     }

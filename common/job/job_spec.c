@@ -275,6 +275,31 @@ enum data_label_kind job_spec_label_kind(const struct job_spec *spec)
 
 uint64_t job_spec_replicas(const struct job_spec *spec)
 {
-    bool given = spec->training.mode == TRAINING_SYNC && spec->training.replicas > 0;
-    return (uint64_t)(given ? spec->training.replicas : spec->cluster.workers);
+    int64_t given = spec->training.replicas;
+    return (uint64_t)(given > 0 ? given : spec->cluster.workers.max);
+}
+
+const char *job_spec_fixed(const char *key)
+{
+    static const struct {
+        const char *key, *reason;
+    } fixed[] = {
+        {"training", "a section; its keys can be set one by one"},
+        {"cluster", "a section; workers in it can be set"},
+        {"training.batch_size",
+         "fixed when the job was submitted: it decides which records make a batch"},
+        {"training.seed", "fixed when the job was submitted: it decides the order of the records"},
+        {"training.split_batches",
+         "fixed when the job was submitted: the data position counts in splits"},
+        {"cluster.ps",
+         "fixed when the job was submitted: it decides which server holds which variable"},
+    };
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        if (strcmp(key, fixed[i].key) == 0) {
+            return fixed[i].reason;
+        }
+    }
+    bool free =
+        strncmp(key, "training.", strlen("training.")) == 0 || strcmp(key, "cluster.workers") == 0;
+    return free ? NULL : "fixed when the job was submitted";
 }

@@ -62,7 +62,7 @@ static int run(const struct cli_args *args)
     struct local local = {0};
     struct err err = {0};
     if (local_start(&local, state_dir, (size_t)file.spec.cluster.ps,
-                    (size_t)file.spec.cluster.workers, &err) != 0) {
+                    (size_t)file.spec.cluster.workers.max, &err) != 0) {
         (void)fprintf(stderr, "gradus: start the local cluster: %s\n", err.msg);
         code = CLI_FAILED;
     } else {

@@ -129,7 +129,8 @@ static void test_smallest_job_has_defaults(void **state)
     assert_true(spec.training.evaluate_every.epochs && spec.training.evaluate_every.count == 1);
     assert_int_equal(spec.training.checkpoint_every.count, 0);
     assert_int_equal(spec.training.checkpoints_keep, 3);
-    assert_int_equal(spec.cluster.workers, 1);
+    assert_int_equal(spec.cluster.workers.min, 1);
+    assert_int_equal(spec.cluster.workers.max, 1);
     assert_int_equal(spec.cluster.ps, 1);
     assert_int_equal(spec.cluster.partitioner, PARTITIONER_FIXED);
     assert_int_equal(spec.cluster.partitions, 1);
@@ -241,10 +242,14 @@ static void test_values_out_of_range(void **state)
     line_refused(14, "  beta1: 1",
                  "job.yaml:14:10: update.beta1: '1' is out of range; allowed: number from 0 to "
                  "0.999999\n");
+    line_refused(18, "  workers: 0",
+                 "job.yaml:18:12: cluster.workers: '0' is out of range; allowed: whole number, or "
+                 "a range such "
+                 "as 2..8, from 1 to 1024\n");
     line_refused(
-        18, "  workers: 0",
-        "job.yaml:18:12: cluster.workers: '0' is out of range; allowed: whole number from 1 "
-        "to 1024\n");
+        18, "  workers: 4..2",
+        "job.yaml:18:12: cluster.workers: '4..2' ends before it begins; allowed: whole number, or "
+        "a range such as 2..8, from 1 to 1024\n");
     line_refused(9, "        units: 0",
                  "job.yaml:9:16: model.layers.2.units: '0' is out of range; allowed: whole number "
                  "from 1 to 16777216\n");
@@ -378,7 +383,7 @@ static void test_what_does_not_fit_together(void **state)
     line_refused(
         16, "  replicas: 1",
         "job.yaml:16:13: training.replicas: 1 replicas leave 1 of 2 workers idle; allowed: at "
-        "least cluster.workers, or 0 for as many\n");
+        "least 2 (the most of cluster.workers), or 0 for as many\n");
     line_refused(
         16, "  epochs: 0",
         "job.yaml:16:11: training would never end: epochs and steps are both 0; allowed: at "
@@ -546,14 +551,15 @@ static void test_wrong_sets(void **state)
     set_refused(
         "training.replicas=1",
         "--set training.replicas=1: training.replicas: 1 replicas leave 1 of 2 workers idle; "
-        "allowed: at least cluster.workers, or 0 for as many\n");
+        "allowed: at least 2 (the most of cluster.workers), or 0 for as many\n");
     set_refused("training.batch_size.x=1",
                 "--set training.batch_size.x=1: 'batch_size' is not a section of keys\n");
-#define KEY_VALUE "allowed: key=value, such as training.epochs=5\n"
-    set_refused("training", "--set training: " KEY_VALUE);
-    set_refused("", "--set : " KEY_VALUE);
-    set_refused("=1", "--set =1: " KEY_VALUE);
-    set_refused("a..b=1", "--set a..b=1: " KEY_VALUE);
+#define KEY_VALUE "key=value is expected, such as training.epochs=5\n"
+    set_refused("training", "--set training: there is no '='; " KEY_VALUE);
+    set_refused("data.dir", "--set data.dir: there is no '='; " KEY_VALUE);
+    set_refused("", "--set : there is no '='; " KEY_VALUE);
+    set_refused("=1", "--set =1: this is not a key; " KEY_VALUE);
+    set_refused("a..b=1", "--set a..b=1: this is not a key; " KEY_VALUE);
     set_refused(
         "model.layers.9.units=1",
         "--set model.layers.9.units=1: there is no layer '9'; allowed: a number from 0 to 2, "

@@ -128,7 +128,7 @@ static inline int ps_rig_open(struct ps_rig *rig, char *job, const char *mode, c
         {"dense_1.bias", {1, {COLUMNS}}, {INIT_CONSTANT, 0.5, 0, 0, 0}},
     };
     struct cluster_spec cluster = {
-        .workers = 1, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
+        .workers = {1, 1}, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
     struct plan plan = {0};
     assert_int_equal(plan_make(variables, 2, &cluster, &plan, err), 0);
     struct ledger ledger;

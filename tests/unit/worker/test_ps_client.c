@@ -222,7 +222,7 @@ static void make_plan(struct fake *f)
     text_copy(variables[1].name, sizeof variables[1].name, "bias");
     variables[1].shape = (struct shape){.rank = 1, .dims = {BIASES}};
     struct cluster_spec cluster = {
-        .ps = SHARDS, .workers = 1, .partitioner = PARTITIONER_FIXED, .partitions = 3};
+        .ps = SHARDS, .workers = {1, 1}, .partitioner = PARTITIONER_FIXED, .partitions = 3};
     assert_int_equal(plan_make(variables, 2, &cluster, &f->plan, NULL), 0);
     f->offsets[0] = 0;
     f->offsets[1] = BIAS_AT;
