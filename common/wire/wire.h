@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "gradus/v1/types.pb-c.h"
 #include "graph/metric.h"
+#include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/plan.h"
 
@@ -42,6 +43,15 @@ void wire_ledger_to_proto(const struct ledger *ledger, Gradus__V1__Ledger *out);
  * wrong number of splits, a split with more done than it has). */
 int wire_ledger_from_proto(const Gradus__V1__Ledger *in, struct ledger *out, struct err *err);
 
+/* ---- consistency ---- */
+
+/* Nothing to release. */
+void wire_consistency_to_proto(const struct consistency *c, Gradus__V1__Consistency *out);
+/* @out is overwritten on success. Errors: ERR_INVALID (missing, or not one that consistency_check()
+ * allows). */
+int wire_consistency_from_proto(const Gradus__V1__Consistency *in, struct consistency *out,
+                                struct err *err);
+
 /* ---- data ---- */
 
 /* @test may be NULL: no test source. @out borrows the dims of @train; nothing to release. */
@@ -66,15 +76,20 @@ int wire_metrics_from_proto(const Gradus__V1__MetricSums *in, struct metrics *m,
 
 /* ---- words ---- */
 
-/* The name in the proto ("RUNNING", "PS", "SYNC"); "UNKNOWN" for other numbers. */
+/* The name in the proto ("RUNNING", "PS", "SYNC", "SCALE_LR"); "UNKNOWN" for other numbers. */
 const char *wire_state_name(Gradus__V1__JobState state);
 const char *wire_role_name(Gradus__V1__NodeRole role);
 const char *wire_mode_name(Gradus__V1__Mode mode);
+const char *wire_policy_name(Gradus__V1__StalenessPolicy policy);
 /* From the name; false when there is none such. */
 bool wire_state_parse(const char *name, Gradus__V1__JobState *state);
 bool wire_role_parse(const char *name, Gradus__V1__NodeRole *role);
 /* enum training_mode ↔ Mode. From the wire: ERR_INVALID for other numbers. */
 Gradus__V1__Mode wire_mode_to_proto(enum training_mode mode);
 int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct err *err);
+/* The same for enum staleness_policy ↔ StalenessPolicy. */
+Gradus__V1__StalenessPolicy wire_policy_to_proto(enum staleness_policy policy);
+int wire_policy_from_proto(Gradus__V1__StalenessPolicy in, enum staleness_policy *out,
+                           struct err *err);
 
 #endif

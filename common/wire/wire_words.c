@@ -55,6 +55,11 @@ const char *wire_mode_name(Gradus__V1__Mode mode)
     return enum_name(&gradus__v1__mode__descriptor, (int)mode);
 }
 
+const char *wire_policy_name(Gradus__V1__StalenessPolicy policy)
+{
+    return enum_name(&gradus__v1__staleness_policy__descriptor, (int)policy);
+}
+
 bool wire_state_parse(const char *name, Gradus__V1__JobState *state)
 {
     const ProtobufCEnumValue *v =
@@ -104,6 +109,45 @@ int wire_mode_from_proto(Gradus__V1__Mode in, enum training_mode *out, struct er
         return 0;
     default:
         return err_set(err, ERR_INVALID, "mode %d is not one of SYNC (0), ASYNC (1), BOUNDED (2)",
+                       (int)in);
+    }
+}
+
+Gradus__V1__StalenessPolicy wire_policy_to_proto(enum staleness_policy policy)
+{
+    switch (policy) {
+    case POLICY_NONE:
+        break;
+    case POLICY_MAX_STALENESS:
+        return GRADUS__V1__STALENESS_POLICY__MAX_STALENESS;
+    case POLICY_SCALE_LR:
+        return GRADUS__V1__STALENESS_POLICY__SCALE_LR;
+    case POLICY_DELAY_COMPENSATION:
+        return GRADUS__V1__STALENESS_POLICY__DELAY_COMPENSATION;
+    }
+    return GRADUS__V1__STALENESS_POLICY__STALENESS_NONE;
+}
+
+int wire_policy_from_proto(Gradus__V1__StalenessPolicy in, enum staleness_policy *out,
+                           struct err *err)
+{
+    switch ((int)in) { /* a peer may send any number */
+    case GRADUS__V1__STALENESS_POLICY__STALENESS_NONE:
+        *out = POLICY_NONE;
+        return 0;
+    case GRADUS__V1__STALENESS_POLICY__MAX_STALENESS:
+        *out = POLICY_MAX_STALENESS;
+        return 0;
+    case GRADUS__V1__STALENESS_POLICY__SCALE_LR:
+        *out = POLICY_SCALE_LR;
+        return 0;
+    case GRADUS__V1__STALENESS_POLICY__DELAY_COMPENSATION:
+        *out = POLICY_DELAY_COMPENSATION;
+        return 0;
+    default:
+        return err_set(err, ERR_INVALID,
+                       "staleness policy %d is not one of STALENESS_NONE (0), MAX_STALENESS (1), "
+                       "SCALE_LR (2), DELAY_COMPENSATION (3)",
                        (int)in);
     }
 }

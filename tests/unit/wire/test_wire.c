@@ -36,7 +36,7 @@ static void make_plan(struct plan *plan)
         {"dense_1.bias", {1, {3}}, {INIT_ZEROS, 0, 0, 0, 0}},
     };
     struct cluster_spec cluster = {
-        .workers = 1, .ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
+        .workers = {1, 1}, .ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
     *plan = (struct plan){0};
     struct err err;
     assert_int_equal(plan_make(variables, 2, &cluster, plan, &err), 0);
