@@ -22,10 +22,17 @@
 #include "job/ledger.h"
 #include "job/tree.h"
 
-#define WORKER_SLOTS_MAX 128 /* 2·log2(replicas) stacked and pushed at most; replicas < 2^32 */
-#define WORKER_EVALUATIONS_MAX                                                                     \
-    16                       /* the master sends one at a time; more than that is a mistake        \
-                              */
+/* Sync with aggregate < replicas: replicas that one worker may have. Each is a gradient of its own
+ * until its step is complete; a worker with more fails the job and says so. */
+#define WORKER_SINGLES_MAX 1024
+/* And the sums on the way to a node of the tree, one pushed and one computed: 2·log2(replicas) at
+ * most, replicas < 2^32. */
+#define WORKER_SLOTS_MAX (WORKER_SINGLES_MAX + 128)
+/* Open at once with one shard: a push of each replica or node of a step (≤ 64), and a pull, a
+ * decision, a spare replica's push, a request for one, the pull of an evaluation. */
+#define WORKER_EXCHANGES_MAX (WORKER_SINGLES_MAX + 64)
+/* The master sends one at a time; more than that is a mistake. */
+#define WORKER_EVALUATIONS_MAX 16
 #define WORKER_REPORT_MS 500 /* progress is reported so often while there is any */
 #define WORKER_BACKOFF_MS_MIN 100
 #define WORKER_BACKOFF_MS_MAX 2000
