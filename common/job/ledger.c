@@ -116,6 +116,44 @@ uint64_t ledger_left(const struct ledger *l)
     return left;
 }
 
+void ledger_settle(struct ledger *l)
+{
+    if (ledger_left(l) == 0) {
+        ledger_next_epoch(l);
+    }
+}
+
+bool ledger_equal(const struct ledger *a, const struct ledger *b)
+{
+    if (a->shape.records != b->shape.records || a->shape.batch_records != b->shape.batch_records ||
+        a->shape.split_batches != b->shape.split_batches) {
+        return false;
+    }
+    bool whole_a = ledger_left(a) == 0;
+    bool whole_b = ledger_left(b) == 0;
+    if (a->epoch + whole_a != b->epoch + whole_b) {
+        return false;
+    }
+    for (uint32_t s = 0; s < a->split_count; s++) {
+        if ((whole_a ? 0 : a->done[s]) != (whole_b ? 0 : b->done[s])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint64_t ledger_records(const struct ledger *l)
+{
+    uint64_t records = l->epoch * l->shape.records;
+    for (uint32_t s = 0; s < l->split_count; s++) {
+        uint64_t first = (uint64_t)s * l->shape.split_batches * l->shape.batch_records;
+        uint64_t left = l->shape.records - first;
+        uint64_t done = (uint64_t)l->done[s] * l->shape.batch_records;
+        records += done < left ? done : left;
+    }
+    return records;
+}
+
 bool ledger_pending(const struct ledger *l, uint64_t n, struct ledger_batch *out)
 {
     for (uint32_t s = 0; s < l->split_count; s++) {

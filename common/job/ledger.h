@@ -48,6 +48,12 @@ void ledger_copy(struct ledger *to, const struct ledger *from);
 void ledger_release(struct ledger *l);
 void ledger_next_epoch(struct ledger *l);     /* epoch + 1, nothing done */
 uint64_t ledger_left(const struct ledger *l); /* batches not done in this epoch */
+/* A complete epoch is the same position as the beginning of the next; settled, it is that. */
+void ledger_settle(struct ledger *l);
+/* Are both at the same position of the same data? */
+bool ledger_equal(const struct ledger *a, const struct ledger *b);
+/* Records of the batches that are done, in all epochs. */
+uint64_t ledger_records(const struct ledger *l);
 /* The @n-th batch (0-based) of this epoch that is not done yet, in order of splits; false past the
  * end. */
 bool ledger_pending(const struct ledger *l, uint64_t n, struct ledger_batch *out);

@@ -246,6 +246,39 @@ static void a_ledger_in_the_middle_goes_on_the_same(void **state)
     ledger_release(&later);
 }
 
+static void a_complete_epoch_is_the_next_ones_beginning(void **state)
+{
+    (void)state;
+    struct ledger a, b;
+    ledger_of(&a, 23, 4, 2); /* 6 batches in splits of 2; the last has 3 records */
+    ledger_of(&b, 23, 4, 2);
+    assert_true(ledger_equal(&a, &b));
+    b.done[2] = 1;
+    assert_false(ledger_equal(&a, &b));
+    assert_int_equal(ledger_records(&b), 4);
+    b.done[2] = 2;
+    assert_int_equal(ledger_records(&b), 7);
+    b.done[0] = b.done[1] = 2;
+    assert_int_equal(ledger_records(&b), 23);
+    assert_false(ledger_equal(&a, &b));
+    a.epoch = 1;
+    assert_true(ledger_equal(&a, &b));
+    assert_true(ledger_equal(&b, &a));
+    assert_int_equal(ledger_records(&a), 23);
+    ledger_settle(&b);
+    assert_int_equal(b.epoch, 1);
+    assert_int_equal(b.done[2], 0);
+    ledger_settle(&b);
+    assert_int_equal(b.epoch, 1);
+    a.done[1] = 1;
+    assert_false(ledger_equal(&a, &b));
+    b.shape.batch_records = 5;
+    b.done[1] = 1;
+    assert_false(ledger_equal(&a, &b));
+    ledger_release(&a);
+    ledger_release(&b);
+}
+
 static void extreme_numbers_stay_in_range(void **state)
 {
     (void)state;
@@ -278,6 +311,7 @@ int main(void)
         cmocka_unit_test(sync_covers_every_record_once),
         cmocka_unit_test(a_done_epoch_has_no_steps),
         cmocka_unit_test(a_ledger_in_the_middle_goes_on_the_same),
+        cmocka_unit_test(a_complete_epoch_is_the_next_ones_beginning),
         cmocka_unit_test(extreme_numbers_stay_in_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
