@@ -108,11 +108,12 @@ static void add_ints(struct buf *out, const struct field_ints *v)
 static void add_bound(const struct field *field, double v, struct buf *out)
 {
     bool fits = fabs(v) < 9.0e18;
+    bool whole = fabs(v) <= 1e9 && v == floor(v); /* 1000000 reads better than 1.0e+06 */
     if (field->type == FIELD_BYTES && fits) {
         add_bytes(out, (int64_t)v);
     } else if (field->type == FIELD_MS && fits) {
         add_ms(out, (int64_t)v);
-    } else if (field->type != FIELD_FLOAT && fits) {
+    } else if (field->type == FIELD_FLOAT ? whole : fits) {
         buf_printf(out, "%" PRId64, (int64_t)v);
     } else {
         add_double(out, v);

@@ -132,6 +132,11 @@ static void test_schema_values(void **state)
     assert_int_equal(json_integer_value(json_object_get(batch, "default")), 64);
     assert_int_equal(json_integer_value(json_object_get(batch, "minimum")), 1);
     assert_true(json_is_integer(json_object_get(batch, "maximum")));
+    json_t *workers = property(root, "cluster.workers");
+    assert_int_equal(json_integer_value(json_object_get(workers, "default")), 1);
+    assert_int_equal(json_array_size(json_object_get(workers, "type")), 2);
+    assert_string_equal(json_string_value(json_object_get(workers, "pattern")),
+                        "^[0-9]+([.][.][0-9]+)?$");
     json_t *header = json_object_get(property(root, "data.header"), "enum");
     assert_int_equal(json_array_size(header),
                      5); /* auto, and true and false as word and as truth */

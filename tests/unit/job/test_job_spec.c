@@ -125,7 +125,15 @@ static void test_smallest_job_has_defaults(void **state)
     assert_int_equal(spec.training.epochs, 1);
     assert_int_equal(spec.training.steps, 0);
     assert_int_equal(spec.training.seed, 1);
+    assert_int_equal(spec.training.replicas_to_aggregate, 0);
+    assert_false(spec.training.speculate);
+    assert_true(spec.training.speculate_after == 3);
     assert_int_equal(spec.training.staleness, 4);
+    assert_int_equal(spec.training.staleness_policy, POLICY_NONE);
+    assert_int_equal(spec.training.max_staleness, 16);
+    assert_true(spec.training.delay_lambda == 0.04);
+    assert_int_equal(spec.training.push_every, 1);
+    assert_int_equal(spec.training.pull_every, 1);
     assert_true(spec.training.evaluate_every.epochs && spec.training.evaluate_every.count == 1);
     assert_int_equal(spec.training.checkpoint_every.count, 0);
     assert_int_equal(spec.training.checkpoints_keep, 3);
@@ -432,6 +440,179 @@ static void test_what_does_not_fit_together(void **state)
                  "softmax_cross_entropy, sigmoid_cross_entropy, mean_squared_error\n");
 }
 
+/* The job with all of @sets (NULL-terminated) is refused. */
+static void sets_refused(const char *const *sets, const char *problems)
+{
+    size_t count = 0;
+    while (sets[count] != NULL) {
+        count++;
+    }
+    char *text = job_with(0, NULL);
+    check_refused(text, sets, count, problems);
+    free(text);
+}
+#define SETS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void sets_taken(const char *const *sets)
+{
+    size_t count = 0;
+    while (sets[count] != NULL) {
+        count++;
+    }
+    char *text = job_with(0, NULL);
+    struct job_spec spec = {0};
+    parse_with(text, sets, count, &spec);
+    job_spec_release(&spec);
+    free(text);
+}
+
+static void test_replicas_and_workers(void **state)
+{
+    (void)state;
+    struct job_spec spec = {0}, again = {0};
+    char *text = job_with(18, "  workers: 2..8");
+    parse(text, &spec);
+    assert_int_equal(spec.cluster.workers.min, 2);
+    assert_int_equal(spec.cluster.workers.max, 8);
+    assert_int_equal(job_spec_replicas(&spec), 8);
+    assert_non_null(strstr(spec.text, "  workers: 2..8\n"));
+    parse(spec.text, &again);
+    assert_string_equal(again.text, spec.text);
+    job_spec_release(&spec);
+    job_spec_release(&again);
+    free(text);
+
+    sets_refused(SETS("cluster.workers=2..8", "training.replicas=4"),
+                 "--set training.replicas=4: training.replicas: 4 replicas leave 4 of 8 workers "
+                 "idle; allowed: at least 8 (the most of cluster.workers), or 0 for as many\n");
+    sets_refused(SETS("training.replicas_to_aggregate=3"),
+                 "--set training.replicas_to_aggregate=3: training.replicas_to_aggregate: 3 of 2 "
+                 "replicas; allowed: at most training.replicas, or 0 for all\n");
+    sets_refused(
+        SETS("training.replicas=4", "training.replicas_to_aggregate=3", "training.speculate=true"),
+        "--set training.speculate=true: training.speculate: late replicas are dropped "
+        "already by training.replicas_to_aggregate: 3; allowed: only one of the two\n");
+    sets_taken(
+        SETS("training.replicas=4", "training.replicas_to_aggregate=4", "training.speculate=true"));
+    sets_taken(SETS("training.replicas=4", "training.replicas_to_aggregate=3",
+                    "training.speculate=true", "training.mode=async"));
+    sets_taken(SETS("training.mode=bounded", "training.replicas=1"));
+    sets_taken(SETS("training.mode=async", "training.replicas_to_aggregate=9"));
+}
+
+static void test_async_keys(void **state)
+{
+    (void)state;
+    sets_refused(SETS("training.mode=async", "training.overlap=true", "training.push_every=2",
+                      "training.pull_every=3", "training.staleness_policy=max_staleness"),
+                 "--set training.push_every=2: training.push_every: 2 does not go together with "
+                 "'overlap: true'; allowed: 1\n"
+                 "--set training.pull_every=3: training.pull_every: 3 does not go together with "
+                 "'overlap: true'; allowed: 1\n"
+                 "--set training.staleness_policy=max_staleness: training.staleness_policy: "
+                 "max_staleness does not go together with 'overlap: true'; allowed: none, scale_lr "
+                 "or delay_compensation\n");
+    sets_taken(SETS("training.overlap=true", "training.push_every=2"));
+    sets_taken(SETS("training.mode=bounded", "training.overlap=true",
+                    "training.staleness_policy=delay_compensation"));
+    sets_taken(SETS("training.mode=bounded", "training.push_every=4", "training.pull_every=2",
+                    "training.staleness_policy=max_staleness", "training.max_staleness=0"));
+}
+
+static void test_new_keys_are_checked_one_by_one(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"replicas_to_aggregate=-1", "'-1' is out of range; allowed: whole number from 0 to 1024"},
+        {"speculate=yes", "'yes' is not a truth value; allowed: true or false"},
+        {"speculate_after=0.5", "'0.5' is out of range; allowed: number from 1 to 1000000"},
+        {"staleness_policy=scale",
+         "'scale' is not known; allowed: one of none, max_staleness, scale_lr, "
+         "delay_compensation"},
+        {"staleness_policy=scale_rl",
+         "'scale_rl' is not known (did you mean 'scale_lr'?); allowed: one of none, "
+         "max_staleness, scale_lr, delay_compensation"},
+        {"max_staleness=1000000001",
+         "'1000000001' is out of range; allowed: whole number from 0 to 1000000000"},
+        {"delay_lambda=-0.1", "'-0.1' is out of range; allowed: number from 0 to 1000000"},
+        {"push_every=0", "'0' is out of range; allowed: whole number from 1 to 1000000"},
+        {"pull_every=0", "'0' is out of range; allowed: whole number from 1 to 1000000"},
+        {"mode=asynk",
+         "'asynk' is not known (did you mean 'async'?); allowed: one of sync, async, bounded"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char set[64], problem[320];
+        (void)snprintf(set, sizeof set, "training.%s", cases[i][0]);
+        (void)snprintf(problem, sizeof problem, "--set %s: training.%.*s: %s\n", set,
+                       (int)strcspn(cases[i][0], "="), cases[i][0], cases[i][1]);
+        set_refused(set, problem);
+    }
+}
+
+static void test_new_keys_are_read(void **state)
+{
+    (void)state;
+    const char *const *sets =
+        SETS("training.mode=bounded", "training.replicas_to_aggregate=1", "training.speculate=true",
+             "training.speculate_after=1.5", "training.staleness_policy=delay_compensation",
+             "training.max_staleness=3", "training.delay_lambda=0.5", "training.push_every=4",
+             "training.pull_every=2", "cluster.workers=1..3");
+    char *text = job_with(0, NULL);
+    struct job_spec spec = {0}, again = {0};
+    parse_with(text, sets, 10, &spec);
+    parse(spec.text, &again);
+    assert_string_equal(again.text, spec.text);
+    const struct training_spec *t = &again.training;
+    assert_int_equal(t->mode, TRAINING_BOUNDED);
+    assert_int_equal(t->replicas_to_aggregate, 1);
+    assert_true(t->speculate);
+    assert_true(t->speculate_after == 1.5);
+    assert_int_equal(t->staleness_policy, POLICY_DELAY_COMPENSATION);
+    assert_int_equal(t->max_staleness, 3);
+    assert_true(t->delay_lambda == 0.5);
+    assert_int_equal(t->push_every, 4);
+    assert_int_equal(t->pull_every, 2);
+    assert_int_equal(again.cluster.workers.min, 1);
+    assert_int_equal(again.cluster.workers.max, 3);
+    job_spec_release(&spec);
+    job_spec_release(&again);
+    free(text);
+}
+
+static void test_what_is_fixed(void **state)
+{
+    (void)state;
+    static const char *const free_keys[] = {
+        "training.mode",           "training.replicas",
+        "training.epochs",         "training.overlap",
+        "training.push_every",     "training.staleness_policy",
+        "training.evaluate_every", "training.checkpoints_keep",
+        "cluster.workers",         "training.no_such_key" /* the parser says so better */,
+    };
+    for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++) {
+        assert_null(job_spec_fixed(free_keys[i]));
+    }
+    static const char *const fixed[] = {
+        "name",
+        "data.dir",
+        "model.layers.0.units",
+        "update.learning_rate",
+        "cluster.ps",
+        "cluster",
+        "training",
+        "training.batch_size",
+        "training.seed",
+        "training.split_batches",
+        "",
+        "cluster.workers.min",
+    };
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        assert_non_null(job_spec_fixed(fixed[i]));
+    }
+    assert_string_equal(job_spec_fixed("data.dir"), "fixed when the job was submitted");
+    assert_non_null(strstr(job_spec_fixed("training.seed"), "order of the records"));
+}
+
 #define LONG_NAME /* 64 bytes, one too many */                                                     \
     "a123456789012345678901234567890123456789012345678901234567890123"
 
@@ -635,11 +816,12 @@ static void test_mutated_jobs(void **state)
             }
         }
         static const char *const sets[] = {"model.layers.1.name=x", "update.learning_rate=0.1",
-                                           "training.epochs=2", "model.layers.relu_1.rate=3"};
+                                           "training.epochs=2", "model.layers.relu_1.rate=3",
+                                           "cluster.workers=1..2"};
         struct job_spec spec = {0};
         struct diags d = {0};
         int code =
-            job_spec_parse(mutant.data, mutant.len, "f", sets, (size_t)(round % 5), &spec, &d);
+            job_spec_parse(mutant.data, mutant.len, "f", sets, (size_t)(round % 6), &spec, &d);
         assert_true((code == 0) == (d.count == 0));
         if (code == 0) {
             struct job_spec again = {0};
@@ -702,6 +884,11 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_too_many_layers),
         cmocka_unit_test(test_what_does_not_fit_together),
+        cmocka_unit_test(test_replicas_and_workers),
+        cmocka_unit_test(test_async_keys),
+        cmocka_unit_test(test_new_keys_are_checked_one_by_one),
+        cmocka_unit_test(test_new_keys_are_read),
+        cmocka_unit_test(test_what_is_fixed),
         cmocka_unit_test(test_job_names),
         cmocka_unit_test(test_all_problems_in_one_run),
         cmocka_unit_test(test_sets_change_any_key),

@@ -210,6 +210,55 @@ static void test_ledger_round_trip(void **state)
     ledger_release(&ledger);
 }
 
+/* ---- consistency ---- */
+
+static void test_consistency(void **state)
+{
+    (void)state;
+    struct consistency c = {
+        .mode = TRAINING_BOUNDED,
+        .replicas = 8,
+        .aggregate = 6,
+        .speculate = 2.5,
+        .staleness = 4,
+        .policy = POLICY_DELAY_COMPENSATION,
+        .max_staleness = 16,
+        .lambda = 0.04,
+        .push_every = 3,
+        .pull_every = 2,
+        .overlap = false,
+    };
+    struct consistency back;
+    struct err err;
+    Gradus__V1__Consistency message;
+    wire_consistency_to_proto(&c, &message);
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), 0);
+    assert_true(consistency_equal(&c, &back));
+    c.push_every = c.pull_every = 1;
+    c.overlap = true;
+    wire_consistency_to_proto(&c, &message);
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), 0);
+    assert_true(consistency_equal(&c, &back));
+
+    struct consistency before = back;
+    assert_int_equal(wire_consistency_from_proto(NULL, &back, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "consistency: missing");
+    message.aggregate = 9;
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "consistency: 9 of 8 replicas to aggregate; allowed: 1 to all");
+    message.aggregate = 8;
+    message.policy = (Gradus__V1__StalenessPolicy)4;
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "consistency: staleness policy 4 is not one of"));
+    message.policy = GRADUS__V1__STALENESS_POLICY__STALENESS_NONE;
+    message.mode = (Gradus__V1__Mode)3;
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "consistency: mode 3 is not one of"));
+    gradus__v1__consistency__init(&message); /* a peer that sets nothing */
+    assert_int_equal(wire_consistency_from_proto(&message, &back, &err), ERR_INVALID);
+    assert_true(consistency_equal(&before, &back));
+}
+
 /* ---- data ---- */
 
 static void test_data(void **state)
@@ -317,6 +366,14 @@ static void test_words(void **state)
     enum training_mode mode;
     assert_int_equal(wire_mode_from_proto((Gradus__V1__Mode)17, &mode, &err), ERR_INVALID);
     assert_string_equal(wire_mode_name(GRADUS__V1__MODE__BOUNDED), "BOUNDED");
+    for (int p = POLICY_NONE; p <= POLICY_DELAY_COMPENSATION; p++) {
+        enum staleness_policy back;
+        Gradus__V1__StalenessPolicy policy = wire_policy_to_proto((enum staleness_policy)p);
+        assert_int_equal(wire_policy_from_proto(policy, &back, &err), 0);
+        assert_int_equal(back, p);
+    }
+    assert_string_equal(wire_policy_name(wire_policy_to_proto(POLICY_SCALE_LR)), "SCALE_LR");
+    assert_string_equal(wire_policy_name((Gradus__V1__StalenessPolicy)17), "UNKNOWN");
 }
 
 int main(void)
@@ -324,8 +381,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids),          cmocka_unit_test(test_plan_round_trip),
         cmocka_unit_test(test_plan_refused), cmocka_unit_test(test_ledger_round_trip),
-        cmocka_unit_test(test_data),         cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_consistency),  cmocka_unit_test(test_data),
+        cmocka_unit_test(test_metrics),      cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
