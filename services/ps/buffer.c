@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,17 @@ void budget_give(struct budget *b, uint64_t bytes)
     assert(before >= bytes);
 }
 
+static uint64_t stagger_bytes(uint64_t floats, unsigned place)
+{
+    bool small = floats < STAGGER_FROM_BYTES / sizeof(float);
+    return small ? 0 : (uint64_t)(place % STAGGER_PLACES) * STAGGER_BYTES;
+}
+
+uint64_t floats_bytes_max(uint64_t floats)
+{
+    return floats * sizeof(float) + stagger_bytes(floats, STAGGER_PLACES - 1);
+}
+
 int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
                 const char *what, struct err *err)
 {
@@ -41,17 +53,17 @@ int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget
         return err_set(err, ERR_EXHAUSTED, "%s: %" PRIu64 " floats do not fit in memory", what,
                        floats);
     }
-    size_t shift = floats * sizeof(float) < STAGGER_FROM_BYTES
-                       ? 0
-                       : (size_t)(place % STAGGER_PLACES) * STAGGER_BYTES;
+    size_t shift = (size_t)stagger_bytes(floats, place);
     size_t bytes = (size_t)floats * sizeof(float) + shift;
-    int rc = budget_take(budget, bytes, what, err);
+    int rc = budget == NULL ? 0 : budget_take(budget, bytes, what, err);
     if (rc != 0) {
         return rc;
     }
     void *memory = mem_try_aligned(bytes, 1, what, err);
     if (memory == NULL) {
-        budget_give(budget, bytes);
+        if (budget != NULL) {
+            budget_give(budget, bytes);
+        }
         return ERR_EXHAUSTED;
     }
     *f = (struct floats){(float *)(void *)((char *)memory + shift), memory, bytes};
@@ -85,6 +97,13 @@ void buffer_pool_release(struct buffer_pool *p)
     }
     assert(p->count == 0);
     pthread_mutex_destroy(&p->lock);
+}
+
+void buffer_pool_limit(struct buffer_pool *p, size_t count_max)
+{
+    pthread_mutex_lock(&p->lock);
+    p->count_max = count_max;
+    pthread_mutex_unlock(&p->lock);
 }
 
 uint64_t buffer_pool_bytes(struct buffer_pool *p)

@@ -23,17 +23,19 @@ struct budget {
 int budget_take(struct budget *b, uint64_t bytes, const char *what, struct err *err);
 void budget_give(struct budget *b, uint64_t bytes);
 
-/* @floats zeroed floats on the budget; returns owned: floats_free(). @place staggers arrays of one
- * size: addresses that differ by a large power of two make loops over several arrays 2 to 13 times
- * slower (they compete for the same cache sets). Errors: ERR_EXHAUSTED. */
+/* @floats zeroed floats on the budget; floats_release(). @place staggers arrays of one size:
+ * addresses that differ by a large power of two make loops over several arrays 2 to 13 times slower
+ * (they compete for the same cache sets). @budget NULL: the caller has taken the bytes already.
+ * Errors: ERR_EXHAUSTED. */
 struct floats {
     float *data;
     void *memory;
-    uint64_t bytes;
+    uint64_t bytes; /* on the budget */
 };
 int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
                 const char *what, struct err *err);
 void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine */
+uint64_t floats_bytes_max(uint64_t floats);                   /* of one array, in any place */
 
 /* ---- pool ---- */
 
@@ -56,6 +58,8 @@ struct buffer_pool {
 void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
                       struct budget *budget);
 void buffer_pool_release(struct buffer_pool *p); /* every buffer is back */
+/* Another limit from now on; who has a buffer keeps it. */
+void buffer_pool_limit(struct buffer_pool *p, size_t count_max);
 uint64_t buffer_pool_bytes(struct buffer_pool *p);
 /* A buffer with one reference; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);

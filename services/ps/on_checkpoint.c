@@ -1,4 +1,4 @@
-/* Checkpoint: a pinned version into a file, by a thread that may wait for the disk. */
+/* Checkpoint: a pinned version into a file, by a thread that may wait for the disk; and back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/shard_file.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
@@ -35,6 +36,32 @@ static int check_directory(const char *path, struct err *err)
         }
     }
 }
+
+/* ---- back ---- */
+
+int ps_restore(struct ps_shard *s, const char *directory, struct err *err)
+{
+    int rc = check_directory(directory, err);
+    if (rc != 0) {
+        return err_wrap(err, "restore");
+    }
+    float *slots[RULE_SLOTS_MAX] = {NULL};
+    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
+        slots[i] = s->slots[i].data;
+    }
+    struct checkpoint *c = NULL;
+    char *path = mem_printf("%s/%s", s->ps->checkpoint_dir, directory);
+    rc = checkpoint_open(path, CHECKPOINT_FULL, &c, err);
+    if (rc == 0) {
+        rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule,
+                                   s->snapshots.present->values.data, slots, err);
+        checkpoint_close(c);
+    }
+    free(path);
+    return rc == 0 ? 0 : err_wrap(err, "restore %s", directory);
+}
+
+/* ---- into a file ---- */
 
 struct writing {
     struct ps_request *request;

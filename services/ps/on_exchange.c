@@ -1,4 +1,5 @@
 /* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -108,6 +109,32 @@ static void send_values(struct ps_request *r, Gradus__V1__ExchangeResponse *m)
     }
 }
 
+static void send_well(struct ps_request *r, const struct shard_action *a,
+                      Gradus__V1__ExchangeResponse *m)
+{
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
+    uint8_t replicas[SHARD_REPLICAS_MAX / 8];
+    if (a->has_decision) {
+        assert(a->decision_bytes <= sizeof replicas);
+        memcpy(replicas, a->decision, a->decision_bytes);
+        decision.step = a->decision_step;
+        decision.replicas = (ProtobufCBinaryData){a->decision_bytes, replicas};
+        m->decision = &decision;
+    }
+    if (a->has_spare) {
+        spare.given = a->spare_given;
+        spare.replica = a->spare_replica;
+        spare.wait_ms = a->spare_wait_ms;
+        m->spare = &spare;
+    }
+    if (a->values) {
+        send_values(r, m);
+    } else {
+        (void)rpc_send(r->call, &m->base, NULL);
+    }
+}
+
 static void answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
 {
     if (a->code != 0) {
@@ -119,11 +146,8 @@ static void answer(struct ps_request *r, const struct shard_action *a, const str
         m.version = a->version;
         m.progress = a->progress;
         m.generation = a->generation;
-        if (a->values) {
-            send_values(r, &m);
-        } else {
-            (void)rpc_send(r->call, &m.base, NULL);
-        }
+        m.staleness = a->staleness;
+        send_well(r, a, &m);
     }
     if (r->stream->half_closed && r->stream->waiting == NULL) {
         (void)rpc_finish(r->call);
@@ -195,11 +219,16 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     r->event.has_push = m->push != NULL;
     r->event.has_pull = m->pull != NULL;
     r->event.idle = m->idle != 0;
+    r->event.has_spare = m->spare != NULL;
+    r->event.spare_step = m->spare == NULL ? 0 : m->spare->step;
     if (m->push != NULL) {
         rc = ps_read_push(m->push, &r->event.push, err);
     }
     if (m->pull != NULL && rc == 0) {
         rc = ps_read_pull(m->pull, &r->event.pull, err);
+    }
+    if (m->decision != NULL && rc == 0) {
+        rc = ps_request_decision(r, m->decision, err);
     }
     ps_request_name(r, m->worker);
     if (rc != 0 || m->total == 0) {

@@ -9,12 +9,15 @@
 
 /* ---- OpenShard ---- */
 
-/* Initial values take a while, so shards are made by a thread of their own, one at a time; a
- * repeated request finds what the first one made. */
+/* Initial values take a while, so shards are made by a thread of their own, one at a time. What a
+ * request is to a shard that is there already is decided on the strand of that one. */
 struct opening {
+    struct strand_task task;
     struct ps *ps;
     struct rpc_call *call;
     struct rpc_msg *msg;
+    struct ps_shard *present; /* while it is decided about; keeps a reference */
+    bool replaces;
 };
 
 /* The last readers of a shard that was replaced return its memory a moment later; so long is it
@@ -22,13 +25,38 @@ struct opening {
 #define RETURN_MS_MAX 2000
 #define RETURN_POLL_NS 5000000
 
-static struct ps_shard *make_shard(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
-                                   bool replaces, struct err *err)
+static const Gradus__V1__OpenShardRequest *request_of(const struct opening *o)
+{
+    return (const Gradus__V1__OpenShardRequest *)o->msg->body;
+}
+
+static void end_opening(struct opening *o)
+{
+    rpc_msg_unref(o->msg);
+    rpc_call_unref(o->call);
+    free(o);
+}
+
+static void fail_opening(struct opening *o, const struct err *err)
+{
+    (void)rpc_fail(o->call, err);
+    end_opening(o);
+}
+
+static void answer_opening(struct opening *o, struct ps_shard *s)
+{
+    struct ps_request *state = ps_request_new(s, SHARD_STATE, o->call, o->msg, ps_answer_state);
+    state->event.generation = request_of(o)->shard->generation;
+    ps_request_post(state);
+    end_opening(o);
+}
+
+static struct ps_shard *make_shard(const struct opening *o, struct err *err)
 {
     uint64_t deadline_ms = chrono_now_ms() + RETURN_MS_MAX;
     for (;;) {
-        struct ps_shard *s = ps_shard_new(ps, r, err);
-        if (s != NULL || !replaces || err->code != ERR_EXHAUSTED ||
+        struct ps_shard *s = ps_shard_new(o->ps, request_of(o), err);
+        if (s != NULL || !o->replaces || err->code != ERR_EXHAUSTED ||
             chrono_now_ms() >= deadline_ms) {
             return s;
         }
@@ -37,44 +65,48 @@ static struct ps_shard *make_shard(struct ps *ps, const Gradus__V1__OpenShardReq
     }
 }
 
-static void open_shard(struct opening *o, struct err *err)
+static void make(struct opening *o)
 {
-    const Gradus__V1__OpenShardRequest *r = (const Gradus__V1__OpenShardRequest *)o->msg->body;
-    struct ps_shard *s = ps_find(o->ps, r->shard, err);
-    bool replaces = s != NULL && s->opened_generation < r->shard->generation;
-    if (replaces) {
-        /* A start of the job that failed left it: it was made after the order to close it. */
-        ps_remove(o->ps, s);
-        ps_shard_drop(s);
-        ps_shard_unref(s);
-        s = NULL;
-        err->code = ERR_NOT_FOUND;
-    }
-    if (s != NULL) {
-        struct ps_request *state = ps_request_new(s, SHARD_STATE, o->call, o->msg, ps_answer_state);
-        state->event.generation = r->shard->generation;
-        ps_request_post(state);
-        ps_shard_unref(s);
-        err->code = 0;
-        return;
-    }
-    if (err->code != ERR_NOT_FOUND) {
-        return; /* it names no shard */
-    }
-    s = make_shard(o->ps, r, replaces, err);
+    struct err err;
+    struct ps_shard *s = make_shard(o, &err);
     if (s == NULL) {
+        fail_opening(o, &err);
         return;
     }
-    struct shard_info info;
-    shard_info(s->core, &info);
-    int rc = ps_insert(o->ps, s, err);
-    if (rc == 0) {
-        struct shard_action a = {
-            .version = info.version, .generation = info.generation, .ledger = info.ledger};
-        err->code = 0;
-        ps_reply_state(s, o->call, &a);
+    if (ps_insert(o->ps, s, &err) == 0) {
+        answer_opening(o, s);
     } else {
-        (void)ps_shard_wrap(s, err);
+        (void)ps_shard_wrap(s, &err);
+        fail_opening(o, &err);
+    }
+    ps_shard_unref(s);
+}
+
+static void post_opening(struct opening *o);
+
+static void run_decide(struct strand_task *task)
+{
+    struct opening *o = (struct opening *)((char *)task - offsetof(struct opening, task));
+    struct ps_shard *s = o->present; /* who posted this keeps it, too */
+    struct err err;
+    enum shard_open what =
+        shard_open_decide(s->core, s->opened_generation, request_of(o)->shard->generation, &err);
+    switch (what) {
+    case SHARD_OPEN_SAME:
+        answer_opening(o, s);
+        break;
+    case SHARD_OPEN_OLD:
+        (void)ps_shard_wrap(s, &err);
+        fail_opening(o, &err);
+        break;
+    case SHARD_OPEN_NEW:
+    case SHARD_OPEN_REPLACE:
+        o->replaces = true;
+        o->present = NULL;
+        ps_remove(o->ps, s);
+        ps_shard_end(s);
+        post_opening(o);
+        break;
     }
     ps_shard_unref(s);
 }
@@ -82,51 +114,74 @@ static void open_shard(struct opening *o, struct err *err)
 static void run_open(void *ctx)
 {
     struct opening *o = ctx;
-    struct err err = {0};
-    open_shard(o, &err);
-    if (err.code != 0) {
-        (void)rpc_fail(o->call, &err);
+    struct err err;
+    struct ps_shard *s = ps_find(o->ps, request_of(o)->shard, &err);
+    if (s != NULL) {
+        o->present = ps_shard_ref(s);
+        (void)strand_post(&s->strand, &o->task, run_decide);
+        ps_shard_unref(s);
+    } else if (err.code == ERR_NOT_FOUND) {
+        make(o);
+    } else {
+        fail_opening(o, &err); /* it names no shard */
     }
-    rpc_msg_unref(o->msg);
-    rpc_call_unref(o->call);
-    free(o);
+}
+
+static void post_opening(struct opening *o)
+{
+    struct err err;
+    if (pool_post(o->ps->opens, run_open, o, &err) != 0) {
+        (void)err_wrap(&err, "open a shard");
+        fail_opening(o, &err);
+    }
 }
 
 void ps_on_open_shard(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    struct ps *ps = service;
     struct opening *o = mem_new(1, sizeof *o);
-    *o = (struct opening){ps, rpc_call_ref(call), rpc_msg_ref(msg)};
-    struct err err;
-    if (pool_post(ps->opens, run_open, o, &err) != 0) {
-        (void)err_wrap(&err, "open a shard");
-        (void)rpc_fail(call, &err);
-        rpc_msg_unref(o->msg);
-        rpc_call_unref(o->call);
-        free(o);
-    }
+    o->ps = service;
+    o->call = rpc_call_ref(call);
+    o->msg = rpc_msg_ref(msg);
+    post_opening(o);
 }
 
 /* ---- SetMembership ---- */
 
+static int read_change(struct ps_request *r, const Gradus__V1__SetMembershipRequest *m,
+                       struct err *err)
+{
+    int rc = 0;
+    r->event.workers = (const char *const *)m->workers;
+    r->event.worker_count = m->n_workers;
+    r->event.version = m->version;
+    r->change = mem_new(1, sizeof *r->change);
+    if (m->consistency != NULL) {
+        rc = wire_consistency_from_proto(m->consistency, &r->change->consistency, err);
+        r->event.consistency = &r->change->consistency;
+    }
+    if (m->ledger != NULL && rc == 0) {
+        rc = wire_ledger_from_proto(m->ledger, &r->change->ledger, err);
+        r->event.ledger = &r->change->ledger;
+    }
+    return rc;
+}
+
 void ps_on_set_membership(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__SetMembershipRequest *m = (const Gradus__V1__SetMembershipRequest *)msg->body;
-    struct err err;
-    enum training_mode mode;
-    if (wire_mode_from_proto(m->mode, &mode, &err) != 0) {
-        (void)rpc_fail(call, &err);
-        return;
-    }
     struct ps_request *r =
         ps_unary(service, m->shard, SHARD_MEMBERSHIP, call, msg, ps_answer_state);
-    if (r != NULL) {
-        r->event.workers = (const char *const *)m->workers;
-        r->event.worker_count = m->n_workers;
-        r->event.replicas = m->replicas;
-        r->event.mode = mode;
-        ps_request_post_unary(r);
+    if (r == NULL) {
+        return;
     }
+    struct err err;
+    if (read_change(r, m, &err) != 0) {
+        (void)ps_shard_wrap(r->shard, &err);
+        (void)rpc_fail(call, &err);
+        ps_request_unref(r);
+        return;
+    }
+    ps_request_post_unary(r);
 }
 
 /* ---- CloseShard ---- */

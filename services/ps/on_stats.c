@@ -65,6 +65,8 @@ static void tell(struct strand_task *task)
     m->bytes = ps_shard_bytes(s);
     m->pushes_applied = info.pushes_applied;
     m->pushes_duplicate = info.pushes_duplicate;
+    m->pushes_dropped = info.pushes_dropped;
+    m->examples = info.examples;
     m->requests_parked = info.parked;
     m->snapshots = usage.held;
     if (info.ledger != NULL) {

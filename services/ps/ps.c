@@ -25,16 +25,28 @@ static struct meter *push_counter(struct meter_registry *r, const char *result)
     return meter_counter(r, "ps_pushes_total", "Pushes by what became of them", &label, 1);
 }
 
+static struct meter *decision_counter(struct meter_registry *r, const char *direction)
+{
+    struct meter_label label = {"direction", direction};
+    return meter_counter(r, "ps_decisions_total", "Messages that say which replicas make up a step",
+                         &label, 1);
+}
+
 static void register_meters(struct ps *ps, struct meter_registry *r)
 {
     static const double staleness[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
     ps->meters = (struct ps_meters){
         .pushes = {push_counter(r, "refused"), push_counter(r, "accepted"),
-                   push_counter(r, "applied"), push_counter(r, "duplicate")},
+                   push_counter(r, "applied"), push_counter(r, "duplicate"),
+                   push_counter(r, "stale"), push_counter(r, "dropped")},
         .updates = meter_counter(r, "ps_updates_total", "Versions made by updates", NULL, 0),
         .staleness = meter_histogram(r, "ps_staleness_versions",
                                      "Versions between a gradient's parameters and its update",
                                      staleness, sizeof staleness / sizeof staleness[0], NULL, 0),
+        .spares = meter_counter(r, "ps_spares_total",
+                                "Late replicas given to workers that had nothing to do", NULL, 0),
+        .decisions_made = decision_counter(r, "sent"),
+        .decisions_taken = decision_counter(r, "received"),
         .apply_seconds = meter_histogram(r, "ps_apply_seconds", "Time of one update of a shard",
                                          METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
         .parked = meter_gauge(r, "ps_requests_parked", "Requests that wait", NULL, 0),

@@ -29,6 +29,11 @@ void ps_request_unref(struct ps_request *r)
         return;
     }
     rpc_msg_unref(r->msg);
+    if (r->change != NULL) {
+        ledger_release(&r->change->ledger);
+        free(r->change);
+    }
+    free(r->decision);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
     }
@@ -50,6 +55,24 @@ void ps_request_name(struct ps_request *r, const char *worker)
     }
 }
 
+int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err)
+{
+    size_t n = in->replicas.len;
+    if (n > SHARD_REPLICAS_MAX / 8) {
+        return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d", n,
+                       SHARD_REPLICAS_MAX / 8);
+    }
+    r->event.has_decision = true;
+    r->event.decision_step = in->step;
+    r->event.decision_bytes = n;
+    if (n > 0) {
+        r->decision = mem_new(n, 1);
+        memcpy(r->decision, in->replicas.data, n);
+        r->event.decision = r->decision;
+    }
+    return 0;
+}
+
 /* ---- on the strand ---- */
 
 static void unlink_request(struct ps_request *r)
@@ -69,7 +92,11 @@ static void run_request(struct strand_task *task)
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
     struct ps_shard *s = ps_shard_ref(r->shard);
     atomic_fetch_add(&r->refs, 1);
-    ps_shard_step(s, &r->event);
+    if (r->event.kind == SHARD_MEMBERSHIP) {
+        ps_shard_step_membership(s, r);
+    } else {
+        ps_shard_step(s, &r->event);
+    }
     if (!r->answered && r->stream != NULL) {
         ps_stream_wait(r->stream, r);
     }
@@ -77,11 +104,26 @@ static void run_request(struct strand_task *task)
     ps_shard_unref(s);
 }
 
+static void count(const struct ps_request *r, const struct shard_action *a)
+{
+    const struct ps_meters *meters = &r->shard->ps->meters;
+    if (r->event.has_push) {
+        meter_add(meters->pushes[a->push], 1);
+    }
+    if (r->event.has_decision && a->code == 0) {
+        meter_add(meters->decisions_taken, 1);
+    }
+    if (a->has_decision) {
+        meter_add(meters->decisions_made, 1);
+    }
+    if (a->has_spare && a->spare_given) {
+        meter_add(meters->spares, 1);
+    }
+}
+
 void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
 {
-    if (r->event.has_push) {
-        meter_add(r->shard->ps->meters.pushes[a->push], 1);
-    }
+    count(r, a);
     r->answered = true;
     unlink_request(r);
     r->answer(r, a, err);
@@ -161,25 +203,26 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
 
 /* ---- answers with a ShardState ---- */
 
-void ps_reply_state(struct ps_shard *s, struct rpc_call *call, const struct shard_action *a)
-{
-    Gradus__V1__ShardState m = GRADUS__V1__SHARD_STATE__INIT;
-    Gradus__V1__Ledger ledger;
-    m.generation = a->generation;
-    m.version = a->version;
-    m.elements = s->elements;
-    if (a->ledger != NULL) {
-        wire_ledger_to_proto(a->ledger, &ledger);
-        m.ledger = &ledger;
-    }
-    (void)rpc_reply(call, &m.base, NULL);
-}
-
 void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err)
 {
     if (a->code != 0) {
         (void)rpc_fail(r->call, err);
         return;
     }
-    ps_reply_state(r->shard, r->call, a);
+    Gradus__V1__ShardState m = GRADUS__V1__SHARD_STATE__INIT;
+    Gradus__V1__Ledger ledger;
+    struct shard_info info;
+    shard_info(r->shard->core, &info);
+    m.generation = a->generation;
+    m.version = a->version;
+    m.elements = r->shard->elements;
+    m.examples = a->examples_applied;
+    m.pushes = info.pushes_applied;
+    m.duplicates = info.pushes_duplicate;
+    m.dropped = info.pushes_dropped;
+    if (a->ledger != NULL) {
+        wire_ledger_to_proto(a->ledger, &ledger);
+        m.ledger = &ledger;
+    }
+    (void)rpc_reply(r->call, &m.base, NULL);
 }

@@ -44,6 +44,7 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
     rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);
     rc = rc != 0 ? rc : wire_ledger_from_proto(r->ledger, &s->ledger, err);
+    rc = rc != 0 ? rc : wire_consistency_from_proto(r->consistency, &s->consistency, err);
     if (rc != 0) {
         return rc;
     }
@@ -54,14 +55,32 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     return 0;
 }
 
+/* Versions that delay compensation keeps: one for each worker. */
+static size_t count_bases(const struct consistency *c, size_t workers)
+{
+    if (c->mode == TRAINING_SYNC || c->policy != POLICY_DELAY_COMPENSATION) {
+        return 0;
+    }
+    return workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
+}
+
+static size_t count_gradients(const struct consistency *c, size_t workers)
+{
+    return GRADIENTS_MIN + c->replicas + GRADIENTS_OF_A_WORKER * workers;
+}
+
 /* What it takes at least, so that a job that cannot fit is told all of it at once. */
 static int check_memory(struct ps_shard *s, struct err *err)
 {
-    char what[128];
-    uint64_t arrays = 3 + s->spec.update.rule->slot_count;
+    char what[160];
+    char bases[64] = "";
+    uint64_t arrays = 3 + s->bases + s->spec.update.rule->slot_count;
     uint64_t bytes = s->elements * sizeof(float) * arrays;
+    if (s->bases > 0) {
+        (void)snprintf(bases, sizeof bases, "a version for each of %zu workers, ", s->bases);
+    }
     (void)snprintf(what, sizeof what,
-                   "two snapshots, %zu slots and a gradient of %" PRIu64 " elements",
+                   "two snapshots, %s%zu slots and a gradient of %" PRIu64 " elements", bases,
                    s->spec.update.rule->slot_count, s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);
     if (rc == 0) {
@@ -70,8 +89,9 @@ static int check_memory(struct ps_shard *s, struct err *err)
     return rc;
 }
 
-static void fill_initial(struct ps_shard *s, float *values)
+static void fill_initial(struct ps_shard *s)
 {
+    float *values = s->snapshots.present->values.data;
     size_t count;
     const struct partition *p = plan_shard(&s->plan, s->number, &count);
     for (size_t i = 0; i < count; i++) {
@@ -92,29 +112,56 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
 {
     struct ps *ps = s->ps;
     const struct rule *rule = s->spec.update.rule;
+    s->bases = count_bases(&s->consistency, r->n_workers);
     int rc = check_memory(s, err);
-    rc = rc != 0 ? rc : snapshots_init(&s->snapshots, s->elements, 0, &ps->budget, freed, s, err);
+    rc = rc != 0
+             ? rc
+             : snapshots_init(&s->snapshots, s->elements, r->version, &ps->budget, freed, s, err);
+    rc = rc != 0 ? rc : snapshots_reserve(&s->snapshots, s->bases, err);
     for (unsigned i = 0; i < rule->slot_count && rc == 0; i++) {
         rc = floats_init(&s->slots[i], s->elements, 2 + i, &ps->budget, rule->slot_names[i], err);
     }
-    size_t gradients = GRADIENTS_MIN + (size_t)r->replicas + GRADIENTS_OF_A_WORKER * r->n_workers;
-    buffer_pool_init(&s->gradients, s->elements, gradients, &ps->budget);
+    buffer_pool_init(&s->gradients, s->elements, count_gradients(&s->consistency, r->n_workers),
+                     &ps->budget);
     buffer_pool_init(&s->slot_copies, s->elements * rule->slot_count, SHARD_PINS_MAX + 2,
                      &ps->budget);
-    if (rc == 0) {
-        fill_initial(s, s->snapshots.present->values.data);
-    }
     return rc;
+}
+
+static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    if (r->restore[0] != 0) {
+        return ps_restore(s, r->restore, err);
+    }
+    fill_initial(s);
+    return 0;
+}
+
+/* Records of the batches that are done, in this epoch and all before. */
+static uint64_t examples_of(const struct ledger *l)
+{
+    uint64_t records = l->epoch * l->shape.records;
+    for (uint32_t split = 0; split < l->split_count; split++) {
+        if (l->done[split] > 0) {
+            struct ledger_batch first;
+            struct ledger_batch last;
+            ledger_shape_batch(&l->shape, l->epoch, split, 0, &first);
+            ledger_shape_batch(&l->shape, l->epoch, split, l->done[split] - 1, &last);
+            records += last.first + last.count - first.first;
+        }
+    }
+    return records;
 }
 
 static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct shard_options o = {
+        .shard = s->number,
         .generation = r->shard->generation,
+        .version = r->version,
+        .examples = examples_of(&s->ledger),
         .elements = s->elements,
-        .mode = (enum training_mode)s->spec.training.mode,
-        .replicas = r->replicas,
-        .staleness = (uint64_t)s->spec.training.staleness,
+        .consistency = s->consistency,
         .has_slots = s->spec.update.rule->slot_count > 0,
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
@@ -157,6 +204,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : allocate(s, r, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
+    rc = rc != 0 ? rc : fill(s, r, err);
     if (rc != 0) {
         (void)ps_shard_wrap(s, err);
         free_shard(s);
@@ -211,13 +259,13 @@ static void act(struct ps_shard *s, const struct shard_action *a)
         buffer_put(a->buffer);
         break;
     case SHARD_KEEP:
-        (void)snapshot_acquire(&s->snapshots, a->version); /* returned by SHARD_FORGET */
+        snapshot_keep(&s->snapshots, a->version);
         if (a->buffer != NULL) {
             ps_keep_slots(s, a->buffer);
         }
         break;
     case SHARD_FORGET:
-        snapshot_release(snapshots_find(&s->snapshots, a->version));
+        snapshot_forget(&s->snapshots, a->version);
         break;
     case SHARD_WRITE:
         ps_write(a->tag, a);
@@ -259,6 +307,7 @@ static void show(struct ps_shard *s)
     struct shard_info info;
     struct snapshots_usage usage;
     shard_info(s->core, &info);
+    s->consistency = info.consistency;
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
     meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
@@ -288,6 +337,35 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
         act_all(s);
     }
     show(s);
+}
+
+/* Memory for as many bases as the new generation needs; refused when there is not so much. */
+void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
+{
+    const struct shard_event *e = &r->event; /* who runs the request keeps it */
+    const struct consistency *c = e->consistency == NULL ? &s->consistency : e->consistency;
+    size_t bases = count_bases(c, e->worker_count);
+    struct shard_info before;
+    struct shard_info after;
+    struct err err;
+    shard_info(s->core, &before);
+    if (bases > s->bases && snapshots_reserve(&s->snapshots, bases, &err) != 0) {
+        struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
+        (void)ps_shard_wrap(s, &err);
+        ps_request_answer(r, &refused, &err);
+        return;
+    }
+    ps_shard_step(s, &r->event);
+    shard_info(s->core, &after);
+    if (after.generation != before.generation) {
+        s->bases = bases;
+        buffer_pool_limit(&s->gradients, count_gradients(&after.consistency, e->worker_count));
+        if (e->ledger != NULL) {
+            ledger_release(&s->ledger);
+            ledger_copy(&s->ledger, e->ledger);
+        }
+    }
+    (void)snapshots_reserve(&s->snapshots, s->bases, NULL); /* no more than it had before */
 }
 
 static void run_wake(struct strand_task *task)
@@ -329,6 +407,12 @@ static void dropped(struct ps_request *r, const struct shard_action *a, const st
     (void)a;
     (void)err;
     ps_remove(r->shard->ps, r->shard);
+}
+
+void ps_shard_end(struct ps_shard *s)
+{
+    struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX};
+    ps_shard_step(s, &e);
 }
 
 void ps_shard_drop(struct ps_shard *s)

@@ -13,10 +13,15 @@
 #define PS_VALUES_FIELD 15 /* of every message with values */
 #define PS_JOB_TEXT_BYTES_MAX (1U << 20)
 
+struct ps_request;
+struct ps_stream;
+
 struct ps_meters {
-    struct meter *pushes[SHARD_PUSH_DUPLICATE + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
+    struct meter *pushes[SHARD_PUSH_DROPPED + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
     struct meter *updates;
     struct meter *staleness;
+    struct meter *spares;
+    struct meter *decisions_made, *decisions_taken;
     struct meter *apply_seconds;
     struct meter *parked;
     struct meter *queued;
@@ -59,13 +64,15 @@ struct ps_shard {
     uint64_t opened_generation;
     struct job_spec spec;
     struct plan plan;
-    struct ledger ledger; /* when it was opened */
     uint64_t elements;
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;
     struct shard_actions actions;
+    struct consistency consistency; /* of the core, as of its last step */
+    struct ledger ledger;           /* where it began */
     struct snapshots snapshots;
+    size_t bases; /* versions that delay compensation may keep: memory for them is reserved */
     struct floats slots[RULE_SLOTS_MAX];
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
 
@@ -76,14 +83,18 @@ struct ps_shard {
 };
 
 /* Make the shard that @r asks for; it is in no table yet. Returns owned. Errors: ERR_INVALID,
- * ERR_EXHAUSTED. */
+ * ERR_EXHAUSTED; those of checkpoints. */
 struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
                               struct err *err);
 struct ps_shard *ps_shard_ref(struct ps_shard *s);
 void ps_shard_unref(struct ps_shard *s);
 /* On the strand: step the core and do what it says. */
 void ps_shard_step(struct ps_shard *s, struct shard_event *e);
-/* End it, whatever its generation, after the requests that came before. */
+/* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
+void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
+/* On the strand: end it, whatever its generation. */
+void ps_shard_end(struct ps_shard *s);
+/* The same, after the requests that came before; and it leaves the table. */
 void ps_shard_drop(struct ps_shard *s);
 uint64_t ps_shard_bytes(struct ps_shard *s);
 /* "job a-1 shard 0: " in front of the message. */
@@ -111,7 +122,11 @@ size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MA
 
 /* ---- requests (ps_request.c) ---- */
 
-struct ps_stream;
+/* What a SetMembership says, if it says it. */
+struct ps_change {
+    struct consistency consistency;
+    struct ledger ledger;
+};
 
 /* Something a shard is asked for, from its arrival to its answer: the tag of the core. */
 struct ps_request {
@@ -121,10 +136,12 @@ struct ps_request {
     struct ps_shard *shard;
     struct rpc_call *call; /* NULL: nobody asks */
     struct rpc_msg *msg;   /* NULL, or where the event's strings are */
+    struct ps_change *change;
     /* Of exchanges, which may wait for long: a message that waits with them would count against the
      * bytes in flight that the others need. One more byte than any id has, and the NUL. */
     char worker[SHARD_WORKER_BYTES + 1];
     char pin_id[SHARD_PIN_ID_BYTES + 1];
+    uint8_t *decision;
     struct shard_event event;
     bool answered; /* of the strand */
     /* Answer with @a, or with @err when a->code is not 0. */
@@ -143,6 +160,8 @@ struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind 
                                                  const struct err *));
 /* Copy what an exchange says who it is from; its pull must have been read before. */
 void ps_request_name(struct ps_request *r, const char *worker);
+/* Copy the decision that it brings. Errors: ERR_INVALID: longer than any can be. */
+int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err);
 /* Step it on the shard's strand. */
 void ps_request_post(struct ps_request *r);
 /* The same for a unary call: when its client goes away, it waits no longer. */
@@ -162,7 +181,6 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                                            const struct err *));
 /* Answer with a ShardState. */
 void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
-void ps_reply_state(struct ps_shard *s, struct rpc_call *call, const struct shard_action *a);
 
 /* ---- values on their way out (ps_values.c), on the strand ---- */
 
@@ -184,6 +202,11 @@ void ps_stream_unref(struct ps_stream *s);
 void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 
 /* ---- files (on_checkpoint.c) ---- */
+
+/* Values and slots of @s out of @directory, below the server's checkpoint directory; of any number
+ * of shards. Errors: ERR_INVALID no such place, another rule or other variables; those of
+ * checkpoint_open(). */
+int ps_restore(struct ps_shard *s, const char *directory, struct err *err);
 
 /* On the strand: write what @a names for @r, which is answered from another thread. */
 void ps_write(struct ps_request *r, const struct shard_action *a);

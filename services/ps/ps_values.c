@@ -36,6 +36,9 @@ int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err 
         .batch = in->batch,
         .examples = in->examples,
         .base_version = in->base_version,
+        .batch_end = in->batch_end,
+        .decided = in->decided != 0,
+        .spare = in->spare != 0,
     };
     return 0;
 }

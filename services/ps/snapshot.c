@@ -1,22 +1,58 @@
 #include "ps/snapshot.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+/* ---- buffers ---- */
+
+/* One buffer more, from what is reserved when there is something. Errors: ERR_EXHAUSTED. */
+static int add_buffer(struct snapshots *s, struct err *err)
+{
+    struct snapshot *item = mem_new(1, sizeof *item);
+    bool paid = s->reserved > 0;
+    int rc = floats_init(&item->values, s->elements, (unsigned)s->count, paid ? NULL : s->budget,
+                         "values", err);
+    if (rc != 0) {
+        free(item);
+        return rc;
+    }
+    if (paid) {
+        s->reserved--;
+        budget_give(s->budget, floats_bytes_max(s->elements) - item->values.bytes);
+    }
+    item->owner = s;
+    s->items = mem_grow(s->items, &s->capacity, s->count + 1, sizeof(struct snapshot *));
+    s->items[s->count++] = item;
+    return 0;
+}
+
+static void remove_buffer(struct snapshots *s, size_t i)
+{
+    floats_release(&s->items[i]->values, s->budget);
+    free(s->items[i]);
+    s->items[i] = s->items[--s->count];
+}
+
+static void give_back(struct snapshots *s, size_t reserved)
+{
+    budget_give(s->budget, reserved * floats_bytes_max(s->elements));
+    s->reserved -= reserved;
+}
 
 int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, struct budget *budget,
                    void (*freed)(void *ctx), void *ctx, struct err *err)
 {
     *s = (struct snapshots){.budget = budget, .elements = elements, .freed = freed, .ctx = ctx};
-    for (unsigned i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        s->items[i].owner = s;
-    }
     for (unsigned i = 0; i < 2; i++) {
-        int rc = floats_init(&s->items[i].values, elements, i, budget, "values", err);
+        int rc = add_buffer(s, err);
         if (rc != 0) {
-            floats_release(&s->items[0].values, budget);
+            snapshots_release(s);
             return rc;
         }
     }
-    s->present = &s->items[0];
+    s->present = s->items[0];
     s->present->version = version;
     atomic_store(&s->present->refs, 1);
     return 0;
@@ -24,15 +60,44 @@ int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, str
 
 void snapshots_release(struct snapshots *s)
 {
-    for (size_t i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        floats_release(&s->items[i].values, s->budget);
+    while (s->count > 0) {
+        remove_buffer(s, s->count - 1);
     }
+    give_back(s, s->reserved);
+    free(s->items);
+    s->items = NULL;
+    s->capacity = 0;
 }
+
+int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err)
+{
+    size_t want = 2 + kept;
+    size_t have = s->count + s->reserved;
+    if (want > have) {
+        int rc = budget_take(s->budget, (want - have) * floats_bytes_max(s->elements),
+                             "versions that gradients are based on", err);
+        if (rc != 0) {
+            return rc;
+        }
+        s->reserved += want - have;
+        return 0;
+    }
+    size_t surplus = have - want;
+    give_back(s, surplus < s->reserved ? surplus : s->reserved);
+    for (size_t i = s->count; i-- > 0 && s->count > want;) {
+        if (atomic_load(&s->items[i]->refs) == 0) {
+            remove_buffer(s, i);
+        }
+    }
+    return 0;
+}
+
+/* ---- readers ---- */
 
 struct snapshot *snapshots_find(struct snapshots *s, uint64_t version)
 {
-    for (size_t i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        struct snapshot *item = &s->items[i];
+    for (size_t i = 0; i < s->count; i++) {
+        struct snapshot *item = s->items[i];
         if (item->version == version && atomic_load(&item->refs) > 0) {
             return item;
         }
@@ -56,6 +121,7 @@ void snapshot_ref(struct snapshot *snapshot, unsigned n)
     atomic_fetch_add(&snapshot->refs, n);
 }
 
+/* The buffer may be another version's, or gone, as soon as its reference is returned. */
 void snapshot_release(struct snapshot *snapshot)
 {
     struct snapshots *s = snapshot->owner;
@@ -68,31 +134,37 @@ void snapshot_release(struct snapshot *snapshot)
     }
 }
 
-static bool is_free(struct snapshot *item)
+void snapshot_keep(struct snapshots *s, uint64_t version)
 {
-    return item->values.data != NULL && atomic_load(&item->refs) == 0;
+    struct snapshot *item = snapshot_acquire(s, version);
+    assert(item != NULL);
+    s->kept++;
 }
+
+void snapshot_forget(struct snapshots *s, uint64_t version)
+{
+    struct snapshot *item = snapshots_find(s, version);
+    assert(item != NULL && s->kept > 0);
+    s->kept--;
+    snapshot_release(item);
+}
+
+/* ---- updates ---- */
 
 static struct snapshot *find_free(struct snapshots *s)
 {
-    for (size_t i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        if (is_free(&s->items[i])) {
-            return &s->items[i];
+    for (size_t i = 0; i < s->count; i++) {
+        if (atomic_load(&s->items[i]->refs) == 0) {
+            return s->items[i];
         }
     }
     return NULL;
 }
 
-/* One buffer more; false when that is not possible. */
 static bool grow(struct snapshots *s)
 {
-    for (unsigned i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        struct snapshot *item = &s->items[i];
-        if (item->values.data == NULL) {
-            return floats_init(&item->values, s->elements, i, s->budget, "values", NULL) == 0;
-        }
-    }
-    return false;
+    bool may = s->reserved > 0 || s->count < SNAPSHOT_BUFFERS_MAX + s->kept;
+    return may && add_buffer(s, NULL) == 0;
 }
 
 bool snapshots_can_update(struct snapshots *s)
@@ -130,11 +202,10 @@ void snapshots_commit(struct snapshots *s, struct snapshot *next)
 
 void snapshots_usage(const struct snapshots *s, struct snapshots_usage *out)
 {
-    *out = (struct snapshots_usage){0};
-    for (size_t i = 0; i < SNAPSHOT_BUFFERS_MAX; i++) {
-        const struct snapshot *item = &s->items[i];
-        out->buffers += item->values.data != NULL;
-        out->held += atomic_load(&item->refs) > 0;
-        out->bytes += item->values.bytes;
+    *out = (struct snapshots_usage){.buffers = s->count,
+                                    .bytes = s->reserved * floats_bytes_max(s->elements)};
+    for (size_t i = 0; i < s->count; i++) {
+        out->held += atomic_load(&s->items[i]->refs) > 0;
+        out->bytes += s->items[i]->values.bytes;
     }
 }

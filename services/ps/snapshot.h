@@ -3,7 +3,9 @@
  *
  * An update reads the present version and writes the next one into a free buffer; then that one is
  * the present. The version before the present stays, too: two buffers are enough until a reader is
- * slower than an update or a version is kept.
+ * slower than an update or a version is kept. Buffers are allocated when they are needed; for
+ * versions that updates themselves wait for (the bases of gradients) their memory is reserved, so
+ * that an update never waits for memory that only a later update would free.
  *
  * Owner: the shard's strand calls everything but snapshot_release(), which any thread may call. */
 #ifndef GRADUS_PS_SNAPSHOT_H
@@ -14,19 +16,23 @@
 
 #include "ps/buffer.h"
 
-#define SNAPSHOT_BUFFERS_MAX 10 /* present, previous, 4 that are kept, 4 for slow readers */
+/* Besides one for each version that is kept: present, previous, 8 for slow readers. */
+#define SNAPSHOT_BUFFERS_MAX 10
 
 struct snapshots;
 
 struct snapshot {
     struct snapshots *owner;
-    struct floats values; /* .data NULL: not allocated yet */
+    struct floats values;
     uint64_t version;
     atomic_uint refs; /* 0: free */
 };
 
 struct snapshots {
-    struct snapshot items[SNAPSHOT_BUFFERS_MAX];
+    struct snapshot **items; /* each stays where it is: readers point to it */
+    size_t count, capacity;
+    size_t kept;     /* snapshot_keep() without snapshot_forget() */
+    size_t reserved; /* buffers that are on the budget and not allocated yet */
     struct budget *budget;
     uint64_t elements;
     struct snapshot *present;
@@ -42,6 +48,9 @@ struct snapshots {
 int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, struct budget *budget,
                    void (*freed)(void *ctx), void *ctx, struct err *err);
 void snapshots_release(struct snapshots *s); /* no reader has a reference */
+/* Have memory for @kept kept versions besides the two newest, from now on; what is more than that
+ * and free is returned. Errors: ERR_EXHAUSTED, and what was reserved stays. */
+int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err);
 
 /* The buffer that holds @version, or NULL when it is not there; no reference. */
 struct snapshot *snapshots_find(struct snapshots *s, uint64_t version);
@@ -49,6 +58,9 @@ struct snapshot *snapshots_find(struct snapshots *s, uint64_t version);
 struct snapshot *snapshot_acquire(struct snapshots *s, uint64_t version);
 void snapshot_ref(struct snapshot *snapshot, unsigned n);
 void snapshot_release(struct snapshot *snapshot);
+/* @version, which is readable, stays so until it was forgotten as often as it was kept. */
+void snapshot_keep(struct snapshots *s, uint64_t version);
+void snapshot_forget(struct snapshots *s, uint64_t version);
 
 /* Is there a buffer for the next version? Allocates one when that helps. */
 bool snapshots_can_update(struct snapshots *s);
@@ -62,7 +74,7 @@ void snapshots_commit(struct snapshots *s, struct snapshot *next);
 struct snapshots_usage {
     size_t buffers; /* allocated */
     size_t held;    /* with a reference */
-    uint64_t bytes;
+    uint64_t bytes; /* allocated and reserved */
 };
 void snapshots_usage(const struct snapshots *s, struct snapshots_usage *out);
 

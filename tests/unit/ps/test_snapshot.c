@@ -132,6 +132,93 @@ static void test_the_budget_bounds_buffers(void **state)
     snapshots_release(&s);
 }
 
+/* Versions that are kept take no buffer away from slow readers, however many they are. */
+static void test_kept_versions_have_room(void **state)
+{
+    (void)state;
+    struct budget b = {0};
+    struct snapshots s;
+    struct snapshots_usage usage;
+    start(&s, &b, 4);
+    for (unsigned i = 0; i < 100; i++) {
+        snapshot_keep(&s, i);
+        update(&s);
+    }
+    snapshots_usage(&s, &usage);
+    assert_int_equal(usage.held, 101); /* the previous one is kept, too */
+    for (unsigned i = 0; i < 100; i++) {
+        struct snapshot *item = snapshots_find(&s, i);
+        assert_non_null(item);
+        assert_true(item->values.data[2] == (float)i);
+    }
+    struct snapshot *readers[SNAPSHOT_BUFFERS_MAX];
+    size_t reading = 0;
+    while (snapshots_can_update(&s)) {
+        assert_true(reading < SNAPSHOT_BUFFERS_MAX);
+        readers[reading++] = snapshot_acquire(&s, s.present->version);
+        update(&s);
+    }
+    assert_int_equal(reading, SNAPSHOT_BUFFERS_MAX - 1);
+    snapshots_want(&s);
+    snapshot_forget(&s, 17);
+    assert_int_equal(freed_count, 1);
+    assert_null(snapshots_find(&s, 17));
+    update(&s);
+    while (reading > 0) {
+        snapshot_release(readers[--reading]);
+    }
+    snapshot_keep(&s, 3); /* twice */
+    snapshot_forget(&s, 3);
+    assert_non_null(snapshots_find(&s, 3));
+    snapshots_release(&s);
+    assert_int_equal(b.bytes, 0);
+}
+
+/* Every worker's base at once and no memory besides: updates never wait, whoever pushes next. */
+static void test_reserved_memory_is_enough(void **state)
+{
+    (void)state;
+    enum { WORKERS = 5, FLOATS = 1 << 17 }; /* large enough to be staggered */
+    struct budget b = {.bytes_max = (2 + WORKERS) * floats_bytes_max(FLOATS)};
+    struct snapshots s;
+    struct snapshots_usage usage;
+    struct err err;
+    start(&s, &b, FLOATS);
+    assert_int_equal(snapshots_reserve(&s, WORKERS + 1, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "versions that gradients are based on"));
+    assert_int_equal(snapshots_reserve(&s, WORKERS, &err), 0);
+    uint64_t bases[WORKERS] = {0};
+    for (unsigned i = 0; i < WORKERS; i++) {
+        snapshot_keep(&s, 0);
+    }
+    b.bytes_max = b.bytes; /* what is left is somebody else's now */
+    for (unsigned i = 0; i < 40; i++) {
+        unsigned worker = i * 7 % WORKERS;
+        update(&s);
+        snapshot_forget(&s, bases[worker]);
+        bases[worker] = s.present->version;
+        snapshot_keep(&s, bases[worker]);
+    }
+    snapshots_usage(&s, &usage);
+    assert_int_equal(usage.buffers, 2 + WORKERS - 1); /* the present one is always a base */
+    assert_int_equal(usage.bytes, b.bytes);
+    /* The next generation has two workers: what is free is returned, what is kept is not. */
+    assert_int_equal(snapshots_reserve(&s, 2, &err), 0);
+    snapshots_usage(&s, &usage);
+    assert_int_equal(usage.buffers, usage.held);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        assert_non_null(snapshots_find(&s, bases[i]));
+        snapshot_forget(&s, bases[i]);
+    }
+    assert_int_equal(snapshots_reserve(&s, 0, &err), 0);
+    snapshots_usage(&s, &usage);
+    assert_int_equal(usage.buffers, 2);
+    assert_int_equal(usage.bytes, b.bytes);
+    update(&s);
+    snapshots_release(&s);
+    assert_int_equal(b.bytes, 0);
+}
+
 static void test_large_arrays_are_staggered(void **state)
 {
     (void)state;
@@ -225,6 +312,8 @@ int main(void)
         cmocka_unit_test(test_readers_keep_their_version),
         cmocka_unit_test(test_updates_wait_when_all_is_read),
         cmocka_unit_test(test_the_budget_bounds_buffers),
+        cmocka_unit_test(test_kept_versions_have_room),
+        cmocka_unit_test(test_reserved_memory_is_enough),
         cmocka_unit_test(test_large_arrays_are_staggered),
         cmocka_unit_test(test_no_reader_sees_a_mix),
     };
