@@ -65,6 +65,7 @@ int field_set(const struct field *field, void *object, const char *text, struct 
 void field_format(const struct field *field, const void *object, struct buf *out);
 /* Append what is allowed: "whole number from 1 to 1024", "one of sync, async, bounded". */
 void field_allowed(const struct field *field, struct buf *out);
+bool field_ranged(const struct field *field); /* has a range */
 const struct field *field_find(const struct field *fields, size_t count, const char *path);
 
 #endif

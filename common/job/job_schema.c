@@ -35,7 +35,7 @@ static json_t *number(double v)
 
 static void set_range(json_t *schema, const struct field *field)
 {
-    if (field->min == 0 && field->max == 0) {
+    if (!field_ranged(field)) {
         return;
     }
     set(schema, "minimum", number(field->min));
