@@ -7,6 +7,7 @@
 #include "master/shell.h"
 
 #define LIST_MAX 4096      /* entries in one message */
+#define HELD_MAX 64        /* leases of one worker, ten times what it may have */
 #define PARK_MARGIN_MS 300 /* a parked call is answered so long before its deadline */
 
 static bool has_node(struct request *r, const Gradus__V1__NodeRef *node)
@@ -140,6 +141,7 @@ static struct master_event worker_event(enum master_event_kind kind,
 static void answer_lease(struct request *r, const struct master_reply *reply)
 {
     Gradus__V1__LeaseSplitResponse response = GRADUS__V1__LEASE_SPLIT_RESPONSE__INIT;
+    Gradus__V1__Lease lease = GRADUS__V1__LEASE__INIT;
     switch (reply->lease_kind) {
     case MASTER_LEASE_WAIT:
         response.kind = GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__WAIT;
@@ -149,10 +151,11 @@ static void answer_lease(struct request *r, const struct master_reply *reply)
         break;
     case MASTER_LEASE_GRANTED:
         response.kind = GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__LEASE;
-        response.epoch = reply->lease.epoch;
-        response.split = reply->lease.split;
-        response.batch_end = reply->lease.batch_end;
-        response.fresh = reply->lease.fresh;
+        lease.epoch = reply->lease.epoch;
+        lease.split = reply->lease.split;
+        lease.batch_end = reply->lease.batch_end;
+        lease.fresh = reply->lease.fresh;
+        response.lease = &lease;
         break;
     }
     request_reply(r, &response.base);
@@ -164,7 +167,23 @@ static void run_lease_split(struct request *r)
     if (!has_node(r, q->node)) {
         return;
     }
+    struct err err = {0};
+    if (q->n_held > HELD_MAX) { /* cutting the list would grant the rest of it again */
+        err_set(&err, ERR_INVALID, "%zu leases held; at most %d", q->n_held, HELD_MAX);
+        request_fail(r, &err);
+        return;
+    }
+    struct lease held[HELD_MAX];
+    for (size_t i = 0; i < q->n_held; i++) {
+        const Gradus__V1__Lease *l = q->held[i];
+        held[i] = (struct lease){.epoch = l->epoch,
+                                 .split = l->split,
+                                 .batch_end = l->batch_end,
+                                 .fresh = l->fresh != 0};
+    }
     struct master_event e = worker_event(MASTER_LEASE_SPLIT, q->node, q->job, q->generation);
+    e.worker.held = held;
+    e.worker.held_count = q->n_held;
     int64_t left_ms = rpc_time_left_ms(r->call) - PARK_MARGIN_MS;
     e.worker.wait_ms = left_ms > 0 ? (uint64_t)left_ms : 0;
     request_event(r, &e, answer_lease);
@@ -176,9 +195,16 @@ static void run_report_split(struct request *r)
     if (!has_node(r, q->node)) {
         return;
     }
+    struct err err = {0};
+    if (q->batch_end == 0) {
+        err_set(&err, ERR_INVALID, "batch_end is missing");
+        request_fail(r, &err);
+        return;
+    }
     struct master_event e = worker_event(MASTER_REPORT_SPLIT, q->node, q->job, q->generation);
     e.worker.epoch = q->epoch;
     e.worker.split = q->split;
+    e.worker.batch_end = q->batch_end;
     request_event(r, &e, reply_empty);
 }
 
@@ -206,6 +232,8 @@ static void run_report_progress(struct request *r)
     }
     e.worker.sequence = q->sequence;
     e.worker.position = q->position;
+    e.worker.dropped = q->dropped;
+    e.worker.speculated = q->speculated;
     e.worker.idle = q->idle != 0;
     e.worker.epochs = epochs;
     e.worker.epoch_count = count;

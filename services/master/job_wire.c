@@ -11,8 +11,15 @@ struct evaluation_room {
     Gradus__V1__MetricValue values[2][METRIC_KIND_COUNT];
     Gradus__V1__MetricValue *pointers[2][METRIC_KIND_COUNT];
 };
+struct shard_room {
+    Gradus__V1__ShardProgress message;
+    Gradus__V1__Ledger ledger;
+};
 struct room { /* everything that the message points to, but for the record's own strings */
     struct evaluation_room now;
+    Gradus__V1__Consistency consistency;
+    struct shard_room *shards;
+    Gradus__V1__ShardProgress **shard_list;
     Gradus__V1__Evaluation *evaluations[JOB_EVALUATIONS_MAX];
     struct evaluation_room items[];
 };
@@ -87,6 +94,33 @@ static void fill_arrays(Gradus__V1__Job *j, const struct job_record *r, struct r
     j->staleness = staleness.out;
 }
 
+static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct room *room,
+                        bool ledgers)
+{
+    room->shards = mem_new(r->shard_count + 1, sizeof *room->shards);
+    room->shard_list = mem_new(r->shard_count + 1, sizeof *room->shard_list);
+    for (size_t i = 0; i < r->shard_count; i++) {
+        const struct job_shard *from = &r->shards[i];
+        Gradus__V1__ShardProgress *to = &room->shards[i].message;
+        gradus__v1__shard_progress__init(to);
+        to->shard = (uint32_t)i;
+        if (from->ps != NULL) {
+            to->ps = from->ps;
+        }
+        to->version = from->version;
+        to->examples = from->examples;
+        to->duplicates = from->duplicates;
+        to->dropped = from->dropped;
+        if (ledgers && from->ledger.split_count > 0) {
+            wire_ledger_to_proto(&from->ledger, &room->shards[i].ledger);
+            to->ledger = &room->shards[i].ledger;
+        }
+        room->shard_list[i] = to;
+    }
+    j->n_shards = r->shard_count;
+    j->shards = room->shard_list;
+}
+
 void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned parts)
 {
     Gradus__V1__Job *j = &out->job;
@@ -107,8 +141,11 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->eta_seconds = r->eta_seconds;
     j->checkpoint = r->checkpoint;
     j->generation = r->generation;
-    j->mode = wire_mode_to_proto((enum training_mode)r->mode);
+    j->mode = wire_mode_to_proto(r->consistency.mode);
     j->examples = r->examples;
+    j->dropped = r->dropped;
+    j->speculated = r->speculated;
+    j->recoveries = r->recoveries;
     if ((parts & JOB_WIRE_TEXT) != 0) {
         j->text = r->text;
     }
@@ -116,18 +153,28 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     struct room *room = mem_new(1, sizeof *room + evaluations * sizeof(struct evaluation_room));
     out->memory = room;
     fill_arrays(j, r, room, evaluations);
+    fill_shards(j, r, room, (parts & JOB_WIRE_LEDGERS) != 0);
+    if (r->consistency.replicas > 0) {
+        wire_consistency_to_proto(&r->consistency, &room->consistency);
+        j->consistency = &room->consistency;
+    }
 }
 
 void job_wire_release(struct job_wire *w)
 {
-    free(w->memory);
+    struct room *room = w->memory;
+    if (room != NULL) {
+        free(room->shards);
+        free(room->shard_list);
+        free(room);
+    }
     memset(w, 0, sizeof *w);
 }
 
 void job_wire_pack(const struct job_record *record, struct buf *out)
 {
     struct job_wire w;
-    job_wire_init(&w, record, JOB_WIRE_TEXT | JOB_WIRE_EVALUATIONS);
+    job_wire_init(&w, record, JOB_WIRE_ALL);
     size_t n = gradus__v1__job__get_packed_size(&w.job);
     uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
     gradus__v1__job__pack(&w.job, bytes);
@@ -171,6 +218,34 @@ static void take_arrays(struct job_record *r, const Gradus__V1__Job *j)
     }
 }
 
+static int take_shards(struct job_record *r, const Gradus__V1__Job *j, struct err *err)
+{
+    job_record_set_shards(r, j->n_shards);
+    for (size_t i = 0; i < j->n_shards; i++) {
+        const Gradus__V1__ShardProgress *from = j->shards[i];
+        struct job_shard *to = &r->shards[i];
+        job_record_set(&to->ps, from->ps);
+        to->version = from->version;
+        to->examples = from->examples;
+        to->duplicates = from->duplicates;
+        to->dropped = from->dropped;
+        int rc = from->ledger == NULL ? 0 : wire_ledger_from_proto(from->ledger, &to->ledger, err);
+        if (rc < 0) {
+            return err_wrap(err, "shard %zu", i);
+        }
+    }
+    return 0;
+}
+
+/* Rows of earlier versions have only the mode. */
+static int take_consistency(struct job_record *r, const Gradus__V1__Job *j, struct err *err)
+{
+    if (j->consistency != NULL) {
+        return wire_consistency_from_proto(j->consistency, &r->consistency, err);
+    }
+    return wire_mode_from_proto(j->mode, &r->consistency.mode, err);
+}
+
 int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err *err)
 {
     Gradus__V1__Job *j = gradus__v1__job__unpack(NULL, n, data);
@@ -187,9 +262,6 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     job_record_set(&r->checkpoint, j->checkpoint);
     job_record_set(&r->text, j->text);
     r->state = (enum job_state)j->state;
-    enum training_mode mode = TRAINING_SYNC;
-    (void)wire_mode_from_proto(j->mode, &mode, NULL);
-    r->mode = (int)mode;
     r->submitted_ms = j->submitted_ms;
     r->started_ms = j->started_ms;
     r->finished_ms = j->finished_ms;
@@ -201,7 +273,17 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->examples_per_second = j->examples_per_second;
     r->seconds = j->seconds;
     r->generation = j->generation;
+    r->dropped = j->dropped;
+    r->speculated = j->speculated;
+    r->recoveries = j->recoveries;
     take_arrays(r, j);
+    struct err local = {0};
+    int rc = take_consistency(r, j, &local);
+    rc = rc < 0 ? rc : take_shards(r, j, &local);
     gradus__v1__job__free_unpacked(j, NULL);
+    if (rc < 0) {
+        job_record_release(r);
+        return err_set(err, ERR_CORRUPT, "the row of a job cannot be read: %s", local.msg);
+    }
     return 0;
 }

@@ -16,6 +16,8 @@ enum job_wire_part {
     JOB_WIRE_BRIEF = 0,
     JOB_WIRE_TEXT = 1,        /* with the job file */
     JOB_WIRE_EVALUATIONS = 2, /* with all evaluations */
+    JOB_WIRE_LEDGERS = 4,     /* with every shard's ledger, which may be large */
+    JOB_WIRE_ALL = 7,
 };
 
 /* @out is overwritten; job_wire_release(). @parts: bits of job_wire_part. */

@@ -1,4 +1,4 @@
-/* The Jobs service, but for Submit and Watch, which have files of their own. */
+/* The Jobs service, but for Submit, Set and Watch, which have files of their own. */
 #include <stdlib.h>
 
 #include "base/chrono.h"
@@ -9,7 +9,7 @@
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
 
-static void reply_job(struct request *r, const struct job_record *record, unsigned parts)
+void request_reply_job(struct request *r, const struct job_record *record, unsigned parts)
 {
     struct job_wire w;
     job_wire_init(&w, record, parts);
@@ -24,7 +24,7 @@ static void run_get(struct request *r)
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
     const struct job_record *record = master_job(r->shell->master, q->job, chrono_now_ms());
     if (record != NULL) {
-        reply_job(r, record, JOB_WIRE_TEXT | JOB_WIRE_EVALUATIONS);
+        request_reply_job(r, record, JOB_WIRE_ALL);
         return;
     }
     struct err err = {0};
@@ -34,7 +34,7 @@ static void run_get(struct request *r)
     rc = rc < 0 ? rc : job_wire_unpack(packed.data, packed.len, &old, &err);
     buf_release(&packed);
     if (rc == 0) {
-        reply_job(r, &old, JOB_WIRE_TEXT | JOB_WIRE_EVALUATIONS);
+        request_reply_job(r, &old, JOB_WIRE_ALL);
         job_record_release(&old);
         return;
     }
@@ -76,7 +76,7 @@ static void run_list(struct request *r)
 
 static void answer_job(struct request *r, const struct master_reply *reply)
 {
-    reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
+    request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
 }
 
 static void run_cancel(struct request *r)
@@ -192,6 +192,7 @@ const struct rpc_method jobs_methods[] = {
     UNARY_METHODS(X)
 #undef X
         {.name = "Submit", .request = on_submit_call},
+    {.name = "Set", .request = on_set_call},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

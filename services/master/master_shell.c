@@ -86,8 +86,14 @@ static void act(struct shell *s, struct failure *failure)
         case MASTER_CALL:
             shell_call(s, &a->call);
             break;
+        case MASTER_PREPARE:
+            shell_prepare(s, &a->prepare);
+            break;
         case MASTER_MANIFEST:
             shell_manifest(s, &a->manifest);
+            break;
+        case MASTER_FIND:
+            shell_find(s, &a->find);
             break;
         case MASTER_STORE:
             put(s, a->job, failure);

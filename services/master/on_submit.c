@@ -6,15 +6,22 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/jobs.pb-c.h"
+#include "master/checkpoints.h"
 #include "master/shell.h"
 
 #define SETS_MAX 1000
 #define REQUEST_ID_BYTES_MAX 128
 
-static void free_spec(void *data)
+struct submission {
+    struct job_spec spec;
+    uint64_t number; /* the least that has no checkpoints yet */
+};
+
+static void free_submission(void *data)
 {
-    job_spec_release(data);
-    free(data);
+    struct submission *s = data;
+    job_spec_release(&s->spec);
+    free(s);
 }
 
 static void reply_id(struct request *r, const char *id)
@@ -31,9 +38,11 @@ static void answer_submit(struct request *r, const struct master_reply *reply)
     reply_id(r, reply->job->id);
 }
 
-/* The store knows jobs that the core has forgotten. */
-static int ask_store(struct shell *s, const Gradus__V1__SubmitRequest *q, const char *name,
-                     struct buf *id, uint64_t *number, struct err *err)
+/* The store knows jobs that the core has forgotten; a job with checkpoints is known by these even
+ * when its row is gone, as after master.db was deleted. */
+static int ask_store(struct shell *s, const Gradus__V1__SubmitRequest *q,
+                     const struct submission *submission, struct buf *id, uint64_t *number,
+                     struct err *err)
 {
     if (q->request_id[0] != '\0') {
         int rc = s->store->ops->find_request(s->store, q->request_id, id, err);
@@ -41,23 +50,27 @@ static int ask_store(struct shell *s, const Gradus__V1__SubmitRequest *q, const 
             return rc;
         }
     }
-    return s->store->ops->next_number(s->store, name, number, err);
+    int rc = s->store->ops->next_number(s->store, submission->spec.name, number, err);
+    if (rc == 0 && *number < submission->number) {
+        *number = submission->number;
+    }
+    return rc;
 }
 
 static void run_submit(struct request *r)
 {
     const Gradus__V1__SubmitRequest *q = (const Gradus__V1__SubmitRequest *)r->msg->body;
-    struct job_spec *spec = r->data;
+    struct submission *submission = r->data;
     struct err err = {0};
     struct buf id = {0};
     uint64_t number = 0;
-    if (ask_store(r->shell, q, spec->name, &id, &number, &err) < 0) {
+    if (ask_store(r->shell, q, submission, &id, &number, &err) < 0) {
         request_fail(r, &err);
     } else if (id.len > 0) {
         reply_id(r, buf_str(&id));
     } else {
         struct master_event e = {.kind = MASTER_SUBMIT};
-        e.submit = (struct master_submit_event){spec, q->request_id, number};
+        e.submit = (struct master_submit_event){&submission->spec, q->request_id, number};
         request_event(r, &e, answer_submit);
     }
     buf_release(&id);
@@ -89,18 +102,23 @@ static void parse(void *ctx)
     for (size_t i = 0; i < q->n_sets; i++) {
         sets[i] = q->sets[i];
     }
-    struct job_spec *spec = mem_new(1, sizeof *spec);
+    struct submission *submission = mem_new(1, sizeof *submission);
     struct diags diags = {0};
-    int rc = job_spec_parse(q->text, strlen(q->text), file, sets, q->n_sets, spec, &diags);
+    struct err err = {0};
+    int rc =
+        job_spec_parse(q->text, strlen(q->text), file, sets, q->n_sets, &submission->spec, &diags);
     free(sets);
-    r->data = spec;
-    r->free_data = free_spec;
+    r->data = submission;
+    r->free_data = free_submission;
     if (rc < 0) {
         struct buf text = {0};
         diags_format(&diags, &text);
-        struct err err = {0};
         err_set(&err, ERR_INVALID, "%s", buf_str(&text));
         buf_release(&text);
+        request_fail(r, &err);
+    } else if (checkpoints_next_number(r->shell->checkpoint_dir, submission->spec.name,
+                                       &submission->number, &err) < 0) {
+        (void)err_wrap(&err, "number the job");
         request_fail(r, &err);
     } else {
         request_post(r);

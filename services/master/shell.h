@@ -28,6 +28,8 @@ struct request {
      * request_fail(). */
     void (*run)(struct request *r);
     void (*answer)(struct request *r, const struct master_reply *reply); /* the core's, if well */
+    /* The core's refusal: as answer(), takes @r. NULL: the client gets it. */
+    void (*refused)(struct request *r, const struct err *err);
     void *data; /* of its kind, freed with it */
     void (*free_data)(void *data);
     struct request *prev, *next; /* all that wait for a reply */
@@ -36,7 +38,7 @@ struct request {
 struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
-        *watchers, *requests_waiting, *events;
+        *watchers, *requests_waiting, *events, *dropped, *speculated, *recoveries, *changes;
 };
 
 struct shell {
@@ -82,7 +84,16 @@ void shell_event(struct shell *s,
 
 /* shell_call.c */
 void shell_call(struct shell *s, const struct master_call *call);
+
+/* shell_peer.c */
+/* Borrows until peers_free(), or until it is the one that was used longest ago of 2048. Errors:
+ * ERR_INVALID. */
+struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err);
 void peers_free(struct shell *s);
+
+/* shell_checkpoint.c */
+void shell_prepare(struct shell *s, const struct master_prepare *prepare);
+void shell_find(struct shell *s, const struct master_find *find);
 
 /* shell_manifest.c */
 void shell_manifest(struct shell *s, const struct master_manifest *manifest);
@@ -97,10 +108,15 @@ void on_watch_done(struct rpc_call *call, bool cancelled, void *service);
 void watchers_changed(struct shell *s, const struct job_record *record);
 void watchers_end(struct shell *s);
 
+/* on_set.c */
+void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
 /* on_submit.c */
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* jobs_service.c, cluster_service.c */
+/* Answer with a job; @parts: bits of job_wire_part. */
+void request_reply_job(struct request *r, const struct job_record *record, unsigned parts);
 extern const struct rpc_method jobs_methods[];
 extern const size_t jobs_method_count;
 extern const struct rpc_method cluster_methods[];

@@ -2,76 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "master/shell.h"
 #include "wire/wire.h"
 
-#define PEERS_MAX 2048 /* twice the nodes: some were replaced */
 #define SHORT_MS 5000
-
-struct peer { /* a channel to a node */
-    struct peer *next;
-    char *address;
-    struct rpc_channel *channel;
-    uint64_t used_ms;
-};
-
-/* ---- channels ---- */
-
-static void peer_free(struct peer *p)
-{
-    rpc_channel_free(p->channel);
-    free(p->address);
-    free(p);
-}
-
-void peers_free(struct shell *s)
-{
-    while (s->peers != NULL) {
-        struct peer *p = s->peers;
-        s->peers = p->next;
-        peer_free(p);
-    }
-}
-
-/* Nodes come and go, each perhaps with a new port: the channel that was used longest ago goes. */
-static void peers_trim(struct shell *s)
-{
-    size_t count = 0;
-    struct peer **oldest = &s->peers;
-    for (struct peer **p = &s->peers; *p != NULL; p = &(*p)->next) {
-        count++;
-        oldest = (*p)->used_ms < (*oldest)->used_ms ? p : oldest;
-    }
-    if (count >= PEERS_MAX) {
-        struct peer *gone = *oldest;
-        *oldest = gone->next;
-        peer_free(gone);
-    }
-}
-
-static struct rpc_channel *channel_to(struct shell *s, const char *address, struct err *err)
-{
-    for (struct peer *p = s->peers; p != NULL; p = p->next) {
-        if (strcmp(p->address, address) == 0) {
-            p->used_ms = chrono_now_ms();
-            return p->channel;
-        }
-    }
-    peers_trim(s);
-    struct rpc_channel_options options = {.target = address, .loop = s->rpc_loop};
-    struct rpc_channel *channel = rpc_channel_new(&options, err);
-    if (channel == NULL) {
-        return NULL;
-    }
-    struct peer *p = mem_new(1, sizeof *p);
-    *p = (struct peer){s->peers, mem_strdup(address), channel, chrono_now_ms()};
-    s->peers = p;
-    return channel;
-}
 
 /* ---- answers ---- */
 
@@ -82,6 +19,24 @@ struct call { /* in flight */
     struct err err;
     struct rpc_msg *reply;
 };
+
+static int take_shard_state(const Gradus__V1__ShardState *r, struct master_call_done *done,
+                            struct ledger *ledger, struct err *err)
+{
+    if (r->ledger != NULL) {
+        int rc = wire_ledger_from_proto(r->ledger, ledger, err);
+        if (rc < 0) {
+            return rc;
+        }
+        done->ledger = ledger;
+    }
+    done->version = r->version;
+    done->examples = r->examples;
+    done->pushes = r->pushes;
+    done->duplicates = r->duplicates;
+    done->dropped = r->dropped;
+    return 0;
+}
 
 static int take_answer(const struct call *c, struct master_call_done *done, struct ledger *ledger,
                        struct err *err)
@@ -95,8 +50,7 @@ static int take_answer(const struct call *c, struct master_call_done *done, stru
     case MASTER_CALL_MEMBERSHIP:
     case MASTER_CALL_PIN:
     case MASTER_CALL_UNPIN:
-        done->version = ((const Gradus__V1__ShardState *)body)->version;
-        return 0;
+        return take_shard_state((const Gradus__V1__ShardState *)body, done, ledger, err);
     case MASTER_CALL_ASSIGN:
         done->position = ((const Gradus__V1__AssignResponse *)body)->position;
         return 0;
@@ -116,10 +70,12 @@ static int take_answer(const struct call *c, struct master_call_done *done, stru
         done->bytes = r->bytes;
         done->checksum = r->checksum;
         done->version = r->version;
-        if (r->ledger != NULL && wire_ledger_from_proto(r->ledger, ledger, err) == 0) {
-            done->ledger = ledger;
+        if (r->ledger == NULL) {
+            return 0;
         }
-        return 0;
+        int rc = wire_ledger_from_proto(r->ledger, ledger, err);
+        done->ledger = rc < 0 ? NULL : ledger;
+        return rc;
     }
     default:
         return 0;
@@ -191,7 +147,7 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
 {
     struct call *c = mem_new(1, sizeof *c);
     *c = (struct call){.shell = s, .number = call->number, .kind = call->kind};
-    struct rpc_channel *channel = channel_to(s, call->address, &c->err);
+    struct rpc_channel *channel = peer_channel(s, call->address, &c->err);
     struct rpc_request request = {
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
         .method = master_call_name(call->kind),
@@ -204,6 +160,40 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     if (channel == NULL || rpc_call_start(channel, &request, on_done, c, &c->err) < 0) {
         post(c);
     }
+}
+
+static void assign(struct shell *s, const struct master_call *call)
+{
+    Gradus__V1__AssignRequest q = GRADUS__V1__ASSIGN_REQUEST__INIT;
+    Gradus__V1__Consistency consistency;
+    Gradus__V1__Ledger ledger;
+    wire_consistency_to_proto(call->consistency, &consistency);
+    wire_ledger_to_proto(call->ledger, &ledger);
+    Gradus__V1__Lease *leases = mem_new(call->lease_count + 1, sizeof *leases);
+    Gradus__V1__Lease **list = mem_new(call->lease_count + 1, sizeof(Gradus__V1__Lease *));
+    for (size_t i = 0; i < call->lease_count; i++) {
+        gradus__v1__lease__init(&leases[i]);
+        leases[i].epoch = call->leases[i].epoch;
+        leases[i].split = call->leases[i].split;
+        leases[i].batch_end = call->leases[i].batch_end;
+        leases[i].fresh = call->leases[i].fresh;
+        list[i] = &leases[i];
+    }
+    q.job = borrow(call->job);
+    q.generation = call->generation;
+    q.consistency = &consistency;
+    q.replica_first = call->replica_first;
+    q.replica_end = call->replica_end;
+    q.step = call->step;
+    q.step_limit = call->step_limit;
+    q.ledger = &ledger;
+    q.ledger_step = call->ledger_step;
+    q.hold = call->hold;
+    q.leases = list;
+    q.n_leases = call->lease_count;
+    start(s, call, false, &q.base);
+    free(list);
+    free(leases);
 }
 
 static void worker_call(struct shell *s, const struct master_call *call)
@@ -244,24 +234,9 @@ static void worker_call(struct shell *s, const struct master_call *call)
         free(shards);
         return;
     }
-    case MASTER_CALL_ASSIGN: {
-        Gradus__V1__AssignRequest q = GRADUS__V1__ASSIGN_REQUEST__INIT;
-        Gradus__V1__Ledger ledger;
-        q.job = borrow(call->job);
-        q.generation = call->generation;
-        q.mode = wire_mode_to_proto((enum training_mode)call->mode);
-        q.replicas = call->replicas;
-        q.replica_first = call->replica_first;
-        q.replica_end = call->replica_end;
-        q.step = call->step;
-        q.step_limit = call->step_limit;
-        wire_ledger_to_proto(call->ledger, &ledger);
-        q.ledger = &ledger;
-        q.ledger_step = call->ledger_step;
-        q.hold = call->hold;
-        start(s, call, false, &q.base);
+    case MASTER_CALL_ASSIGN:
+        assign(s, call);
         return;
-    }
     case MASTER_CALL_EVALUATE: {
         Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
         q.job = borrow(call->job);
@@ -284,18 +259,41 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
 {
     Gradus__V1__OpenShardRequest q = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
     Gradus__V1__Plan plan;
+    Gradus__V1__Consistency consistency;
     Gradus__V1__Ledger ledger;
     wire_plan_to_proto(call->plan, &plan);
+    wire_consistency_to_proto(call->consistency, &consistency);
     wire_ledger_to_proto(call->ledger, &ledger);
     q.shard = ref;
     q.text = borrow(call->text);
     q.plan = &plan;
-    q.replicas = call->replicas;
+    q.consistency = &consistency;
     q.ledger = &ledger;
+    q.version = call->version;
+    q.restore = borrow(call->restore);
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
     start(s, call, true, &q.base);
     wire_plan_release(&plan);
+}
+
+static void set_membership(struct shell *s, const struct master_call *call,
+                           Gradus__V1__ShardRef *ref)
+{
+    Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__Consistency consistency;
+    Gradus__V1__Ledger ledger;
+    q.shard = ref;
+    q.workers = borrow_list(call->workers);
+    q.n_workers = call->worker_count;
+    if (call->ledger != NULL) { /* else nothing but the membership changes */
+        wire_consistency_to_proto(call->consistency, &consistency);
+        wire_ledger_to_proto(call->ledger, &ledger);
+        q.consistency = &consistency;
+        q.ledger = &ledger;
+        q.version = call->version;
+    }
+    start(s, call, true, &q.base);
 }
 
 static void shard_call(struct shell *s, const struct master_call *call)
@@ -308,16 +306,9 @@ static void shard_call(struct shell *s, const struct master_call *call)
     case MASTER_CALL_OPEN:
         open_shard(s, call, &ref);
         return;
-    case MASTER_CALL_MEMBERSHIP: {
-        Gradus__V1__SetMembershipRequest q = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
-        q.shard = &ref;
-        q.workers = borrow_list(call->workers);
-        q.n_workers = call->worker_count;
-        q.replicas = call->replicas;
-        q.mode = wire_mode_to_proto((enum training_mode)call->mode);
-        start(s, call, true, &q.base);
+    case MASTER_CALL_MEMBERSHIP:
+        set_membership(s, call, &ref);
         return;
-    }
     case MASTER_CALL_PIN:
     case MASTER_CALL_UNPIN: {
         Gradus__V1__PinRequest q = GRADUS__V1__PIN_REQUEST__INIT;

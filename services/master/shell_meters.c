@@ -27,6 +27,16 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
     m->watchers = meter_gauge(r, "master_watchers", "Open Watch streams", NULL, 0);
     m->requests_waiting =
         meter_gauge(r, "master_requests_waiting", "Calls of nodes and clients that wait", NULL, 0);
+    m->dropped = meter_counter(r, "master_batches_dropped_total",
+                               "Batches that no shard took: stale replicas, or above max_staleness",
+                               NULL, 0);
+    m->speculated = meter_counter(r, "master_replicas_speculated_total",
+                                  "Replicas of late workers that others computed first", NULL, 0);
+    m->recoveries =
+        meter_counter(r, "master_recoveries_total",
+                      "Jobs that went back to a checkpoint or their beginning", NULL, 0);
+    m->changes = meter_counter(r, "master_changes_total",
+                               "Changes of jobs (gradus set) that are in force", NULL, 0);
     m->events = meter_counter(r, "master_events_total", "Events of the core", NULL, 0);
 }
 
@@ -54,6 +64,10 @@ void shell_meters_update(struct shell *s)
     raise(m->examples, &s->told.examples, now.examples);
     raise(m->leases_granted, &s->told.leases_granted, now.leases_granted);
     raise(m->leases_returned, &s->told.leases_returned, now.leases_returned);
+    raise(m->dropped, &s->told.dropped, now.dropped);
+    raise(m->speculated, &s->told.speculated, now.speculated);
+    raise(m->recoveries, &s->told.recoveries, now.recoveries);
+    raise(m->changes, &s->told.changes, now.changes);
     raise(m->calls, &s->told.calls, now.calls);
     raise(m->call_failures, &s->told.call_failures, now.call_failures);
 }

@@ -101,7 +101,9 @@ void request_answered(struct shell *s, const struct master_reply *reply)
     (void)s;
     struct request *r = (struct request *)(uintptr_t)reply->request;
     unlink_request(r);
-    if (reply->err.code != 0) {
+    if (reply->err.code != 0 && r->refused != NULL) {
+        r->refused(r, &reply->err);
+    } else if (reply->err.code != 0) {
         request_fail(r, &reply->err);
     } else {
         r->answer(r, reply);

@@ -15,7 +15,26 @@ static void a_record_survives_the_wire(void **state)
     job_record_set(&a.text, "name: x\n");
     job_record_set(&a.checkpoint, "/c");
     a.state = JOB_FAILED;
-    a.mode = 2;
+    a.consistency = (struct consistency){.mode = TRAINING_BOUNDED,
+                                         .replicas = 8,
+                                         .aggregate = 8,
+                                         .staleness = 4,
+                                         .policy = POLICY_DELAY_COMPENSATION,
+                                         .lambda = 0.5,
+                                         .push_every = 2,
+                                         .pull_every = 3};
+    a.dropped = 21;
+    a.speculated = 22;
+    a.recoveries = 23;
+    job_record_set_shards(&a, 2);
+    job_record_set(&a.shards[0].ps, "p-1");
+    a.shards[0].version = 31;
+    a.shards[0].examples = 32;
+    a.shards[0].duplicates = 33;
+    a.shards[0].dropped = 34;
+    const struct ledger_shape shape = {.records = 53, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&a.shards[0].ledger, &shape, 3, NULL), 0);
+    a.shards[0].ledger.done[2] = 1;
     a.submitted_ms = 5;
     a.step = 7;
     a.steps_total = 9;
@@ -43,7 +62,19 @@ static void a_record_survives_the_wire(void **state)
     assert_memory_equal(packed.data, again.data, packed.len);
     assert_string_equal(b.text, "name: x\n");
     assert_int_equal(b.state, JOB_FAILED);
-    assert_int_equal(b.mode, 2);
+    assert_true(consistency_equal(&b.consistency, &a.consistency));
+    assert_int_equal(b.dropped, 21);
+    assert_int_equal(b.speculated, 22);
+    assert_int_equal(b.recoveries, 23);
+    assert_int_equal(b.shard_count, 2);
+    assert_string_equal(b.shards[0].ps, "p-1");
+    assert_int_equal(b.shards[0].version, 31);
+    assert_int_equal(b.shards[0].examples, 32);
+    assert_int_equal(b.shards[0].duplicates, 33);
+    assert_int_equal(b.shards[0].dropped, 34);
+    assert_true(ledger_equal(&b.shards[0].ledger, &a.shards[0].ledger));
+    assert_string_equal(b.shards[1].ps, "");
+    assert_int_equal(b.shards[1].ledger.split_count, 0);
     assert_int_equal(b.evaluation_count, 3);
     assert_true(b.evaluations[2].test.values[METRIC_RMSE] == 2);
     assert_int_equal(b.evaluations[2].test.kinds, 1u << METRIC_ACCURACY | 1u << METRIC_RMSE);
@@ -52,6 +83,9 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(w.job.n_evaluations, 0);
     assert_string_equal(w.job.text, "");
     assert_int_equal(w.job.n_staleness, 4);
+    assert_int_equal(w.job.mode, GRADUS__V1__MODE__BOUNDED);
+    assert_int_equal(w.job.n_shards, 2);
+    assert_null(w.job.shards[0]->ledger); /* large; only for who asks for it */
     job_wire_release(&w);
     struct err err = {0};
     struct job_record c;
@@ -68,8 +102,68 @@ static void a_record_survives_the_wire(void **state)
     job_record_release(&b);
 }
 
+/* A row as the version before consistency wrote it. */
+static void rows_of_before_are_read(void **state)
+{
+    (void)state;
+    Gradus__V1__Job j = GRADUS__V1__JOB__INIT;
+    char id[] = "x-1";
+    j.id = id;
+    j.state = GRADUS__V1__JOB_STATE__RUNNING;
+    j.mode = GRADUS__V1__MODE__ASYNC;
+    uint8_t packed[256];
+    size_t n = gradus__v1__job__pack(&j, packed);
+    struct job_record r;
+    assert_int_equal(job_wire_unpack(packed, n, &r, NULL), 0);
+    assert_string_equal(r.id, "x-1");
+    assert_int_equal(r.consistency.mode, TRAINING_ASYNC);
+    assert_int_equal(r.consistency.replicas, 0); /* not known */
+    assert_int_equal(r.shard_count, 0);
+    assert_int_equal(r.recoveries, 0);
+    struct buf again = {0};
+    job_wire_pack(&r, &again); /* and is written as it was */
+    assert_int_equal(again.len, n);
+    assert_memory_equal(again.data, packed, n);
+    buf_release(&again);
+    job_record_release(&r);
+}
+
+static void corrupt(Gradus__V1__Job *j, const char *word)
+{
+    uint8_t packed[512];
+    size_t n = gradus__v1__job__pack(j, packed);
+    struct job_record r;
+    struct err err = {0};
+    assert_int_equal(job_wire_unpack(packed, n, &r, &err), ERR_CORRUPT);
+    assert_non_null(strstr(err.msg, word));
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    Gradus__V1__Job j = GRADUS__V1__JOB__INIT;
+    j.state = GRADUS__V1__JOB_STATE__RUNNING;
+    j.mode = (Gradus__V1__Mode)9;
+    corrupt(&j, "mode");
+    j.mode = GRADUS__V1__MODE__SYNC;
+    Gradus__V1__Consistency c = GRADUS__V1__CONSISTENCY__INIT;
+    j.consistency = &c; /* without a replica */
+    corrupt(&j, "replicas");
+    j.consistency = NULL;
+    Gradus__V1__ShardProgress shard = GRADUS__V1__SHARD_PROGRESS__INIT;
+    Gradus__V1__ShardProgress *shards[] = {&shard};
+    Gradus__V1__Ledger ledger = GRADUS__V1__LEDGER__INIT; /* without records */
+    ledger.batch_records = 1;
+    shard.ledger = &ledger;
+    j.shards = shards;
+    j.n_shards = 1;
+    corrupt(&j, "shard 0");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_record_survives_the_wire)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_record_survives_the_wire),
+                                       cmocka_unit_test(rows_of_before_are_read),
+                                       cmocka_unit_test(what_cannot_be_is_refused)};
     return cmocka_run_group_tests_name("job_wire", tests, NULL, NULL);
 }

@@ -202,6 +202,166 @@ static void jobs_are_remembered(void **state)
     stop(&m);
 }
 
+/* The answer to Jobs.Set, NULL with @err. */
+static struct rpc_msg *set(struct running *m, char *job, char **sets, size_t count, struct err *err)
+{
+    Gradus__V1__SetJobRequest q = GRADUS__V1__SET_JOB_REQUEST__INIT;
+    q.job = job;
+    q.sets = sets;
+    q.n_sets = count;
+    return call(m, &gradus__v1__jobs__descriptor, "Set", &q.base, err);
+}
+
+static void assert_refused(struct running *m, char *job, char **sets, size_t count, int code,
+                           const char *const *words)
+{
+    struct err err;
+    assert_null(set(m, job, sets, count, &err));
+    assert_int_equal(err.code, code);
+    for (; *words != NULL; words++) {
+        if (strstr(err.msg, *words) == NULL) {
+            fail_msg("no \"%s\" in \"%s\"", *words, err.msg);
+        }
+    }
+}
+
+static void changes_are_checked_and_kept(void **state)
+{
+    (void)state;
+    struct running m;
+    start(&m);
+    struct err err;
+    char id[128] = "", good[sizeof GOOD], none[] = "", nobody[] = "nobody-1";
+    memcpy(good, GOOD, sizeof GOOD);
+    assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
+    char mode[] = "training.mode=async", mode_again[] = "training.mode=bounded";
+    char seed[] = "training.seed=3", ps[] = "cluster.ps=2", modle[] = "training.modle=1";
+    char epochs[] = "training.epochs=x", file[] = "data.train.file=b.csv", word[] = "mode";
+    char workers[] = "cluster.workers=2..4";
+    static const char *const no_job[] = {"no job nobody-1", NULL};
+    assert_refused(&m, nobody, (char *[]){mode}, 1, ERR_NOT_FOUND, no_job);
+    static const char *const empty[] = {"0 keys", NULL};
+    assert_refused(&m, id, NULL, 0, ERR_INVALID, empty);
+    /* Every wrong one is named, and the good one among them changes nothing. */
+    static const char *const all[] = {"training.seed=3: fixed when",
+                                      "cluster.ps=2: fixed when",
+                                      "training.modle=1: ",
+                                      "training.epochs=x: ",
+                                      "data.train.file=b.csv: fixed",
+                                      "mode: ",
+                                      NULL};
+    assert_refused(&m, id, (char *[]){seed, mode, ps, modle, epochs, file, word}, 7, ERR_INVALID,
+                   all);
+    check_job(&m, id, GRADUS__V1__JOB_STATE__PENDING, "waits for");
+    struct rpc_msg *reply = set(&m, id, (char *[]){mode, workers, mode_again}, 3, &err);
+    if (reply == NULL) {
+        fail_msg("%s", err.msg);
+        return;
+    }
+    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply->body;
+    assert_int_equal(job->mode, GRADUS__V1__MODE__BOUNDED); /* the last one counts */
+    assert_non_null(strstr(job->text, "mode: bounded"));
+    assert_non_null(strstr(job->text, "workers: 2..4"));
+    rpc_msg_unref(reply);
+    stop(&m);
+    start(&m); /* a new master knows it, and what is changed once more comes on top */
+    reply = set(&m, id, (char *[]){mode}, 1, &err);
+    assert_non_null(reply);
+    job = (const Gradus__V1__Job *)reply->body;
+    assert_non_null(strstr(job->text, "mode: async"));
+    assert_non_null(strstr(job->text, "workers: 2..4"));
+    rpc_msg_unref(reply);
+    Gradus__V1__CancelRequest cancel = GRADUS__V1__CANCEL_REQUEST__INIT;
+    cancel.job = id;
+    rpc_msg_unref(call(&m, &gradus__v1__jobs__descriptor, "Cancel", &cancel.base, &err));
+    static const char *const ended[] = {"ended", NULL};
+    assert_refused(&m, id, (char *[]){mode}, 1, ERR_STATE, ended);
+    stop(&m);
+}
+
+struct answers {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    size_t done, well;
+};
+
+static void on_set_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)reply;
+    struct answers *a = ctx;
+    pthread_mutex_lock(&a->mutex);
+    a->done++;
+    a->well += status->err.code == 0;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->mutex);
+}
+
+/* Each is parsed from a text that another one may have changed when it comes to its turn. */
+static void changes_at_the_same_time_all_count(void **state)
+{
+    (void)state;
+    enum { COUNT = 4 };
+    struct running m;
+    start(&m);
+    struct err err;
+    char id[128] = "", good[sizeof GOOD], none[] = "";
+    memcpy(good, GOOD, sizeof GOOD);
+    assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
+    char sets[COUNT][40] = {"training.push_every=3", "training.pull_every=5",
+                            "training.max_staleness=7", "cluster.workers=1..9"};
+    struct answers a = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    for (size_t i = 0; i < COUNT; i++) {
+        Gradus__V1__SetJobRequest q = GRADUS__V1__SET_JOB_REQUEST__INIT;
+        q.job = id;
+        q.sets = (char *[]){sets[i]};
+        q.n_sets = 1;
+        struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
+                                      .method = "Set",
+                                      .body = &q.base,
+                                      .timeout_ms = 10000,
+                                      .wait_for_ready = true};
+        assert_int_equal(rpc_call_start(m.channel, &request, on_set_done, &a, &err), 0);
+    }
+    pthread_mutex_lock(&a.mutex);
+    while (a.done < COUNT) {
+        pthread_cond_wait(&a.changed, &a.mutex);
+    }
+    pthread_mutex_unlock(&a.mutex);
+    assert_int_equal(a.well, COUNT);
+    Gradus__V1__GetJobRequest get = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    get.job = id;
+    struct rpc_msg *reply = call(&m, &gradus__v1__jobs__descriptor, "Get", &get.base, &err);
+    assert_non_null(reply);
+    const char *text = ((const Gradus__V1__Job *)reply->body)->text;
+    assert_non_null(strstr(text, "push_every: 3"));
+    assert_non_null(strstr(text, "pull_every: 5"));
+    assert_non_null(strstr(text, "max_staleness: 7"));
+    assert_non_null(strstr(text, "workers: 1..9"));
+    rpc_msg_unref(reply);
+    stop(&m);
+}
+
+/* master.db is deleted, the checkpoints are kept: a new job must not find those of an old one. */
+static void an_id_with_checkpoints_is_not_given_again(void **state)
+{
+    (void)state;
+    char *kept = file_join(dir, "state/checkpoints/demo-7/step-000000005");
+    assert_int_equal(file_make_dirs(kept, NULL), 0);
+    struct running m;
+    start(&m);
+    struct err err;
+    char id[128] = "", good[sizeof GOOD], none[] = "", request[] = "r-1", again[128] = "";
+    memcpy(good, GOOD, sizeof GOOD);
+    assert_int_equal(submit(&m, good, request, NULL, 0, id, &err), 0);
+    assert_string_equal(id, "demo-8");
+    assert_int_equal(submit(&m, good, request, NULL, 0, again, &err), 0);
+    assert_string_equal(again, "demo-8"); /* the same request */
+    assert_int_equal(submit(&m, good, none, NULL, 0, id, &err), 0);
+    assert_string_equal(id, "demo-9");
+    stop(&m);
+    free(kept);
+}
+
 struct watch {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -303,6 +463,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(garbage_is_refused_with_every_error),
         TEST(jobs_are_remembered),
+        TEST(changes_are_checked_and_kept),
+        TEST(changes_at_the_same_time_all_count),
+        TEST(an_id_with_checkpoints_is_not_given_again),
         TEST(watching_ends_with_the_job),
     };
     return cmocka_run_group_tests_name("master_shell", tests, NULL, NULL);
