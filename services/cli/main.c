@@ -16,6 +16,7 @@
     X(status)                                                                                      \
     X(watch)                                                                                       \
     X(cancel)                                                                                      \
+    X(set)                                                                                         \
     X(checkpoint)                                                                                  \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
@@ -49,7 +50,7 @@ static void usage(FILE *to)
         "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
         "`gradus COMMAND --help` tells more of each.\n"
         "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
-        "3 cancelled; 4 the master cannot be reached; 5 not found; 130 stopped by Ctrl-C twice.\n",
+        "3 cancelled; 4 the master cannot be reached; 5 not found; 130 stopped by Ctrl-C.\n",
         to);
 }
 

@@ -2,227 +2,15 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <jansson.h>
 
 #include "base/chrono.h"
 #include "base/text.h"
 #include "wire/wire.h"
 
 #define EVALUATIONS_SHOWN 10
-
-/* ---- JSON ---- */
-
-static void dump(json_t *json, struct buf *out)
-{
-    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII);
-    if (text != NULL) {
-        buf_printf(out, "%s\n", text);
-        free(text);
-    }
-    json_decref(json);
-}
-
-/* A number; null for what JSON cannot say. Whole numbers are written without a fraction. */
-static json_t *number(double value)
-{
-    if (!isfinite(value)) {
-        return json_null();
-    }
-    if (value == floor(value) && fabs(value) < 9e15) {
-        return json_integer((json_int_t)value);
-    }
-    return json_real(value);
-}
-
-static json_t *real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *text(const char *s)
-{
-    json_t *j = json_string(s); /* NULL for invalid UTF-8 */
-    return j != NULL ? j : json_string("(not UTF-8)");
-}
-
-static json_t *metric_values(Gradus__V1__MetricValue *const *values, size_t count)
-{
-    json_t *object = json_object();
-    for (size_t i = 0; i < count; i++) {
-        json_object_set_new(object, values[i]->name, real(values[i]->value));
-    }
-    return object;
-}
-
-static json_t *strings(char *const *values, size_t count)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(array, text(values[i]));
-    }
-    return array;
-}
-
-static json_t *result(const Gradus__V1__Job *job)
-{
-    json_t *o = json_object();
-    json_object_set_new(o, "job", text(job->id));
-    json_object_set_new(o, "state", text(wire_state_name(job->state)));
-    json_object_set_new(o, "reason", text(job->reason));
-    json_object_set_new(o, "steps", json_integer((json_int_t)job->step));
-    json_object_set_new(o, "epochs", number(job->epoch));
-    json_t *metrics = json_object();
-    json_object_set_new(metrics, "train", metric_values(job->train, job->n_train));
-    json_object_set_new(metrics, "test", metric_values(job->test, job->n_test));
-    json_object_set_new(o, "metrics", metrics);
-    json_object_set_new(o, "examples_per_second", real(job->examples_per_second));
-    json_object_set_new(o, "seconds", real(job->seconds));
-    json_object_set_new(o, "checkpoint", text(job->checkpoint));
-    return o;
-}
-
-static json_t *status(const Gradus__V1__Job *job)
-{
-    json_t *o = result(job);
-    json_object_set_new(o, "name", text(job->name));
-    json_object_set_new(o, "mode", text(wire_mode_name(job->mode)));
-    json_object_set_new(o, "generation", json_integer((json_int_t)job->generation));
-    json_object_set_new(o, "steps_total", json_integer((json_int_t)job->steps_total));
-    json_object_set_new(o, "epochs_total", number(job->epochs_total));
-    json_object_set_new(o, "examples", json_integer((json_int_t)job->examples));
-    json_object_set_new(o, "eta_seconds", real(job->eta_seconds));
-    json_object_set_new(o, "submitted_ms", json_integer(job->submitted_ms));
-    json_object_set_new(o, "started_ms", json_integer(job->started_ms));
-    json_object_set_new(o, "finished_ms", json_integer(job->finished_ms));
-    json_object_set_new(o, "workers", strings(job->workers, job->n_workers));
-    json_object_set_new(o, "ps", strings(job->ps, job->n_ps));
-    json_t *staleness = json_array();
-    for (size_t i = 0; i < job->n_staleness; i++) {
-        json_array_append_new(staleness, json_integer((json_int_t)job->staleness[i]));
-    }
-    json_object_set_new(o, "staleness", staleness);
-    json_t *evaluations = json_array();
-    for (size_t i = 0; i < job->n_evaluations; i++) {
-        const Gradus__V1__Evaluation *e = job->evaluations[i];
-        json_t *row = json_object();
-        json_object_set_new(row, "step", json_integer((json_int_t)e->step));
-        json_object_set_new(row, "epoch", number(e->epoch));
-        json_object_set_new(row, "train", metric_values(e->train, e->n_train));
-        json_object_set_new(row, "test", metric_values(e->test, e->n_test));
-        json_array_append_new(evaluations, row);
-    }
-    json_object_set_new(o, "evaluations", evaluations);
-    return o;
-}
-
-void output_result_json(const Gradus__V1__Job *job, struct buf *out)
-{
-    dump(result(job), out);
-}
-
-void output_status_json(const Gradus__V1__Job *job, struct buf *out)
-{
-    json_t *o = status(job);
-    if (job->text[0] != '\0') {
-        json_object_set_new(o, "text", text(job->text));
-    }
-    dump(o, out);
-}
-
-void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_array_append_new(array, status(jobs[i]));
-    }
-    dump(array, out);
-}
-
-void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const Gradus__V1__NodeInfo *n = nodes[i];
-        json_t *o = json_object();
-        json_object_set_new(o, "id", text(n->id));
-        json_object_set_new(o, "role", text(wire_role_name(n->role)));
-        json_object_set_new(o, "address", text(n->address));
-        json_object_set_new(o, "http_address", text(n->http_address));
-        json_object_set_new(o, "alive", json_boolean(n->alive));
-        json_object_set_new(o, "jobs", strings(n->jobs, n->n_jobs));
-        json_object_set_new(o, "heartbeat_age_ms", json_integer(n->heartbeat_age_ms));
-        json_object_set_new(o, "version", text(n->version));
-        json_object_set_new(o, "host", text(n->host));
-        json_object_set_new(o, "pid", json_integer((json_int_t)n->pid));
-        json_array_append_new(array, o);
-    }
-    dump(array, out);
-}
-
-void output_plan_json(const struct plan *plan, struct buf *out)
-{
-    json_t *shards = json_array();
-    for (uint32_t s = 0; s < plan->shard_count; s++) {
-        size_t count;
-        const struct partition *parts = plan_shard(plan, s, &count);
-        json_t *partitions = json_array();
-        for (size_t i = 0; i < count; i++) {
-            json_t *p = json_object();
-            json_object_set_new(p, "variable", text(plan->variables[parts[i].variable].name));
-            json_object_set_new(p, "row_first", json_integer((json_int_t)parts[i].row_first));
-            json_object_set_new(p, "row_count", json_integer((json_int_t)parts[i].row_count));
-            json_object_set_new(p, "elements", json_integer((json_int_t)parts[i].count));
-            json_array_append_new(partitions, p);
-        }
-        json_t *shard = json_object();
-        json_object_set_new(shard, "shard", json_integer(s));
-        json_object_set_new(shard, "elements", json_integer((json_int_t)plan->shard_elements[s]));
-        json_object_set_new(shard, "bytes", json_integer((json_int_t)plan->shard_elements[s] * 4));
-        json_object_set_new(shard, "partitions", partitions);
-        json_array_append_new(shards, shard);
-    }
-    json_t *o = json_object();
-    json_object_set_new(o, "shards", shards);
-    dump(o, out);
-}
-
-void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
-                         double label_scale, struct buf *out)
-{
-    json_t *values = json_object();
-    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-        if (m->kinds & (1U << k)) {
-            json_object_set_new(values, metric_kind_names[k],
-                                real(metrics_value(m, (enum metric_kind)k, label_scale)));
-        }
-    }
-    json_t *o = json_object();
-    json_object_set_new(o, "checkpoint", text(checkpoint));
-    json_object_set_new(o, "data", text(data));
-    json_object_set_new(o, "examples", json_integer((json_int_t)m->examples));
-    json_object_set_new(o, "metrics", values);
-    dump(o, out);
-}
-
-void output_object(struct buf *out, ...)
-{
-    json_t *o = json_object();
-    va_list args;
-    va_start(args, out);
-    for (const char *key = va_arg(args, const char *); key != NULL;
-         key = va_arg(args, const char *)) {
-        json_object_set_new(o, key, text(va_arg(args, const char *)));
-    }
-    va_end(args);
-    dump(o, out);
-}
-
-/* ---- text ---- */
 
 const char *output_seconds(double seconds, char *text_out, size_t n)
 {
@@ -303,9 +91,9 @@ static void metrics_line(Gradus__V1__MetricValue *const *values, size_t count, s
     }
 }
 
-static void counted(size_t count, const char *noun, const char *nouns, struct buf *out)
+static void counted(uint64_t count, const char *noun, const char *nouns, struct buf *out)
 {
-    buf_printf(out, "%zu %s", count, count == 1 ? noun : nouns);
+    buf_printf(out, "%" PRIu64 " %s", count, count == 1 ? noun : nouns);
 }
 
 static void epoch_text(double epoch, double total, struct buf *out)
@@ -314,6 +102,56 @@ static void epoch_text(double epoch, double total, struct buf *out)
         buf_printf(out, "epoch %.2f/%g", epoch, total);
     } else {
         buf_printf(out, "epoch %.2f", epoch);
+    }
+}
+
+/* Bucket @i of a histogram of staleness: "0", "1", "2", "3-4", "5-8", "9-16", … */
+static const char *bucket_name(size_t i, char *out, size_t n)
+{
+    if (i <= 2) {
+        (void)snprintf(out, n, "%zu", i);
+    } else if (i < 64) {
+        uint64_t end = UINT64_C(1) << (i - 1);
+        (void)snprintf(out, n, "%" PRIu64 "-%" PRIu64, end / 2 + 1, end);
+    } else {
+        (void)snprintf(out, n, "more");
+    }
+    return out;
+}
+
+struct histogram {
+    uint64_t total;
+    size_t median, max; /* buckets; 0 when there is nothing in it */
+};
+
+static struct histogram histogram_of(const uint64_t *counts, size_t n)
+{
+    struct histogram h = {0};
+    for (size_t i = 0; i < n; i++) {
+        h.total += counts[i];
+        h.max = counts[i] > 0 ? i : h.max;
+    }
+    uint64_t below = counts == NULL || n == 0 ? 0 : counts[0];
+    while (h.median < h.max && below < h.total - h.total / 2) {
+        below += counts[++h.median];
+    }
+    return h;
+}
+
+static void staleness_progress(const Gradus__V1__Job *job, struct buf *out)
+{
+    struct histogram h = histogram_of(job->staleness, job->n_staleness);
+    if (h.total > 0) {
+        char median[48], max[48];
+        buf_printf(out, "  staleness %s (max %s)", bucket_name(h.median, median, sizeof median),
+                   bucket_name(h.max, max, sizeof max));
+    }
+}
+
+static void count_progress(uint64_t count, const char *what, struct buf *out)
+{
+    if (count > 0) {
+        buf_printf(out, "  %" PRIu64 " %s", count, what);
     }
 }
 
@@ -348,6 +186,10 @@ void output_progress(const Gradus__V1__Job *job, struct buf *out)
     counted(job->n_workers, "worker", "workers", out);
     buf_add_str(out, ", ");
     counted(job->n_ps, "ps", "ps", out);
+    staleness_progress(job, out);
+    count_progress(job->dropped, "dropped", out);
+    count_progress(job->speculated, "speculated", out);
+    count_progress(job->recoveries, job->recoveries == 1 ? "recovery" : "recoveries", out);
 }
 
 void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out)
@@ -428,16 +270,143 @@ static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
     }
 }
 
+static const char *mode_word(Gradus__V1__Mode mode)
+{
+    switch (mode) {
+    case GRADUS__V1__MODE__SYNC:
+        return "sync";
+    case GRADUS__V1__MODE__ASYNC:
+        return "async";
+    case GRADUS__V1__MODE__BOUNDED:
+        return "bounded";
+    default:
+        return "unknown";
+    }
+}
+
+static void sync_text(const Gradus__V1__Consistency *c, struct buf *out)
+{
+    buf_add_str(out, "sync, ");
+    counted(c->replicas, "replica", "replicas", out);
+    if (c->aggregate > 0 && c->aggregate < c->replicas) {
+        buf_printf(out, ", complete with %" PRIu32, c->aggregate);
+    }
+    if (c->speculate > 0) {
+        buf_printf(out, ", speculative after %g times the usual time", c->speculate);
+    }
+}
+
+static void policy_text(const Gradus__V1__Consistency *c, struct buf *out)
+{
+    switch (c->policy) {
+    case GRADUS__V1__STALENESS_POLICY__MAX_STALENESS:
+        buf_printf(out, ", max_staleness %" PRIu64, c->max_staleness);
+        break;
+    case GRADUS__V1__STALENESS_POLICY__SCALE_LR:
+        buf_add_str(out, ", scale_lr");
+        break;
+    case GRADUS__V1__STALENESS_POLICY__DELAY_COMPENSATION:
+        buf_printf(out, ", delay_compensation %g", c->lambda);
+        break;
+    default:
+        break;
+    }
+}
+
+/* How the workers keep together, in one line. */
+static void consistency_text(const Gradus__V1__Job *job, struct buf *out)
+{
+    const Gradus__V1__Consistency *c = job->consistency;
+    if (c == NULL) { /* not known yet, or a job of an earlier version */
+        buf_add_str(out, mode_word(job->mode));
+        return;
+    }
+    if (c->mode == GRADUS__V1__MODE__SYNC) {
+        sync_text(c, out);
+        return;
+    }
+    buf_add_str(out, mode_word(c->mode));
+    if (c->mode == GRADUS__V1__MODE__BOUNDED) {
+        buf_printf(out, "(%" PRIu64 ")", c->staleness);
+    }
+    policy_text(c, out);
+    if (c->push_every > 1) {
+        buf_printf(out, ", push every %" PRIu32, c->push_every);
+    }
+    if (c->pull_every > 1) {
+        buf_printf(out, ", pull every %" PRIu32, c->pull_every);
+    }
+    if (c->overlap) {
+        buf_add_str(out, ", overlap");
+    }
+}
+
+/* "staleness   median 1, max 5-8: 0 41%, 1 30%, …" */
+static void staleness_line(const Gradus__V1__Job *job, struct buf *out)
+{
+    struct histogram h = histogram_of(job->staleness, job->n_staleness);
+    if (h.total == 0) {
+        return;
+    }
+    char name[48], max[48];
+    buf_printf(out, "staleness   median %s, max %s", bucket_name(h.median, name, sizeof name),
+               bucket_name(h.max, max, sizeof max));
+    const char *before = ": ";
+    for (size_t i = 0; i < job->n_staleness; i++) {
+        double percent = 100.0 * (double)job->staleness[i] / (double)h.total;
+        if (job->staleness[i] == 0) {
+            continue;
+        }
+        buf_printf(out, percent < 0.5 ? "%s%s <1%%" : "%s%s %.0f%%", before,
+                   bucket_name(i, name, sizeof name), percent);
+        before = ", ";
+    }
+    buf_add_char(out, '\n');
+}
+
+static void count_line(const char *label, uint64_t count, const char *noun, const char *nouns,
+                       struct buf *out)
+{
+    if (count > 0) {
+        buf_printf(out, "%-11s ", label);
+        counted(count, noun, nouns, out);
+        buf_add_char(out, '\n');
+    }
+}
+
+static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
+{
+    char label[32], examples[40];
+    (void)snprintf(label, sizeof label, "shard %" PRIu32, s->shard);
+    grouped((double)s->examples, examples, sizeof examples);
+    buf_printf(out, "%-11s %s%sversion %" PRIu64 ", %s examples, ", label, s->ps,
+               s->ps[0] != '\0' ? ": " : "", s->version, examples);
+    counted(s->duplicates, "duplicate", "duplicates", out);
+    if (s->dropped > 0) {
+        buf_printf(out, ", %" PRIu64 " dropped", s->dropped);
+    }
+    buf_add_char(out, '\n');
+}
+
 void output_status_text(const Gradus__V1__Job *job, struct buf *out)
 {
     output_result_text(job, out);
-    buf_printf(out, "mode        %s, generation %" PRIu64 "\n", wire_mode_name(job->mode),
-               job->generation);
+    buf_add_str(out, "mode        ");
+    consistency_text(job, out);
+    buf_printf(out, "\ngeneration  %" PRIu64 "\n", job->generation);
+    staleness_line(job, out);
+    count_line("dropped", job->dropped, "batch", "batches", out);
+    count_line("speculated", job->speculated, "replica", "replicas", out);
+    count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
+               "times back to a checkpoint or the beginning", out);
     time_line("submitted", job->submitted_ms, out);
     time_line("started", job->started_ms, out);
     time_line("finished", job->finished_ms, out);
     names_line("workers", job->workers, job->n_workers, out);
     names_line("ps", job->ps, job->n_ps, out);
+    for (size_t i = 0; i < job->n_shards; i++) {
+        shard_line(job->shards[i], out);
+    }
     evaluations_text(job, out);
 }
 
@@ -445,6 +414,22 @@ void output_cancel_text(const Gradus__V1__Job *job, struct buf *out)
 {
     buf_printf(out, "job %s: %s%s%s\n", job->id, wire_state_name(job->state),
                job->reason[0] != '\0' ? ": " : "", job->reason);
+}
+
+void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
+                        struct buf *out)
+{
+    for (size_t i = 0; i < changes->count; i++) {
+        const struct job_change *c = &changes->items[i];
+        buf_printf(out, "%s: %s -> %s\n", c->key, c->from, c->to);
+    }
+    if (changes->count == 0) {
+        buf_add_str(out, "nothing changed: the job has these values already\n");
+    }
+    buf_printf(out, "job %s: %s, generation %" PRIu64 ", ", job->id, wire_state_name(job->state),
+               job->generation);
+    consistency_text(job, out);
+    buf_add_char(out, '\n');
 }
 
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)

@@ -3,6 +3,7 @@
 #define GRADUS_CLI_OUTPUT_H
 
 #include "base/buf.h"
+#include "cli/job_changes.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
 #include "job/plan.h"
@@ -13,6 +14,11 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out);
 /* Everything that is known of one job. */
 void output_status_json(const Gradus__V1__Job *job, struct buf *out);
 void output_status_text(const Gradus__V1__Job *job, struct buf *out);
+/* What `gradus set` has changed, and what the job is now. */
+void output_change_json(const Gradus__V1__Job *job, const struct job_changes *changes,
+                        struct buf *out);
+void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
+                        struct buf *out);
 void output_cancel_text(const Gradus__V1__Job *job, struct buf *out);
 void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
@@ -24,7 +30,8 @@ void output_metrics_json(const char *checkpoint, const char *data, const struct 
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);
 /* {"key": "value", …} from a NULL-terminated list of pairs. */
 void output_object(struct buf *out, ...);
-/* One line of progress: epoch, step, metrics, examples/s, time left, nodes. */
+/* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and what was stale,
+ * dropped, speculated or recovered. */
 void output_progress(const Gradus__V1__Job *job, struct buf *out);
 /* One line of an evaluation. */
 void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out);

@@ -143,6 +143,181 @@ static void test_result_of_a_job_that_never_ran(void **state)
     assert_text(&out, "job digits-1: FAILED: no such file\n");
 }
 
+static void consistency_is(struct sample *s, const char *expected)
+{
+    struct buf out = {0}, line = {0};
+    output_status_text(&s->job, &out);
+    const char *at = strstr(buf_str(&out), "\nmode        ");
+    assert_non_null(at);
+    at += strlen("\nmode        ");
+    buf_add(&line, at, strcspn(at, "\n"));
+    assert_text(&line, expected);
+    buf_release(&out);
+}
+
+static void test_consistency_in_one_line(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    consistency_is(&s, "sync"); /* of an earlier version */
+    Gradus__V1__Consistency c = GRADUS__V1__CONSISTENCY__INIT;
+    c.replicas = c.aggregate = 8;
+    c.push_every = c.pull_every = 1;
+    s.job.consistency = &c;
+    consistency_is(&s, "sync, 8 replicas");
+    c.aggregate = 6;
+    consistency_is(&s, "sync, 8 replicas, complete with 6");
+    c.replicas = c.aggregate = 1;
+    c.speculate = 2.5;
+    consistency_is(&s, "sync, 1 replica, speculative after 2.5 times the usual time");
+    c.mode = GRADUS__V1__MODE__ASYNC;
+    consistency_is(&s, "async");
+    c.policy = GRADUS__V1__STALENESS_POLICY__MAX_STALENESS;
+    c.max_staleness = 16;
+    consistency_is(&s, "async, max_staleness 16");
+    c.mode = GRADUS__V1__MODE__BOUNDED;
+    c.staleness = 4;
+    c.policy = GRADUS__V1__STALENESS_POLICY__STALENESS_NONE;
+    c.push_every = 2;
+    consistency_is(&s, "bounded(4), push every 2");
+    c.policy = GRADUS__V1__STALENESS_POLICY__SCALE_LR;
+    c.pull_every = 3;
+    consistency_is(&s, "bounded(4), scale_lr, push every 2, pull every 3");
+    c.policy = GRADUS__V1__STALENESS_POLICY__DELAY_COMPENSATION;
+    c.lambda = 0.04;
+    c.push_every = c.pull_every = 1;
+    c.overlap = 1;
+    consistency_is(&s, "bounded(4), delay_compensation 0.04, overlap");
+}
+
+static void staleness_is(struct sample *s, uint64_t *counts, size_t n, const char *line,
+                         const char *progress)
+{
+    struct buf out = {0};
+    s->job.staleness = counts;
+    s->job.n_staleness = n;
+    output_status_text(&s->job, &out);
+    if (line != NULL) {
+        assert_non_null(strstr(buf_str(&out), line));
+    } else {
+        assert_null(strstr(buf_str(&out), "staleness"));
+    }
+    buf_release(&out);
+    output_progress(&s->job, &out);
+    const char *at = strstr(buf_str(&out), ", 1 ps");
+    assert_non_null(at);
+    assert_string_equal(at + strlen(", 1 ps"), progress);
+    buf_release(&out);
+}
+
+static void test_staleness(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    uint64_t none[3] = {0}, fresh[1] = {7}, late[4] = {0, 0, 0, 5};
+    uint64_t all[24] = {400, 300, 200, 80, 19, 1};
+    uint64_t halves[2] = {5, 5}, far[24] = {[23] = 1};
+    staleness_is(&s, NULL, 0, NULL, "");
+    staleness_is(&s, none, 3, NULL, "");
+    staleness_is(&s, fresh, 1, "\nstaleness   median 0, max 0: 0 100%\n", "  staleness 0 (max 0)");
+    staleness_is(&s, late, 4, "\nstaleness   median 3-4, max 3-4: 3-4 100%\n",
+                 "  staleness 3-4 (max 3-4)");
+    staleness_is(&s, all, 24,
+                 "\nstaleness   median 1, max 9-16: 0 40%, 1 30%, 2 20%, 3-4 8%, 5-8 2%, "
+                 "9-16 <1%\n",
+                 "  staleness 1 (max 9-16)");
+    staleness_is(&s, halves, 2, "median 0, max 1: 0 50%, 1 50%\n", "  staleness 0 (max 1)");
+    staleness_is(&s, far, 24,
+                 "max 2097153-4194304: ", "  staleness 2097153-4194304 (max 2097153-4194304)");
+}
+
+static void test_losses(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    output_status_text(&s.job, &out);
+    assert_null(strstr(buf_str(&out), "dropped"));
+    assert_null(strstr(buf_str(&out), "speculated"));
+    assert_null(strstr(buf_str(&out), "recoveries"));
+    buf_release(&out);
+    s.job.dropped = 12;
+    s.job.speculated = 1;
+    s.job.recoveries = 2;
+    output_status_text(&s.job, &out);
+    assert_non_null(strstr(buf_str(&out), "\ndropped     12 batches\n"
+                                          "speculated  1 replica\n"
+                                          "recoveries  2 times back to a checkpoint or the "
+                                          "beginning\n"));
+    buf_release(&out);
+    output_progress(&s.job, &out);
+    assert_non_null(strstr(buf_str(&out), ", 1 ps  12 dropped  1 speculated  2 recoveries"));
+    buf_release(&out);
+    char reason[] = "lost parameter server ps-1; waits for 1 parameter server";
+    s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
+    s.job.reason = reason;
+    output_status_text(&s.job, &out);
+    assert_non_null(strstr(buf_str(&out), "state       RECOVERING: lost parameter server ps-1; "
+                                          "waits for 1 parameter server\n"));
+    buf_release(&out);
+    output_progress(&s.job, &out);
+    assert_text(&out, "RECOVERING  lost parameter server ps-1; waits for 1 parameter server");
+}
+
+/* Two shards: one with a ledger, one that has said nothing. */
+struct shards_sample {
+    struct sample s;
+    Gradus__V1__ShardProgress shards[2];
+    Gradus__V1__ShardProgress *list[2];
+    Gradus__V1__Ledger ledger;
+    uint32_t done[3];
+};
+
+static void shards_init(struct shards_sample *x)
+{
+    sample_init(&x->s);
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__shard_progress__init(&x->shards[i]);
+        x->shards[i].shard = (uint32_t)i;
+        x->list[i] = &x->shards[i];
+    }
+    gradus__v1__ledger__init(&x->ledger);
+    x->ledger.records = 53; /* 6 batches, the last one of 3; splits of 2 */
+    x->ledger.batch_records = 10;
+    x->ledger.split_batches = 2;
+    x->ledger.epoch = 2;
+    x->done[0] = 2;
+    x->done[1] = 1;
+    x->done[2] = 2;
+    x->ledger.done = x->done;
+    x->ledger.n_done = 3;
+    x->shards[0].ps = x->s.server;
+    x->shards[0].version = 120;
+    x->shards[0].examples = 61234;
+    x->shards[0].duplicates = 1;
+    x->shards[0].dropped = 2;
+    x->shards[0].ledger = &x->ledger;
+    x->s.job.shards = x->list;
+    x->s.job.n_shards = 2;
+}
+
+static void test_shards(void **state)
+{
+    (void)state;
+    struct shards_sample x;
+    shards_init(&x);
+    struct buf out = {0};
+    output_status_text(&x.s.job, &out);
+    assert_non_null(strstr(buf_str(&out),
+                           "\nshard 0     ps-1: version 120, 61,234 examples, 1 duplicate, 2 "
+                           "dropped\n"
+                           "shard 1     version 0, 0 examples, 0 duplicates\n"));
+    buf_release(&out);
+}
+
 /* Long histories are cut to their end. */
 static void test_status_text(void **state)
 {
@@ -240,6 +415,107 @@ static void test_status_json(void **state)
     json_decref(json);
 }
 
+static json_int_t number_at(const json_t *o, const char *key)
+{
+    assert_true(json_is_integer(json_object_get(o, key)));
+    return json_integer_value(json_object_get(o, key));
+}
+
+static void test_status_json_of_consistency_and_shards(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"mode",       "replicas",   "aggregate", "speculate",
+                                       "staleness",  "policy",     "lambda",    "max_staleness",
+                                       "push_every", "pull_every", "overlap"};
+    struct shards_sample x;
+    shards_init(&x);
+    struct buf out = {0};
+    output_status_json(&x.s.job, &out);
+    json_t *json = parse(&out);
+    assert_true(json_is_null(json_object_get(json, "consistency")));
+    json_decref(json);
+    Gradus__V1__Consistency c = GRADUS__V1__CONSISTENCY__INIT;
+    c.mode = GRADUS__V1__MODE__BOUNDED;
+    c.staleness = 4;
+    c.policy = GRADUS__V1__STALENESS_POLICY__SCALE_LR;
+    uint64_t staleness[2] = {3, 4};
+    x.s.job.consistency = &c;
+    x.s.job.staleness = staleness;
+    x.s.job.n_staleness = 2;
+    x.s.job.dropped = 1;
+    x.s.job.speculated = 2;
+    x.s.job.recoveries = 3;
+    output_status_json(&x.s.job, &out);
+    json = parse(&out);
+    const json_t *o = json_object_get(json, "consistency");
+    assert_int_equal(json_object_size(o), sizeof keys / sizeof keys[0]);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        assert_non_null(json_object_get(o, keys[i]));
+    }
+    assert_string_equal(json_string_value(json_object_get(o, "mode")), "BOUNDED");
+    assert_string_equal(json_string_value(json_object_get(o, "policy")), "SCALE_LR");
+    assert_int_equal(number_at(o, "staleness"), 4);
+    assert_int_equal(number_at(json, "dropped"), 1);
+    assert_int_equal(number_at(json, "speculated"), 2);
+    assert_int_equal(number_at(json, "recoveries"), 3);
+    assert_int_equal(json_array_size(json_object_get(json, "staleness")), 2);
+    const json_t *shards = json_object_get(json, "shards");
+    assert_int_equal(json_array_size(shards), 2);
+    const json_t *first = json_array_get(shards, 0), *second = json_array_get(shards, 1);
+    assert_string_equal(json_string_value(json_object_get(first, "ps")), "ps-1");
+    assert_int_equal(number_at(first, "version"), 120);
+    assert_int_equal(number_at(first, "examples"), 61234);
+    assert_int_equal(number_at(first, "duplicates"), 1);
+    assert_int_equal(number_at(first, "dropped"), 2);
+    const json_t *ledger = json_object_get(first, "ledger");
+    assert_int_equal(number_at(ledger, "epoch"), 2);
+    assert_int_equal(number_at(ledger, "records"), 53);
+    assert_int_equal(number_at(ledger, "records_applied"), 2 * 53 + 20 + 10 + 13);
+    assert_int_equal(json_array_size(json_object_get(ledger, "done")), 3);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(ledger, "done"), 1)), 1);
+    assert_int_equal(number_at(second, "shard"), 1);
+    assert_true(json_is_null(json_object_get(second, "ledger")));
+    json_decref(json);
+    x.done[1] = 7; /* more than the split has */
+    output_status_json(&x.s.job, &out);
+    json = parse(&out);
+    first = json_array_get(json_object_get(json, "shards"), 0);
+    assert_true(json_is_null(json_object_get(first, "ledger")));
+    json_decref(json);
+}
+
+static void test_changes(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__Consistency c = GRADUS__V1__CONSISTENCY__INIT;
+    c.mode = GRADUS__V1__MODE__ASYNC;
+    s.job.consistency = &c;
+    s.job.generation = 3;
+    struct job_changes changes;
+    job_changes_make("name: x\ntraining:\n  mode: sync\n  seed: 1\n",
+                     "name: x\ntraining:\n  mode: async\n  seed: 1\n", &changes);
+    struct buf out = {0};
+    output_change_text(&s.job, &changes, &out);
+    assert_text(&out, "training.mode: sync -> async\n"
+                      "job digits-1: RUNNING, generation 3, async\n");
+    output_change_json(&s.job, &changes, &out);
+    json_t *json = parse(&out);
+    const json_t *mode = json_object_get(json_object_get(json, "changes"), "training.mode");
+    assert_string_equal(json_string_value(json_object_get(mode, "from")), "sync");
+    assert_string_equal(json_string_value(json_object_get(mode, "to")), "async");
+    assert_string_equal(json_string_value(json_object_get(json, "job")), "digits-1");
+    assert_string_equal(json_string_value(json_object_get(json, "state")), "RUNNING");
+    assert_int_equal(number_at(json, "generation"), 3);
+    assert_non_null(json_object_get(json_object_get(json, "consistency"), "replicas"));
+    json_decref(json);
+    job_changes_release(&changes);
+    output_change_text(&s.job, &changes, &out);
+    assert_text(&out, "nothing changed: the job has these values already\n"
+                      "job digits-1: RUNNING, generation 3, async\n");
+}
+
 static void test_jobs(void **state)
 {
     (void)state;
@@ -325,12 +601,24 @@ static void test_lines_fit_the_terminal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress),    cmocka_unit_test(test_progress_at_the_start),
-        cmocka_unit_test(test_result_text), cmocka_unit_test(test_result_of_a_job_that_never_ran),
-        cmocka_unit_test(test_status_text), cmocka_unit_test(test_metrics_of_all_sizes),
-        cmocka_unit_test(test_result_json), cmocka_unit_test(test_status_json),
-        cmocka_unit_test(test_jobs),        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_seconds),     cmocka_unit_test(test_lines_fit_the_terminal),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress_at_the_start),
+        cmocka_unit_test(test_result_text),
+        cmocka_unit_test(test_result_of_a_job_that_never_ran),
+        cmocka_unit_test(test_consistency_in_one_line),
+        cmocka_unit_test(test_staleness),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_status_text),
+        cmocka_unit_test(test_metrics_of_all_sizes),
+        cmocka_unit_test(test_result_json),
+        cmocka_unit_test(test_status_json),
+        cmocka_unit_test(test_status_json_of_consistency_and_shards),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_lines_fit_the_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

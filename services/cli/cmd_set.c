@@ -1,0 +1,222 @@
+/* gradus set: change keys of a job that exists, and wait until that is in force. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/follow.h"
+#include "cli/output.h"
+
+#define KEYS_MAX 1000 /* as the master takes */
+
+struct options {
+    struct cli_common common;
+    int64_t timeout_ms;
+};
+
+static const struct field fields[] = {
+    CLI_MASTER_ROWS(struct options),
+    CLI_JSON_ROW(struct options),
+    {.path = "timeout",
+     .type = FIELD_MS,
+     .offset = offsetof(struct options, timeout_ms),
+     .def = "10m",
+     .min = 1,
+     .max = 86400000,
+     .help = "How long to wait until the change is in force"},
+};
+
+/* What the callback leaves for the main thread. */
+struct outcome {
+    pthread_mutex_t mutex;
+    bool done;
+    struct err err;
+    struct rpc_msg *reply;
+    int event_fd;
+};
+
+static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    struct outcome *o = ctx;
+    pthread_mutex_lock(&o->mutex);
+    o->done = true;
+    o->err = status->err;
+    o->reply = status->err.code == 0 ? rpc_msg_ref(reply) : NULL;
+    pthread_mutex_unlock(&o->mutex);
+    uint64_t one = 1;
+    ssize_t n = write(o->event_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable all the same */
+}
+
+static bool is_done(struct outcome *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    bool done = o->done;
+    pthread_mutex_unlock(&o->mutex);
+    return done;
+}
+
+/* False: a signal came first. */
+static bool wait_done(struct outcome *o, int signal_fd)
+{
+    struct pollfd fds[2] = {
+        {.fd = o->event_fd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    while (!is_done(o)) {
+        int ready = poll(fds, 2, -1);
+        if (ready > 0 && (fds[1].revents & POLLIN) != 0) {
+            return is_done(o);
+        }
+    }
+    return true;
+}
+
+static void say_pending(const char *why, const char *job)
+{
+    (void)fprintf(stderr, "gradus: %s; the change may still happen: `gradus status %s` shows it\n",
+                  why, job);
+}
+
+static int fail(const struct err *err, const char *job)
+{
+    if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
+        say_pending("not in force within --timeout", job);
+        return CLI_FAILED;
+    }
+    int code = cli_fail(err);
+    if (err->code == ERR_UNAVAILABLE) {
+        say_pending("the master went away", job);
+    }
+    return code;
+}
+
+static int show(const struct options *o, const Gradus__V1__Job *before,
+                const Gradus__V1__Job *after)
+{
+    struct job_changes changes;
+    job_changes_make(before->text, after->text, &changes);
+    struct buf out = {0};
+    if (o->common.json) {
+        output_change_json(after, &changes, &out);
+    } else {
+        output_change_text(after, &changes, &out);
+    }
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+    job_changes_release(&changes);
+    return CLI_OK;
+}
+
+static int start(struct client *client, const struct cli_args *args, struct outcome *outcome,
+                 struct err *err)
+{
+    const struct options *o = args->options;
+    Gradus__V1__SetJobRequest body = GRADUS__V1__SET_JOB_REQUEST__INIT;
+    size_t count = args->positional_count - 1;
+    char *job = mem_strdup(args->positional[0]);
+    char **sets = mem_new(count + 1, sizeof *sets);
+    for (size_t i = 0; i < count; i++) {
+        sets[i] = mem_strdup(args->positional[1 + i]);
+    }
+    body.job = job;
+    body.sets = sets;
+    body.n_sets = count;
+    struct rpc_request request = {
+        .service = &gradus__v1__jobs__descriptor,
+        .method = "Set",
+        .body = &body.base,
+        .timeout_ms = (unsigned)o->timeout_ms,
+    };
+    int rc = rpc_call_start(client->channel, &request, on_done, outcome, err);
+    for (size_t i = 0; i < count; i++) {
+        free(sets[i]);
+    }
+    free(sets);
+    free(job);
+    return rc;
+}
+
+/* The job as it was, so that what changed can be shown. */
+static int ask(struct client *client, const char *id, struct rpc_msg **job, struct err *err)
+{
+    Gradus__V1__GetJobRequest body = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    char *copy = mem_strdup(id);
+    body.job = copy;
+    int rc = client_call(client, "Get", &body.base, CLIENT_TIMEOUT_MS, job, err);
+    free(copy);
+    return rc;
+}
+
+/* @outcome's descriptors are open; @client is closed here: no callback comes after it. */
+static int set(struct client *client, const struct cli_args *args, struct outcome *outcome,
+               int signal_fd)
+{
+    const char *id = args->positional[0];
+    struct rpc_msg *before = NULL;
+    struct err err = {0};
+    int code = -1;
+    if (ask(client, id, &before, &err) != 0 || start(client, args, outcome, &err) != 0) {
+        code = cli_fail(&err);
+    } else if (!wait_done(outcome, signal_fd)) {
+        say_pending("not waiting any more", id);
+        code = FOLLOW_STOPPED;
+    }
+    client_close(client);
+    if (code < 0) {
+        code = outcome->err.code != 0 ? fail(&outcome->err, id)
+                                      : show(args->options, (const Gradus__V1__Job *)before->body,
+                                             (const Gradus__V1__Job *)outcome->reply->body);
+    }
+    rpc_msg_unref(before);
+    rpc_msg_unref(outcome->reply);
+    return code;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    follow_block_signals();
+    struct client client = {0};
+    struct err err = {0};
+    if (client_open_common(&client, &o->common, &err) != 0) {
+        return cli_fail(&err);
+    }
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    struct outcome outcome = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+                              .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    int code = set(&client, args, &outcome, signal_fd);
+    (void)close(signal_fd);
+    (void)close(outcome.event_fd);
+    pthread_mutex_destroy(&outcome.mutex);
+    return code;
+}
+
+const struct cli_command cmd_set = {
+    .name = "set",
+    .summary = "Change keys of a job, also while it runs, and print what changed",
+    .usage = "JOB KEY=VALUE...",
+    .examples = "  gradus set digits-1 training.mode=async\n"
+                "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n",
+    .notes =
+        "Keys of `training` can change, but for batch_size, split_batches and seed, and\n"
+        "cluster.workers. A running job changes at a step boundary; nothing is lost or applied\n"
+        "twice. Ctrl-C stops waiting; the change may still happen.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 2,
+    .positional_max = 1 + KEYS_MAX,
+    .run = run,
+};

@@ -1,0 +1,314 @@
+/* Jobs, nodes, plans and metrics as JSON. */
+#include "cli/output.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include "job/ledger.h"
+#include "wire/wire.h"
+
+static void dump(json_t *json, struct buf *out)
+{
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII);
+    if (text != NULL) {
+        buf_printf(out, "%s\n", text);
+        free(text);
+    }
+    json_decref(json);
+}
+
+/* A number; null for what JSON cannot say. Whole numbers are written without a fraction. */
+static json_t *number(double value)
+{
+    if (!isfinite(value)) {
+        return json_null();
+    }
+    if (value == floor(value) && fabs(value) < 9e15) {
+        return json_integer((json_int_t)value);
+    }
+    return json_real(value);
+}
+
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *text(const char *s)
+{
+    json_t *j = json_string(s); /* NULL for invalid UTF-8 */
+    return j != NULL ? j : json_string("(not UTF-8)");
+}
+
+static json_t *metric_values(Gradus__V1__MetricValue *const *values, size_t count)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++) {
+        json_object_set_new(object, values[i]->name, real(values[i]->value));
+    }
+    return object;
+}
+
+static json_t *strings(char *const *values, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, text(values[i]));
+    }
+    return array;
+}
+
+static json_t *result(const Gradus__V1__Job *job)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "job", text(job->id));
+    json_object_set_new(o, "state", text(wire_state_name(job->state)));
+    json_object_set_new(o, "reason", text(job->reason));
+    json_object_set_new(o, "steps", json_integer((json_int_t)job->step));
+    json_object_set_new(o, "epochs", number(job->epoch));
+    json_t *metrics = json_object();
+    json_object_set_new(metrics, "train", metric_values(job->train, job->n_train));
+    json_object_set_new(metrics, "test", metric_values(job->test, job->n_test));
+    json_object_set_new(o, "metrics", metrics);
+    json_object_set_new(o, "examples_per_second", real(job->examples_per_second));
+    json_object_set_new(o, "seconds", real(job->seconds));
+    json_object_set_new(o, "checkpoint", text(job->checkpoint));
+    return o;
+}
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *integers(const uint64_t *values, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, integer(values[i]));
+    }
+    return array;
+}
+
+static json_t *consistency(const Gradus__V1__Consistency *c)
+{
+    if (c == NULL) {
+        return json_null();
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "mode", text(wire_mode_name(c->mode)));
+    json_object_set_new(o, "replicas", integer(c->replicas));
+    json_object_set_new(o, "aggregate", integer(c->aggregate));
+    json_object_set_new(o, "speculate", number(c->speculate));
+    json_object_set_new(o, "staleness", integer(c->staleness));
+    json_object_set_new(o, "policy", text(wire_policy_name(c->policy)));
+    json_object_set_new(o, "max_staleness", integer(c->max_staleness));
+    json_object_set_new(o, "lambda", number(c->lambda));
+    json_object_set_new(o, "push_every", integer(c->push_every));
+    json_object_set_new(o, "pull_every", integer(c->pull_every));
+    json_object_set_new(o, "overlap", json_boolean(c->overlap));
+    return o;
+}
+
+static json_t *ledger(const Gradus__V1__Ledger *in)
+{
+    struct ledger l = {0};
+    if (in == NULL || wire_ledger_from_proto(in, &l, NULL) != 0) {
+        return json_null();
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "epoch", integer(l.epoch));
+    json_object_set_new(o, "records", integer(l.shape.records));
+    json_object_set_new(o, "batch_records", integer(l.shape.batch_records));
+    json_object_set_new(o, "split_batches", integer(l.shape.split_batches));
+    json_object_set_new(o, "records_applied", integer(ledger_records(&l)));
+    json_t *done = json_array();
+    for (uint32_t s = 0; s < l.split_count; s++) {
+        json_array_append_new(done, integer(l.done[s]));
+    }
+    json_object_set_new(o, "done", done);
+    ledger_release(&l);
+    return o;
+}
+
+static json_t *shards(const Gradus__V1__Job *job)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < job->n_shards; i++) {
+        const Gradus__V1__ShardProgress *s = job->shards[i];
+        json_t *o = json_object();
+        json_object_set_new(o, "shard", integer(s->shard));
+        json_object_set_new(o, "ps", text(s->ps));
+        json_object_set_new(o, "version", integer(s->version));
+        json_object_set_new(o, "examples", integer(s->examples));
+        json_object_set_new(o, "duplicates", integer(s->duplicates));
+        json_object_set_new(o, "dropped", integer(s->dropped));
+        json_object_set_new(o, "ledger", ledger(s->ledger));
+        json_array_append_new(array, o);
+    }
+    return array;
+}
+
+static json_t *evaluations(const Gradus__V1__Job *job)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < job->n_evaluations; i++) {
+        const Gradus__V1__Evaluation *e = job->evaluations[i];
+        json_t *row = json_object();
+        json_object_set_new(row, "step", integer(e->step));
+        json_object_set_new(row, "epoch", number(e->epoch));
+        json_object_set_new(row, "train", metric_values(e->train, e->n_train));
+        json_object_set_new(row, "test", metric_values(e->test, e->n_test));
+        json_array_append_new(array, row);
+    }
+    return array;
+}
+
+static json_t *status(const Gradus__V1__Job *job)
+{
+    json_t *o = result(job);
+    json_object_set_new(o, "name", text(job->name));
+    json_object_set_new(o, "mode", text(wire_mode_name(job->mode)));
+    json_object_set_new(o, "generation", json_integer((json_int_t)job->generation));
+    json_object_set_new(o, "steps_total", json_integer((json_int_t)job->steps_total));
+    json_object_set_new(o, "epochs_total", number(job->epochs_total));
+    json_object_set_new(o, "examples", json_integer((json_int_t)job->examples));
+    json_object_set_new(o, "eta_seconds", real(job->eta_seconds));
+    json_object_set_new(o, "submitted_ms", json_integer(job->submitted_ms));
+    json_object_set_new(o, "started_ms", json_integer(job->started_ms));
+    json_object_set_new(o, "finished_ms", json_integer(job->finished_ms));
+    json_object_set_new(o, "workers", strings(job->workers, job->n_workers));
+    json_object_set_new(o, "ps", strings(job->ps, job->n_ps));
+    json_object_set_new(o, "consistency", consistency(job->consistency));
+    json_object_set_new(o, "staleness", integers(job->staleness, job->n_staleness));
+    json_object_set_new(o, "dropped", integer(job->dropped));
+    json_object_set_new(o, "speculated", integer(job->speculated));
+    json_object_set_new(o, "recoveries", integer(job->recoveries));
+    json_object_set_new(o, "shards", shards(job));
+    json_object_set_new(o, "evaluations", evaluations(job));
+    return o;
+}
+
+void output_result_json(const Gradus__V1__Job *job, struct buf *out)
+{
+    dump(result(job), out);
+}
+
+void output_status_json(const Gradus__V1__Job *job, struct buf *out)
+{
+    json_t *o = status(job);
+    if (job->text[0] != '\0') {
+        json_object_set_new(o, "text", text(job->text));
+    }
+    dump(o, out);
+}
+
+void output_change_json(const Gradus__V1__Job *job, const struct job_changes *changes,
+                        struct buf *out)
+{
+    json_t *list = json_object();
+    for (size_t i = 0; i < changes->count; i++) {
+        json_t *change = json_object();
+        json_object_set_new(change, "from", text(changes->items[i].from));
+        json_object_set_new(change, "to", text(changes->items[i].to));
+        json_object_set_new(list, changes->items[i].key, change);
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "job", text(job->id));
+    json_object_set_new(o, "state", text(wire_state_name(job->state)));
+    json_object_set_new(o, "generation", integer(job->generation));
+    json_object_set_new(o, "changes", list);
+    json_object_set_new(o, "consistency", consistency(job->consistency));
+    dump(o, out);
+}
+
+void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, status(jobs[i]));
+    }
+    dump(array, out);
+}
+
+void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const Gradus__V1__NodeInfo *n = nodes[i];
+        json_t *o = json_object();
+        json_object_set_new(o, "id", text(n->id));
+        json_object_set_new(o, "role", text(wire_role_name(n->role)));
+        json_object_set_new(o, "address", text(n->address));
+        json_object_set_new(o, "http_address", text(n->http_address));
+        json_object_set_new(o, "alive", json_boolean(n->alive));
+        json_object_set_new(o, "jobs", strings(n->jobs, n->n_jobs));
+        json_object_set_new(o, "heartbeat_age_ms", json_integer(n->heartbeat_age_ms));
+        json_object_set_new(o, "version", text(n->version));
+        json_object_set_new(o, "host", text(n->host));
+        json_object_set_new(o, "pid", json_integer((json_int_t)n->pid));
+        json_array_append_new(array, o);
+    }
+    dump(array, out);
+}
+
+void output_plan_json(const struct plan *plan, struct buf *out)
+{
+    json_t *shards = json_array();
+    for (uint32_t s = 0; s < plan->shard_count; s++) {
+        size_t count;
+        const struct partition *parts = plan_shard(plan, s, &count);
+        json_t *partitions = json_array();
+        for (size_t i = 0; i < count; i++) {
+            json_t *p = json_object();
+            json_object_set_new(p, "variable", text(plan->variables[parts[i].variable].name));
+            json_object_set_new(p, "row_first", json_integer((json_int_t)parts[i].row_first));
+            json_object_set_new(p, "row_count", json_integer((json_int_t)parts[i].row_count));
+            json_object_set_new(p, "elements", json_integer((json_int_t)parts[i].count));
+            json_array_append_new(partitions, p);
+        }
+        json_t *shard = json_object();
+        json_object_set_new(shard, "shard", json_integer(s));
+        json_object_set_new(shard, "elements", json_integer((json_int_t)plan->shard_elements[s]));
+        json_object_set_new(shard, "bytes", json_integer((json_int_t)plan->shard_elements[s] * 4));
+        json_object_set_new(shard, "partitions", partitions);
+        json_array_append_new(shards, shard);
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "shards", shards);
+    dump(o, out);
+}
+
+void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
+                         double label_scale, struct buf *out)
+{
+    json_t *values = json_object();
+    for (int k = 0; k < METRIC_KIND_COUNT; k++) {
+        if (m->kinds & (1U << k)) {
+            json_object_set_new(values, metric_kind_names[k],
+                                real(metrics_value(m, (enum metric_kind)k, label_scale)));
+        }
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "checkpoint", text(checkpoint));
+    json_object_set_new(o, "data", text(data));
+    json_object_set_new(o, "examples", json_integer((json_int_t)m->examples));
+    json_object_set_new(o, "metrics", values);
+    dump(o, out);
+}
+
+void output_object(struct buf *out, ...)
+{
+    json_t *o = json_object();
+    va_list args;
+    va_start(args, out);
+    for (const char *key = va_arg(args, const char *); key != NULL;
+         key = va_arg(args, const char *)) {
+        json_object_set_new(o, key, text(va_arg(args, const char *)));
+    }
+    va_end(args);
+    dump(o, out);
+}
