@@ -53,7 +53,8 @@ void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *o
     a->tag = tag;
     a->version = s->version;
     a->generation = s->generation;
-    a->ledger = s->mode == TRAINING_SYNC ? NULL : &s->ledger;
+    a->ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger;
+    a->examples_applied = s->examples;
 }
 
 /* ---- life ---- */
@@ -63,11 +64,9 @@ static int check_options(const struct shard_options *o, struct err *err)
     if (o->elements == 0) {
         return err_set(err, ERR_INVALID, "no elements");
     }
-    if (o->mode == TRAINING_SYNC && (o->replicas == 0 || o->replicas > SHARD_REPLICAS_MAX)) {
-        return err_set(err, ERR_INVALID, "%" PRIu32 " replicas; from 1 to %d", o->replicas,
-                       SHARD_REPLICAS_MAX);
-    }
-    return shard_workers_check(o->workers, o->worker_count, err);
+    int rc = consistency_check(&o->consistency, err);
+    rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
+    return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
 }
 
 struct shard *shard_new(const struct shard_options *o, struct err *err)
@@ -76,16 +75,17 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
         return NULL;
     }
     struct shard *s = mem_new(1, sizeof *s);
+    s->lead = o->shard == 0;
     s->generation = o->generation;
     s->version = o->version;
     s->version_first = o->version;
     s->elements = o->elements;
-    s->staleness = o->staleness;
-    s->mode = o->mode;
+    s->examples = o->examples;
+    s->consistency = o->consistency;
     s->has_slots = o->has_slots;
     ledger_copy(&s->ledger, o->ledger);
-    shard_sync_resize(s, o->mode == TRAINING_SYNC ? o->replicas : 0);
-    shard_workers_set(s, o->workers, o->worker_count);
+    shard_sync_resize(s);
+    shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
     return s;
 }
 
@@ -98,6 +98,11 @@ void shard_free(struct shard *s)
         ledger_release(&s->pins[i].ledger);
     }
     ledger_release(&s->ledger);
+    for (size_t i = 0; i < SHARD_DECISIONS_KEPT; i++) {
+        free(s->decisions[i].bits);
+    }
+    free(s->pacing.late);
+    free(s->pacing.came_ms);
     free(s->nodes);
     free(s->queue);
     free(s->workers);
@@ -152,25 +157,22 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
     }
 }
 
-bool shard_wants_snapshot(const struct shard *s)
-{
-    return !s->closed && (s->queue_count > 0 || shard_sync_ready(s));
-}
-
 void shard_info(const struct shard *s, struct shard_info *out)
 {
     *out = (struct shard_info){
         .generation = s->generation,
         .version = s->version,
         .elements = s->elements,
-        .mode = s->mode,
+        .consistency = s->consistency,
+        .examples = s->examples,
         .pushes_applied = s->pushes_applied,
         .pushes_duplicate = s->pushes_duplicate,
+        .pushes_dropped = s->pushes_dropped,
         .parked = s->parked_count,
         .parked_since_ms = s->parked_count > 0 ? s->parked[0].since_ms : 0,
         .queued = s->queue_count,
         .closed = s->closed,
-        .ledger = s->mode == TRAINING_SYNC ? NULL : &s->ledger,
+        .ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger,
     };
     for (uint32_t r = 0; r < s->replicas; r++) {
         out->queued += s->nodes[r].buffer != NULL;

@@ -27,9 +27,9 @@
 #define SHARD_PINS_MAX 4       /* the master keeps one; room for a late Unpin */
 #define SHARD_PIN_ID_BYTES 129 /* with the NUL */
 #define SHARD_WORKERS_MAX 4096
-#define SHARD_WORKER_BYTES 129   /* with the NUL */
-#define SHARD_REPLICAS_MAX 65536 /* 2 MiB of nodes */
-#define SHARD_QUEUE_MAX 256      /* pushes that wait for a free snapshot; each holds a gradient */
+#define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
+#define SHARD_WORKER_BYTES 129                      /* with the NUL */
+#define SHARD_QUEUE_MAX 256 /* pushes that wait for a free snapshot; each holds a gradient */
 
 struct shard;
 
@@ -137,7 +137,8 @@ enum shard_action_kind {
                       way from base_version, which is readable, to the one before the new one. */
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
-                      the slots to it */
+                      the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
+                      with POLICY_DELAY_COMPENSATION) one for each worker */
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
     SHARD_REPLY,   /* answer `tag` */

@@ -17,6 +17,11 @@ uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split)
     return s->ledger.done[split];
 }
 
+static uint32_t end_of(const struct shard_push *p)
+{
+    return p->batch_end != 0 ? p->batch_end : p->batch + 1;
+}
+
 static int check_identity(const struct shard *s, const struct shard_push *p, struct err *err)
 {
     uint32_t batches = ledger_shape_split_batches(&s->ledger.shape, p->split);
@@ -26,6 +31,13 @@ static int check_identity(const struct shard *s, const struct shard_push *p, str
                        " batches; the epoch has %" PRIu32 " splits",
                        p->batch, p->split, batches, s->ledger.split_count);
     }
+    uint32_t end_max = consistency_push_end(&s->consistency, p->batch, batches);
+    if (end_of(p) <= p->batch || end_of(p) > end_max) {
+        return err_set(err, ERR_INVALID,
+                       "a push of batches %" PRIu32 "..%" PRIu32 " of split %" PRIu32
+                       "; one that begins there ends at %" PRIu32 " at the latest",
+                       p->batch, end_of(p), p->split, end_max);
+    }
     if (p->base_version > s->version) {
         return err_set(err, ERR_INVALID,
                        "a gradient of version %" PRIu64 ", but the shard is at %" PRIu64,
@@ -34,8 +46,8 @@ static int check_identity(const struct shard *s, const struct shard_push *p, str
     return 0;
 }
 
-/* The queued push of this identity: its ticket, or 0. @next becomes the batch of the split that is
- * to come after what is applied and queued. */
+/* The first queued push with which all of @p is in: its ticket, or 0. @next becomes the batch of
+ * the split that is to come after what is applied and queued. */
 static uint64_t find_queued(const struct shard *s, const struct shard_push *p, uint32_t *next)
 {
     uint64_t ticket = 0;
@@ -44,10 +56,10 @@ static uint64_t find_queued(const struct shard *s, const struct shard_push *p, u
         if (q->epoch != p->epoch || q->split != p->split) {
             continue;
         }
-        (*next)++;
-        if (q->batch == p->batch) {
+        if (*next < end_of(p) && q->batch_end >= end_of(p)) {
             ticket = s->tickets_applied + i + 1;
         }
+        *next = q->batch_end;
     }
     return ticket;
 }
@@ -62,8 +74,10 @@ static int out_of_order(const struct shard *s, const struct shard_push *p, uint3
                    p->batch, p->split, p->epoch, next, s->ledger.epoch, ledger_left(&s->ledger));
 }
 
-/* 0 it is the next of its split; 1 it is in; ERR_RANGE it is not its turn. */
-static int place(struct shard *s, const struct shard_push *p, uint64_t *ticket, struct err *err)
+/* 0 it is the next of its split, maybe the first of the next epoch; 1 it is in; ERR_RANGE it is not
+ * its turn. */
+static int place(const struct shard *s, const struct shard_push *p, uint64_t *ticket,
+                 struct err *err)
 {
     *ticket = 0;
     if (p->epoch < s->ledger.epoch) {
@@ -72,32 +86,34 @@ static int place(struct shard *s, const struct shard_push *p, uint64_t *ticket, 
     uint32_t next = shard_progress(s, p->epoch, p->split);
     if (p->epoch == s->ledger.epoch) {
         *ticket = find_queued(s, p, &next);
-        if (p->batch < next) {
+        if (end_of(p) <= next) {
             return 1;
         }
         return p->batch == next ? 0 : out_of_order(s, p, next, err);
     }
     bool rolls = p->epoch - s->ledger.epoch == 1 && p->batch == 0 && s->queue_count == 0 &&
                  ledger_left(&s->ledger) == 0;
-    if (!rolls) {
-        return out_of_order(s, p, next, err);
-    }
-    ledger_next_epoch(&s->ledger);
-    return 0;
+    return rolls ? 0 : out_of_order(s, p, next, err);
 }
 
 static void apply(struct shard *s, const struct shard_queued *q, struct shard_actions *out)
 {
+    if (q->epoch != s->ledger.epoch) {
+        ledger_next_epoch(&s->ledger);
+    }
+    assert(q->epoch == s->ledger.epoch && s->ledger.done[q->split] == q->batch);
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = q->examples == 0 ? NULL : q->buffer;
     a->examples = q->examples;
     a->staleness = s->version - q->base_version;
-    a->version = ++s->version;
+    a->version = s->version + 1;
+    shard_policy_correct(s, q, a);
     shard_release_buffer(out, q->buffer);
-    assert(q->epoch == s->ledger.epoch && s->ledger.done[q->split] == q->batch);
-    s->ledger.done[q->split]++;
+    s->version++;
+    s->ledger.done[q->split] = q->batch_end;
+    s->examples += q->examples;
     s->pushes_applied++;
-    shard_worker_tick(s, q->worker);
+    shard_worker_tick(s, q->worker, q->batch_end - q->batch);
 }
 
 /* There must be room for the request too, which waits with its push. */
@@ -107,36 +123,53 @@ static int enqueue(struct shard *s, const struct shard_queued *q, uint64_t *tick
         return err_set(err, ERR_EXHAUSTED,
                        "%zu pushes wait for slow readers already; try again later", s->queue_count);
     }
+    if (q->epoch != s->ledger.epoch) { /* so that the next ones of that epoch find their place */
+        ledger_next_epoch(&s->ledger);
+    }
     s->queue = mem_grow(s->queue, &s->queue_capacity, s->queue_count + 1, sizeof *s->queue);
     s->queue[s->queue_count++] = *q;
     *ticket = s->tickets_applied + s->queue_count;
     return 0;
 }
 
-int shard_push_async(struct shard *s, const struct shard_event *e, uint32_t worker,
-                     enum shard_push_result *result, uint64_t *ticket, struct shard_actions *out)
+/* It is its turn. */
+static int take(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                struct shard_actions *out)
+{
+    const struct shard_push *p = &e->push;
+    request->push = SHARD_PUSH_APPLIED; /* what is answered once its ticket is up */
+    request->staleness = s->version + s->queue_count - p->base_version;
+    if (shard_policy_drops(s, request->staleness)) {
+        shard_release_buffer(out, p->buffer);
+        request->push = SHARD_PUSH_DROPPED;
+        request->staleness = 0;
+        return 0;
+    }
+    struct shard_queued q = {p->epoch,    p->split,        p->batch,  end_of(p),
+                             p->examples, p->base_version, p->buffer, request->worker};
+    if (!e->can_apply || s->queue_count > 0) {
+        return enqueue(s, &q, &request->ticket, &out->err);
+    }
+    apply(s, &q, out);
+    return 0;
+}
+
+int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                     struct shard_actions *out)
 {
     const struct shard_push *p = &e->push;
     int rc = check_identity(s, p, &out->err);
     rc = rc != 0 ? rc : shard_check_push(s, p, &out->err);
-    rc = rc != 0 ? rc : place(s, p, ticket, &out->err);
+    rc = rc != 0 ? rc : shard_policy_check(s, p, &out->err);
+    rc = rc != 0 ? rc : place(s, p, &request->ticket, &out->err);
     if (rc < 0) {
         return rc;
     }
-    if (rc == 1) {
-        s->pushes_duplicate++;
-        shard_release_buffer(out, p->buffer);
-        *result = SHARD_PUSH_DUPLICATE;
-        return 0;
+    if (rc == 0) {
+        return take(s, e, request, out);
     }
-    struct shard_queued q = {p->epoch,        p->split,  p->batch, p->examples,
-                             p->base_version, p->buffer, worker};
-    if (!e->can_apply || s->queue_count > 0) {
-        *result = SHARD_PUSH_APPLIED; /* what is answered once its ticket is up */
-        return enqueue(s, &q, ticket, &out->err);
-    }
-    apply(s, &q, out);
-    *result = SHARD_PUSH_APPLIED;
+    shard_release_buffer(out, p->buffer);
+    request->push = SHARD_PUSH_DUPLICATE;
     return 0;
 }
 
@@ -157,23 +190,4 @@ void shard_async_forget(struct shard *s, struct shard_actions *out)
     }
     s->tickets_applied += s->queue_count;
     s->queue_count = 0;
-}
-
-void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shard_actions *out)
-{
-    if (!e->can_apply) {
-        return;
-    }
-    if (s->mode == TRAINING_SYNC) {
-        if (!shard_sync_ready(s)) {
-            return;
-        }
-        shard_sync_apply(s, out);
-    } else {
-        if (s->queue_count == 0) {
-            return;
-        }
-        shard_async_apply(s, out);
-    }
-    shard_wake(s, out);
 }

@@ -1,14 +1,31 @@
-/* Push, pull and idle: what a worker asks for, in one event. */
+/* Push, pull, idle, decision and spare: what a worker asks for, in one event. */
 #include <inttypes.h>
 
 #include "base/text.h"
 #include "ps/shard_internal.h"
 
+static int check_pull(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (e->pull.kind == SHARD_PULL_LATEST) {
+        return 0;
+    }
+    if (e->pull.kind != SHARD_PULL_VERSION && e->pull.kind != SHARD_PULL_AT_LEAST) {
+        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)e->pull.kind);
+    }
+    if (e->has_push && s->consistency.mode != TRAINING_SYNC) {
+        return err_set(err, ERR_INVALID,
+                       "a push with a pull of version %" PRIu64
+                       ": only in sync mode; pull the latest",
+                       e->pull.version);
+    }
+    return 0;
+}
+
 /* What can be wrong with the request whatever its push does. */
 static int check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
-    if (pinned && (e->has_push || e->idle)) {
+    if (pinned && (e->has_push || e->idle || e->has_decision || e->has_spare)) {
         return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
     }
     if (pinned) {
@@ -18,31 +35,24 @@ static int check_request(const struct shard *s, const struct shard_event *e, str
     if (rc != 0) {
         return rc;
     }
-    if (!e->has_push && !e->has_pull && !e->idle) {
+    bool other = e->has_push || e->has_pull || e->idle || e->has_decision;
+    if (!other && !e->has_spare) {
         return err_set(err, ERR_INVALID, "neither a push nor a pull");
     }
-    if (e->has_pull && e->pull.kind != SHARD_PULL_LATEST && e->pull.kind != SHARD_PULL_VERSION) {
-        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)e->pull.kind);
+    if (other && e->has_spare) {
+        return err_set(err, ERR_INVALID, "a request for a spare replica comes alone");
     }
-    if (e->has_pull && e->has_push && e->pull.kind == SHARD_PULL_VERSION &&
-        s->mode != TRAINING_SYNC) {
-        return err_set(err, ERR_INVALID,
-                       "a push with a pull of version %" PRIu64
-                       ": only in sync mode; pull the latest",
-                       e->pull.version);
-    }
-    return 0;
+    return e->has_pull ? check_pull(s, e, err) : 0;
 }
-
 static int find_worker(const struct shard *s, const struct shard_event *e, uint32_t *worker,
                        struct err *err)
 {
     *worker = SHARD_WORKER_NONE;
-    if (s->mode != TRAINING_BOUNDED) {
+    if (s->consistency.mode == TRAINING_SYNC) {
         return 0; /* an identity does not depend on who sends it */
     }
     *worker = shard_worker_find(s, e->worker);
-    if (*worker == SHARD_WORKER_NONE) {
+    if (*worker == SHARD_WORKER_NONE && s->consistency.mode == TRAINING_BOUNDED) {
         char shown[64];
         return err_set(err, ERR_PERMISSION,
                        "worker '%s' is none of the %zu workers of generation %" PRIu64,
@@ -70,17 +80,17 @@ static int answer_pinned(const struct shard *s, const struct shard_event *e,
     return 0;
 }
 
-/* The push of @e, or nothing; its buffer is taken in any case. */
-static int take_push(struct shard *s, const struct shard_event *e, struct shard_parked *p,
-                     struct shard_actions *out)
+/* The decision and the push of @e, if any; the push's buffer is taken in any case. A step can be
+ * complete with one of them, not with both: no decision of the next step is known then. */
+static int take(struct shard *s, const struct shard_event *e, struct shard_parked *p,
+                struct shard_actions *out)
 {
-    if (!e->has_push) {
-        return 0;
+    int rc = e->has_decision ? shard_decide_take(s, e, out) : 0;
+    if (rc == 0 && e->has_push) {
+        rc = s->consistency.mode == TRAINING_SYNC ? shard_push_sync(s, e, p, out)
+                                                  : shard_push_async(s, e, p, out);
     }
-    int rc = s->mode == TRAINING_SYNC
-                 ? shard_push_sync(s, e, &p->push, out)
-                 : shard_push_async(s, e, p->worker, &p->push, &p->ticket, out);
-    if (rc != 0) {
+    if (rc != 0 && e->has_push) {
         shard_release_buffer(out, e->push.buffer);
     }
     return rc;
@@ -104,7 +114,7 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
     if (e->has_push || e->has_pull) {
         shard_worker_activate(s, worker);
     }
-    int rc = take_push(s, e, &p, out);
+    int rc = take(s, e, &p, out);
     if (e->idle) {
         shard_worker_idle(s, worker);
     }
@@ -112,6 +122,16 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         rc = shard_try_answer(s, &p, out, &out->err);
     }
     return rc == 1 ? shard_park(s, &p, &out->err) : rc;
+}
+
+static int answer(struct shard *s, const struct shard_event *e, uint32_t worker,
+                  struct shard_actions *out)
+{
+    if (e->has_pull && e->pull.kind == SHARD_PULL_PINNED) {
+        return answer_pinned(s, e, out);
+    }
+    shard_spare_heard(s, e->now_ms);
+    return e->has_spare ? shard_spare_give(s, e, out) : exchange(s, e, worker, out);
 }
 
 void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -127,12 +147,12 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
         shard_release_buffer(out, e->push.buffer);
     }
     if (rc == 0) {
-        rc = pinned ? answer_pinned(s, e, out) : exchange(s, e, worker, out);
+        rc = answer(s, e, worker, out);
     }
     if (rc != 0) {
         shard_refuse(s, e->tag, out);
     }
-    if (s->version != version || worker != SHARD_WORKER_NONE) {
+    if (s->version != version || s->consistency.mode == TRAINING_BOUNDED) {
         shard_wake(s, out);
     }
 }

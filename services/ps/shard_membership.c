@@ -3,16 +3,89 @@
 
 #include "ps/shard_internal.h"
 
+int shard_ledger_check(const struct ledger *l, struct err *err)
+{
+    for (uint32_t i = 0; i < l->split_count; i++) {
+        uint32_t batches = ledger_shape_split_batches(&l->shape, i);
+        if (l->done[i] > batches) {
+            return err_set(err, ERR_INVALID,
+                           "%" PRIu32 " batches of split %" PRIu32 " are done, of %" PRIu32,
+                           l->done[i], i, batches);
+        }
+    }
+    return 0;
+}
+
+static bool same_shape(const struct ledger_shape *a, const struct ledger_shape *b)
+{
+    return a->records == b->records && a->batch_records == b->batch_records &&
+           a->split_batches == b->split_batches;
+}
+
+/* May consistency and data position change to those of @e? */
+static int check_change(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (e->ledger == NULL) {
+        return 0;
+    }
+    if (e->consistency == NULL || !same_shape(&e->ledger->shape, &s->ledger.shape)) {
+        return err_set(err, ERR_INVALID, "%s",
+                       e->consistency == NULL ? "a data position without a consistency"
+                                              : "a data position of other data");
+    }
+    int rc = consistency_check(e->consistency, err);
+    rc = rc != 0 ? rc : shard_ledger_check(e->ledger, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (e->version != s->version) {
+        return err_set(err, ERR_STATE,
+                       "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
+                       s->version);
+    }
+    if (s->consistency.mode != TRAINING_SYNC && !ledger_equal(e->ledger, &s->ledger)) {
+        return err_set(err, ERR_STATE,
+                       "a change at a data position where this shard, at version %" PRIu64
+                       ", is not",
+                       s->version);
+    }
+    return 0;
+}
+
 static int check_membership(const struct shard *s, const struct shard_event *e, struct err *err)
 {
-    if (e->mode != s->mode) {
-        return err_set(err, ERR_UNSUPPORTED, "the mode of a job cannot change while it runs");
+    int rc = shard_workers_check(e->workers, e->worker_count, err);
+    return rc != 0 ? rc : check_change(s, e, err);
+}
+
+/* Nothing is in. */
+static void change(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    shard_decide_cancel(s);
+    shard_policy_forget_all(s, out);
+    s->consistency = *e->consistency;
+    ledger_release(&s->ledger);
+    ledger_copy(&s->ledger, e->ledger);
+    shard_sync_resize(s);
+    shard_workers_reset(s);
+}
+
+/* What is not applied yet is forgotten, so that the answer holds until somebody pushes in the new
+ * generation. */
+static void begin_generation(struct shard *s, const struct shard_event *e,
+                             struct shard_actions *out)
+{
+    uint64_t old = s->generation;
+    s->generation = e->generation;
+    (void)shard_check_generation(s, old, &out->err); /* sets the words for those that wait */
+    shard_refuse_parked(s, out);
+    shard_sync_forget(s, e->now_ms, out);
+    shard_async_forget(s, out);
+    shard_spare_forgive(s);
+    shard_workers_set(s, e->workers, e->worker_count, out);
+    if (e->ledger != NULL) {
+        change(s, e, out);
     }
-    if (s->mode == TRAINING_SYNC && (e->replicas == 0 || e->replicas > SHARD_REPLICAS_MAX)) {
-        return err_set(err, ERR_INVALID, "%" PRIu32 " replicas; from 1 to %d", e->replicas,
-                       SHARD_REPLICAS_MAX);
-    }
-    return shard_workers_check(e->workers, e->worker_count, err);
 }
 
 void shard_on_membership(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -28,15 +101,7 @@ void shard_on_membership(struct shard *s, const struct shard_event *e, struct sh
         return;
     }
     if (e->generation > s->generation) {
-        uint64_t old = s->generation;
-        s->generation = e->generation;
-        (void)shard_check_generation(s, old, &out->err); /* sets the words for those that wait */
-        shard_refuse_parked(s, out);
-        if (s->mode == TRAINING_SYNC) {
-            shard_sync_forget(s, out);
-            shard_sync_resize(s, e->replicas);
-        }
-        shard_workers_set(s, e->workers, e->worker_count);
+        begin_generation(s, e, out);
     }
     shard_reply_state(s, e->tag, out);
 }
@@ -60,8 +125,9 @@ void shard_on_close(struct shard *s, const struct shard_event *e, struct shard_a
     }
     (void)err_set(&out->err, ERR_NOT_FOUND, "closed");
     shard_refuse_parked(s, out);
-    shard_sync_forget(s, out);
+    shard_sync_forget(s, e->now_ms, out);
     shard_async_forget(s, out);
+    shard_policy_forget_all(s, out);
     shard_pins_release(s, out);
     s->closed = true;
     shard_reply_state(s, e->tag, out);

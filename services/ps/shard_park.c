@@ -5,18 +5,24 @@
 #include "base/mem.h"
 #include "ps/shard_internal.h"
 
-static struct shard_action *reply(const struct shard *s, const struct shard_parked *p,
+static struct shard_action *reply(struct shard *s, const struct shard_parked *p,
                                   struct shard_actions *out)
 {
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = p->tag;
     a->push = p->push;
+    a->staleness = p->staleness;
     a->version = s->version;
     a->generation = s->generation;
+    if (p->partial) {
+        shard_decide_answer(s, p, a);
+    }
+    s->pushes_duplicate += a->push == SHARD_PUSH_DUPLICATE;
+    s->pushes_dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
     return a;
 }
 
-static void reply_values(const struct shard *s, const struct shard_parked *p, uint64_t version,
+static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t version,
                          struct shard_actions *out)
 {
     struct shard_action *a = reply(s, p, out);
@@ -37,7 +43,7 @@ static bool readable(const struct shard *s, uint64_t version)
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err)
 {
-    if (p->ticket > s->tickets_applied) {
+    if (p->ticket > s->tickets_applied || (p->partial && p->step >= s->version)) {
         return 1;
     }
     if (!p->has_pull) {
@@ -49,10 +55,15 @@ int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard
             return 1;
         }
         reply_values(s, p, s->version, out);
+        shard_policy_sent(s, p->worker, out);
         return 0;
     }
     if (p->pull_version > s->version) {
         return 1;
+    }
+    if (p->pull_kind == SHARD_PULL_AT_LEAST) {
+        reply_values(s, p, s->version, out);
+        return 0;
     }
     if (!readable(s, p->pull_version)) {
         return err_set(err, ERR_RANGE,

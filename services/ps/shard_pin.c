@@ -29,6 +29,7 @@ static void reply_pin(const struct shard *s, const struct shard_pin *pin, void *
     a->version = pin->version;
     a->generation = s->generation;
     a->ledger = pin->ledger.done == NULL ? NULL : &pin->ledger;
+    a->examples_applied = pin->examples;
 }
 
 static struct shard_pin *free_pin(struct shard *s)
@@ -83,7 +84,8 @@ void shard_on_pin(struct shard *s, const struct shard_event *e, struct shard_act
     pin->version = s->version;
     pin->slots = e->slots;
     pin->slots_buffer = e->slots_buffer;
-    if (s->mode != TRAINING_SYNC) {
+    pin->examples = s->examples;
+    if (s->consistency.mode != TRAINING_SYNC) {
         ledger_copy(&pin->ledger, &s->ledger);
     }
     struct shard_action *a = shard_act(out, SHARD_KEEP);
@@ -155,4 +157,5 @@ void shard_on_checkpoint(struct shard *s, const struct shard_event *e, struct sh
     a->version = pin->version;
     a->generation = s->generation;
     a->ledger = pin->ledger.done == NULL ? NULL : &pin->ledger;
+    a->examples_applied = pin->examples;
 }

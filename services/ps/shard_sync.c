@@ -1,28 +1,13 @@
-/* Sync: one update per step, the sum over the fixed tree of replicas. */
+/* Sync: one update per step, the sum over the fixed tree of replicas.
+ *
+ * The sum of a node of the tree has the same bits whoever computed it from whatever parts, so a
+ * node may come from anyone, in any shape, as often as they like. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "ps/shard_internal.h"
-
-#define EXAMPLES_MAX (UINT64_C(1) << 40) /* in one push, so that no sum of them overflows */
-
-int shard_check_push(const struct shard *s, const struct shard_push *p, struct err *err)
-{
-    if (p->examples > EXAMPLES_MAX) {
-        return err_set(err, ERR_INVALID, "%" PRIu64 " examples in one push; at most %" PRIu64,
-                       p->examples, EXAMPLES_MAX);
-    }
-    bool whole = p->elements == s->elements && p->buffer != NULL;
-    bool none = p->elements == 0 && p->buffer == NULL;
-    if (!whole && !(none && p->examples == 0)) {
-        return err_set(err, ERR_INVALID,
-                       "%" PRIu64 " gradient elements of %" PRIu64 " examples; expected %" PRIu64,
-                       p->elements, p->examples, s->elements);
-    }
-    return 0;
-}
 
 static int check_identity(const struct shard *s, const struct shard_push *p, struct err *err)
 {
@@ -33,6 +18,13 @@ static int check_identity(const struct shard *s, const struct shard_push *p, str
                        " are not a node of the reduction tree of %" PRIu32 " replicas",
                        b.lo, b.hi, s->replicas);
     }
+    if (b.hi - b.lo > 1 && consistency_is_partial(&s->consistency)) {
+        return err_set(
+            err, ERR_INVALID,
+            "replicas %" PRIu32 "..%" PRIu32
+            " in one push, but a step may be complete with some of them: push each alone",
+            b.lo, b.hi);
+    }
     if (p->step > s->version) {
         return err_set(err, ERR_RANGE,
                        "a push of step %" PRIu64 ", but the shard is at step %" PRIu64, p->step,
@@ -41,26 +33,26 @@ static int check_identity(const struct shard *s, const struct shard_push *p, str
     return 0;
 }
 
-/* 0 nothing of it is in; 1 this very push is in; ERR_INVALID a part of it, or more, came otherwise.
- */
-static int is_in(const struct shard *s, const struct shard_push *p, struct err *err)
+/* Is @b part of a sum that is there? From the root down, for sums are nodes. */
+static bool is_covered(const struct shard *s, struct tree_block b)
 {
-    if (s->nodes[p->replica_first].pushed_end == p->replica_end) {
-        return 1;
-    }
-    for (uint32_t r = p->replica_first; r < p->replica_end; r++) {
-        if (s->nodes[r].in) {
-            return err_set(err, ERR_INVALID,
-                           "a push of replicas %" PRIu32 "..%" PRIu32 " of step %" PRIu64
-                           ", but replica %" PRIu32 " came in another push",
-                           p->replica_first, p->replica_end, p->step, r);
+    struct tree_block node = {0, s->replicas};
+    while (s->nodes[node.lo].sum_end != node.hi) {
+        if (node.lo == b.lo && node.hi == b.hi) {
+            return false;
+        }
+        uint32_t middle = tree_split(node.lo, node.hi);
+        if (b.hi <= middle) {
+            node.hi = middle;
+        } else {
+            node.lo = middle;
         }
     }
-    return 0;
+    return true;
 }
 
-/* The left sum takes in the right one. */
-static void combine(struct shard_node *left, struct shard_node *right, struct shard_actions *out)
+void shard_sync_combine(struct shard_node *left, struct shard_node *right,
+                        struct shard_actions *out)
 {
     if (left->buffer == NULL) {
         left->buffer = right->buffer;
@@ -71,10 +63,9 @@ static void combine(struct shard_node *left, struct shard_node *right, struct sh
         shard_release_buffer(out, right->buffer);
     }
     left->examples += right->examples;
+    left->pushes += right->pushes;
     left->sum_end = right->sum_end;
-    right->buffer = NULL;
-    right->examples = 0;
-    right->sum_end = 0;
+    *right = (struct shard_node){.in = right->in};
 }
 
 /* Add @b to its sibling as soon as both are there, and so on up the tree. */
@@ -88,87 +79,121 @@ static void rise(struct shard *s, struct tree_block b, struct shard_actions *out
         if (left->sum_end != middle || right->sum_end != parent.hi) {
             return;
         }
-        combine(left, right, out);
+        shard_sync_combine(left, right, out);
         b = parent;
     }
 }
 
-bool shard_sync_ready(const struct shard *s)
+/* The sums inside of @p give way to it: parts of a node that is here as a whole now. */
+static void replace(struct shard *s, const struct shard_push *p, struct shard_actions *out)
 {
-    return s->replicas > 0 && s->nodes[0].sum_end == s->replicas;
+    for (uint32_t r = p->replica_first; r < p->replica_end; r++) {
+        s->pushes_duplicate += s->nodes[r].pushes;
+        shard_release_buffer(out, s->nodes[r].buffer);
+        s->nodes[r] = (struct shard_node){.in = true};
+    }
 }
 
-int shard_push_sync(struct shard *s, const struct shard_event *e, enum shard_push_result *result,
-                    struct shard_actions *out)
+/* A push that may be any part of the step. */
+static void push_node(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                      struct shard_actions *out)
 {
     const struct shard_push *p = &e->push;
-    int rc = check_identity(s, p, &out->err);
-    rc = rc != 0 ? rc : shard_check_push(s, p, &out->err);
-    if (rc != 0) {
-        return rc;
+    struct tree_block b = {p->replica_first, p->replica_end};
+    if (p->step == s->version) {
+        shard_spare_came(s, p, e->now_ms);
     }
-    rc = p->step < s->version ? 1 : is_in(s, p, &out->err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (rc == 1) {
-        s->pushes_duplicate++;
+    if (p->step < s->version || is_covered(s, b)) {
         shard_release_buffer(out, p->buffer);
-        *result = SHARD_PUSH_DUPLICATE;
-        return 0;
+        request->push = SHARD_PUSH_DUPLICATE;
+        return;
     }
     void *buffer = p->buffer;
     if (p->examples == 0) {
         shard_release_buffer(out, buffer);
         buffer = NULL;
     }
-    for (uint32_t r = p->replica_first; r < p->replica_end; r++) {
-        s->nodes[r].in = true;
-    }
-    struct shard_node *node = &s->nodes[p->replica_first];
-    node->pushed_end = node->sum_end = p->replica_end;
+    replace(s, p, out);
+    struct shard_node *node = &s->nodes[b.lo];
+    node->sum_end = b.hi;
+    node->pushes = 1;
     node->buffer = buffer;
     node->examples = p->examples;
-    s->nodes_in++;
-    rise(s, (struct tree_block){p->replica_first, p->replica_end}, out);
-    *result = SHARD_PUSH_ACCEPTED;
-    if (shard_sync_ready(s) && e->can_apply) {
-        shard_sync_apply(s, out);
-        *result = SHARD_PUSH_APPLIED;
+    rise(s, b, out);
+    request->push = SHARD_PUSH_ACCEPTED;
+    if (e->can_apply && shard_sync_ready(s)) {
+        shard_sync_apply(s, e->now_ms, out);
+        request->push = SHARD_PUSH_APPLIED;
+    }
+}
+
+int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                    struct shard_actions *out)
+{
+    int rc = check_identity(s, &e->push, &out->err);
+    rc = rc != 0 ? rc : shard_check_push(s, &e->push, &out->err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (consistency_is_partial(&s->consistency)) {
+        shard_decide_push(s, e, request, out);
+    } else {
+        push_node(s, e, request, out);
     }
     return 0;
 }
 
-static void begin_step(struct shard *s)
+bool shard_sync_ready(const struct shard *s)
 {
-    memset(s->nodes, 0, s->replicas * sizeof *s->nodes);
-    s->nodes_in = 0;
+    if (consistency_is_partial(&s->consistency)) {
+        return shard_decide_ready(s);
+    }
+    return s->replicas > 0 && s->nodes[0].sum_end == s->replicas;
 }
 
-void shard_sync_apply(struct shard *s, struct shard_actions *out)
+static void begin_step(struct shard *s, uint64_t now_ms)
+{
+    for (uint32_t r = 0; r < s->replicas; r++) {
+        s->nodes[r] = (struct shard_node){0};
+    }
+    shard_decide_begin(s);
+    shard_spare_begin(s, now_ms);
+}
+
+void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
     assert(shard_sync_ready(s));
-    struct shard_node *root = &s->nodes[0];
+    if (consistency_is_partial(&s->consistency)) {
+        shard_decide_sum(s, out);
+    }
+    const struct shard_node *root = &s->nodes[0];
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = root->buffer;
     a->examples = root->examples;
     a->version = ++s->version;
+    a->lr_scale = 1;
     shard_release_buffer(out, root->buffer);
-    s->pushes_applied += s->nodes_in;
-    begin_step(s);
+    s->examples += root->examples;
+    s->pushes_applied += root->pushes;
+    shard_spare_end(s);
+    begin_step(s, now_ms);
 }
 
-void shard_sync_forget(struct shard *s, struct shard_actions *out)
+void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
     for (uint32_t r = 0; r < s->replicas; r++) {
         shard_release_buffer(out, s->nodes[r].buffer);
     }
-    begin_step(s);
+    begin_step(s, now_ms);
 }
 
-void shard_sync_resize(struct shard *s, uint32_t replicas)
+void shard_sync_resize(struct shard *s)
 {
-    s->nodes = mem_resize(s->nodes, replicas, sizeof *s->nodes);
-    s->replicas = replicas;
-    begin_step(s);
+    s->replicas = s->consistency.mode == TRAINING_SYNC ? s->consistency.replicas : 0;
+    s->nodes = mem_resize(s->nodes, s->replicas, sizeof *s->nodes);
+    for (uint32_t r = 0; r < s->replicas; r++) {
+        s->nodes[r] = (struct shard_node){0};
+    }
+    shard_spare_resize(s);
+    shard_decide_begin(s);
 }

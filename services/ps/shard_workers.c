@@ -1,6 +1,6 @@
 /* Bounded staleness (stale synchronous parallel; Ho et al., "More effective distributed ML via a
  * stale synchronous parallel parameter server", NIPS 2013): no worker reads parameters while it is
- * more than `staleness` pushes ahead of the slowest one that is at work. */
+ * more than `staleness` batches ahead of the slowest one that is at work. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +34,12 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err)
     return 0;
 }
 
+/* Only in bounded mode does it matter how fast a worker is. */
+static bool counts(const struct shard *s, uint32_t worker)
+{
+    return worker != SHARD_WORKER_NONE && s->consistency.mode == TRAINING_BOUNDED;
+}
+
 static void update_pace(struct shard *s)
 {
     s->pace = UINT64_MAX;
@@ -44,42 +50,38 @@ static void update_pace(struct shard *s)
     }
 }
 
-static uint32_t find_in(const struct shard_worker *workers, size_t count, const char *id)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(workers[i].id, id) == 0) {
-            return i;
-        }
-    }
-    return SHARD_WORKER_NONE;
-}
-
-void shard_workers_set(struct shard *s, const char *const *ids, size_t count)
+void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
+                       struct shard_actions *out)
 {
     struct shard_worker *workers = mem_new(count, sizeof *workers);
     for (size_t i = 0; i < count; i++) {
         uint32_t known = shard_worker_find(s, ids[i]);
         if (known != SHARD_WORKER_NONE) {
             workers[i] = s->workers[known];
+            s->workers[known].has_base = false; /* it moved along */
         } else {
             memcpy(workers[i].id, ids[i], strnlen(ids[i], SHARD_WORKER_BYTES - 1));
         }
     }
-    for (size_t i = 0; i < s->queue_count; i++) {
-        uint32_t *worker = &s->queue[i].worker;
-        if (*worker != SHARD_WORKER_NONE) {
-            *worker = find_in(workers, count, s->workers[*worker].id);
-        }
-    }
+    shard_policy_forget_all(s, out);
     free(s->workers);
     s->workers = workers;
     s->worker_count = count;
     update_pace(s);
 }
 
+void shard_workers_reset(struct shard *s)
+{
+    for (size_t i = 0; i < s->worker_count; i++) {
+        s->workers[i].active = false;
+        s->workers[i].clock = 0;
+    }
+    update_pace(s);
+}
+
 void shard_worker_activate(struct shard *s, uint32_t worker)
 {
-    if (worker == SHARD_WORKER_NONE || s->workers[worker].active) {
+    if (!counts(s, worker) || s->workers[worker].active) {
         return;
     }
     s->workers[worker].active = true;
@@ -91,18 +93,19 @@ void shard_worker_activate(struct shard *s, uint32_t worker)
 
 void shard_worker_idle(struct shard *s, uint32_t worker)
 {
-    if (worker != SHARD_WORKER_NONE) {
+    if (counts(s, worker)) {
         s->workers[worker].active = false;
         update_pace(s);
     }
 }
 
-void shard_worker_tick(struct shard *s, uint32_t worker)
+void shard_worker_tick(struct shard *s, uint32_t worker, uint32_t batches)
 {
-    if (worker == SHARD_WORKER_NONE) {
+    if (!counts(s, worker)) {
         return;
     }
-    uint64_t before = s->workers[worker].clock++;
+    uint64_t before = s->workers[worker].clock;
+    s->workers[worker].clock += batches;
     if (before == s->pace) {
         update_pace(s);
     }
@@ -110,9 +113,9 @@ void shard_worker_tick(struct shard *s, uint32_t worker)
 
 bool shard_worker_ahead(const struct shard *s, uint32_t worker)
 {
-    if (worker == SHARD_WORKER_NONE || s->pace == UINT64_MAX) {
+    if (!counts(s, worker) || s->pace == UINT64_MAX) {
         return false;
     }
     uint64_t clock = s->workers[worker].clock;
-    return clock > s->pace && clock - s->pace > s->staleness;
+    return clock > s->pace && clock - s->pace > s->consistency.staleness;
 }

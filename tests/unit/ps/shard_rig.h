@@ -21,6 +21,14 @@ struct rig_reply {
     bool values;
     bool write;
     uint64_t version;
+    uint64_t staleness;
+    uint64_t examples;
+    bool has_decision;
+    uint64_t decision_step;
+    uint8_t decision[8];
+    size_t decision_bytes;
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
     uint32_t progress;
     uint64_t generation;
     uint32_t done0; /* of the ledger; UINT32_MAX without one */
@@ -38,31 +46,49 @@ struct rig {
     size_t reply_count;
     bool can_apply;
     uint64_t generation; /* of the next requests */
+    uint64_t now_ms;
+    struct shard_action applied; /* the last SHARD_APPLY */
     struct ledger ledger;
     struct shard_options options;
 };
 
 static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
 
-static inline void rig_init(struct rig *r, enum training_mode mode, uint32_t replicas)
+/* Shard @number of a job with @consistency; 0 is the lead. */
+static inline void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency)
 {
-    *r = (struct rig){.can_apply = true, .generation = 1};
+    *r = (struct rig){.can_apply = true, .generation = 1, .now_ms = 1000};
     r->replies = calloc(RIG_REPLIES, sizeof *r->replies);
     assert_non_null(r->replies);
     struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
     struct err err;
     assert_int_equal(ledger_init(&r->ledger, &shape, 0, &err), 0); /* splits of 2, 2, 1 batches */
-    r->options = (struct shard_options){.generation = 1,
+    r->options = (struct shard_options){.shard = number,
+                                        .generation = 1,
                                         .elements = RIG_FLOATS,
-                                        .mode = mode,
-                                        .replicas = replicas,
-                                        .staleness = 1,
+                                        .consistency = *consistency,
                                         .has_slots = true,
                                         .ledger = &r->ledger,
                                         .workers = RIG_WORKERS,
                                         .worker_count = 3};
     r->shard = shard_new(&r->options, &err);
     assert_non_null(r->shard);
+}
+
+static inline struct consistency rig_consistency(enum training_mode mode, uint32_t replicas)
+{
+    return (struct consistency){.mode = mode,
+                                .replicas = replicas == 0 ? 1 : replicas,
+                                .aggregate = replicas == 0 ? 1 : replicas,
+                                .staleness = 1,
+                                .push_every = 1,
+                                .pull_every = 1};
+}
+
+static inline void rig_init(struct rig *r, enum training_mode mode, uint32_t replicas)
+{
+    struct consistency c = rig_consistency(mode, replicas);
+    rig_open(r, 0, &c);
 }
 
 static inline void *rig_buffer(struct rig *r, float first)
@@ -81,9 +107,12 @@ static inline void rig_apply(struct rig *r, const struct shard_action *a)
     assert_int_equal(a->version, r->version + 1);
     assert_true(a->version < RIG_VERSIONS);
     assert_true((a->buffer != NULL) == (a->examples > 0));
+    assert_true(a->lr_scale > 0 && a->lr_scale <= 1);
+    assert_true(!a->has_base || (r->kept[a->base_version] > 0 && a->base_version < r->version));
+    r->applied = *a;
     const float *g = a->buffer;
     for (size_t i = 0; i < RIG_FLOATS; i++) {
-        float step = g == NULL ? 0 : g[i] * (1.0F / (float)a->examples);
+        float step = g == NULL ? 0 : g[i] * (1.0F / (float)a->examples) * a->lr_scale;
         r->values[a->version][i] = r->values[r->version][i] - step;
     }
     r->version = a->version;
@@ -99,9 +128,22 @@ static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
                                 .values = a->values,
                                 .write = a->kind == SHARD_WRITE,
                                 .version = a->version,
+                                .staleness = a->staleness,
+                                .examples = a->examples_applied,
+                                .has_decision = a->has_decision,
+                                .decision_step = a->decision_step,
+                                .decision_bytes = a->decision_bytes,
+                                .has_spare = a->has_spare,
+                                .spare_given = a->spare_given,
+                                .spare_replica = a->spare_replica,
+                                .spare_wait_ms = a->spare_wait_ms,
                                 .progress = a->progress,
                                 .generation = a->generation,
                                 .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
+    if (a->has_decision) {
+        assert_true(a->decision_bytes <= sizeof reply->decision);
+        memcpy(reply->decision, a->decision, a->decision_bytes);
+    }
     if (a->code != 0) {
         assert_int_equal(a->code, r->actions.err.code);
         assert_true(r->actions.err.msg[0] != 0);
@@ -201,6 +243,7 @@ static inline void rig_expect_values(struct rig *r, uintptr_t tag, uint64_t vers
 static inline struct shard_event rig_exchange(struct rig *r, uintptr_t tag, const char *worker)
 {
     return (struct shard_event){.kind = SHARD_EXCHANGE,
+                                .now_ms = r->now_ms,
                                 .generation = r->generation,
                                 .tag = (void *)tag,
                                 .can_apply = r->can_apply,
@@ -285,12 +328,28 @@ static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
 static inline void rig_membership(struct rig *r, uintptr_t tag, uint64_t generation, size_t workers)
 {
     struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .now_ms = r->now_ms,
                             .generation = generation,
                             .tag = (void *)tag,
                             .workers = RIG_WORKERS,
-                            .worker_count = workers,
-                            .replicas = r->options.replicas,
-                            .mode = r->options.mode};
+                            .worker_count = workers};
+    rig_step(r, &e);
+}
+
+/* The same, and consistency and data position change. */
+static inline void rig_change(struct rig *r, uintptr_t tag, uint64_t generation,
+                              const struct consistency *c, uint64_t version,
+                              const struct ledger *ledger)
+{
+    struct shard_event e = {.kind = SHARD_MEMBERSHIP,
+                            .now_ms = r->now_ms,
+                            .generation = generation,
+                            .tag = (void *)tag,
+                            .workers = RIG_WORKERS,
+                            .worker_count = 3,
+                            .consistency = c,
+                            .ledger = ledger,
+                            .version = version};
     rig_step(r, &e);
 }
 
@@ -308,8 +367,11 @@ static inline void rig_pin(struct rig *r, enum shard_event_kind kind, uintptr_t 
 
 static inline void rig_event(struct rig *r, enum shard_event_kind kind, uintptr_t tag)
 {
-    struct shard_event e = {
-        .kind = kind, .generation = r->generation, .tag = (void *)tag, .can_apply = r->can_apply};
+    struct shard_event e = {.kind = kind,
+                            .now_ms = r->now_ms,
+                            .generation = r->generation,
+                            .tag = (void *)tag,
+                            .can_apply = r->can_apply};
     rig_step(r, &e);
 }
 

@@ -148,12 +148,6 @@ static void test_wrong_pushes_are_refused(void **state)
     rig_expect(&r, 6, ERR_INVALID, "0 gradient elements");
     rig_push_sync(&r, 7, 0, 0, 1, 1, UINT64_C(1) << 41);
     rig_expect(&r, 7, ERR_INVALID, "examples in one push");
-    rig_push_sync(&r, 8, 0, 0, 1, 1, 4);
-    rig_push_sync(&r, 9, 0, 0, 2, 1, 4);
-    rig_expect(&r, 9, ERR_INVALID, "replica 0 came in another push");
-    rig_push_sync(&r, 10, 0, 2, 4, 1, 4);
-    rig_push_sync(&r, 11, 0, 3, 4, 1, 4);
-    rig_expect(&r, 11, ERR_INVALID, "replica 3 came in another push");
     assert_int_equal(r.version, 0);
     rig_release(&r);
 }
@@ -307,19 +301,17 @@ static void test_replicas_can_change_with_the_generation(void **state)
     struct rig r;
     rig_init(&r, TRAINING_SYNC, 2);
     rig_push_sync(&r, 1, 0, 0, 1, 1, 4);
-    r.options.replicas = 5;
-    rig_membership(&r, 2, 2, 2);
+    struct consistency c = rig_consistency(TRAINING_SYNC, 5);
+    rig_change(&r, 2, 2, &c, 0, &r.ledger);
     r.generation = 2;
     rig_push_sync(&r, 3, 0, 4, 5, 1, 4);
     rig_push_sync(&r, 4, 0, 0, 4, 1, 4);
     rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
-    r.options.replicas = 0;
-    rig_membership(&r, 5, 3, 2);
+    c.replicas = c.aggregate = 0;
+    rig_change(&r, 5, 3, &c, 1, &r.ledger);
     rig_expect(&r, 5, ERR_INVALID, "0 replicas");
-    r.options.replicas = 2;
-    r.options.mode = TRAINING_ASYNC;
-    rig_membership(&r, 6, 3, 2);
-    rig_expect(&r, 6, ERR_UNSUPPORTED, "mode");
+    rig_push_sync(&r, 6, 1, 0, 5, 1, 4); /* still of generation 2 */
+    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
     rig_release(&r);
 }
 
@@ -402,9 +394,9 @@ static void test_options_are_checked(void **state)
     struct err err;
     rig_init(&r, TRAINING_SYNC, 2);
     struct shard_options o = r.options;
-    o.replicas = 0;
+    o.consistency.replicas = 0;
     assert_null(shard_new(&o, &err));
-    o.replicas = SHARD_REPLICAS_MAX + 1;
+    o.consistency.replicas = o.consistency.aggregate = SHARD_REPLICAS_MAX + 1;
     assert_null(shard_new(&o, &err));
     assert_int_equal(err.code, ERR_INVALID);
     o = r.options;
@@ -416,6 +408,10 @@ static void test_options_are_checked(void **state)
     o.worker_count = 2;
     assert_null(shard_new(&o, &err));
     assert_int_equal(err.code, ERR_INVALID);
+    o = r.options;
+    r.ledger.done[2] = 2; /* of a split with one batch */
+    assert_null(shard_new(&o, &err));
+    assert_non_null(strstr(err.msg, "2 batches of split 2 are done, of 1"));
     rig_release(&r);
 }
 

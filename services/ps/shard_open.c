@@ -1,0 +1,22 @@
+/* An OpenShard for a shard that may be there already. */
+#include <inttypes.h>
+
+#include "ps/shard_internal.h"
+
+/* A shard's generation only rises, so one that was opened with @generation and has gone on since
+ * is of the present all the same: the request is an old one that came late. */
+enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
+                                  uint64_t generation, struct err *err)
+{
+    if (present == NULL) {
+        return SHARD_OPEN_NEW;
+    }
+    if (generation < present->generation) {
+        (void)err_set(err, ERR_ABORTED,
+                      "generation %" PRIu64 " is over: opened with %" PRIu64 ", it is %" PRIu64
+                      " now",
+                      generation, opened_generation, present->generation);
+        return SHARD_OPEN_OLD;
+    }
+    return generation == present->generation ? SHARD_OPEN_SAME : SHARD_OPEN_REPLACE;
+}

@@ -1,0 +1,70 @@
+/* Staleness policies: what becomes of a gradient of parameters that have changed meanwhile.
+ *
+ * Delay compensation needs the parameters that the gradient is of. So the shard keeps the version
+ * that it sent to a worker until it sends that worker the next one. */
+#include <inttypes.h>
+
+#include "ps/shard_internal.h"
+
+int shard_policy_check(const struct shard *s, const struct shard_push *p, struct err *err)
+{
+    if (s->consistency.policy != POLICY_MAX_STALENESS || s->lead || p->decided) {
+        return 0;
+    }
+    return err_set(err, ERR_STATE,
+                   "a push of batch %" PRIu32 " of split %" PRIu32 " of epoch %" PRIu64
+                   " that the lead did not take: it decides what is too stale",
+                   p->batch, p->split, p->epoch);
+}
+
+bool shard_policy_drops(const struct shard *s, uint64_t staleness)
+{
+    return s->consistency.policy == POLICY_MAX_STALENESS && s->lead &&
+           staleness > s->consistency.max_staleness;
+}
+
+void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
+                          struct shard_action *a)
+{
+    a->lr_scale = 1;
+    if (s->consistency.policy == POLICY_SCALE_LR && a->staleness > 1) {
+        a->lr_scale = 1.0F / (float)a->staleness;
+    }
+    if (s->consistency.policy != POLICY_DELAY_COMPENSATION || q->worker == SHARD_WORKER_NONE) {
+        return;
+    }
+    const struct shard_worker *w = &s->workers[q->worker];
+    a->has_base = w->has_base && w->base == q->base_version && a->staleness > 0;
+    a->base_version = a->has_base ? w->base : 0;
+    a->lambda = a->has_base ? (float)s->consistency.lambda : 0;
+}
+
+void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out)
+{
+    if (worker->has_base) {
+        shard_act(out, SHARD_FORGET)->version = worker->base;
+        worker->has_base = false;
+    }
+}
+
+void shard_policy_forget_all(struct shard *s, struct shard_actions *out)
+{
+    for (size_t i = 0; i < s->worker_count; i++) {
+        shard_policy_forget(&s->workers[i], out);
+    }
+}
+
+void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out)
+{
+    if (s->consistency.policy != POLICY_DELAY_COMPENSATION || worker == SHARD_WORKER_NONE) {
+        return;
+    }
+    struct shard_worker *w = &s->workers[worker];
+    if (w->has_base && w->base == s->version) {
+        return;
+    }
+    shard_act(out, SHARD_KEEP)->version = s->version;
+    shard_policy_forget(w, out);
+    w->has_base = true;
+    w->base = s->version;
+}
