@@ -67,7 +67,7 @@ class JobFile(ClusterTest):
 
     def test_help_everywhere(self):
         for name in ("run", "submit", "list", "status", "watch", "cancel", "validate", "schema", "plan", "nodes",
-                     "generate", "export", "evaluate", "version", "checkpoint"):
+                     "generate", "export", "evaluate", "version", "checkpoint", "set"):
             done = gradus(name, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Examples:", done.stdout)
