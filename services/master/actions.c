@@ -23,6 +23,11 @@ static void *keep(struct master_actions *a, void *memory)
     return memory;
 }
 
+void action_own(struct master *m, void *memory)
+{
+    (void)keep(m->actions, memory);
+}
+
 void *action_memory(struct master *m, size_t count, size_t size)
 {
     return keep(m->actions, mem_new(count == 0 ? 1 : count, size));

@@ -24,7 +24,7 @@ static const struct call_rule {
     [MASTER_CALL_ASSIGN] = {"Assign", SHORT_MS, 3},
     [MASTER_CALL_PIN] = {"Pin", SHORT_MS, 3},
     [MASTER_CALL_EVALUATE] = {"Evaluate", LONG_MS, 3},
-    [MASTER_CALL_CHECKPOINT] = {"Checkpoint", LONG_MS, 2},
+    [MASTER_CALL_CHECKPOINT] = {"Checkpoint", LONG_MS, 3},
     [MASTER_CALL_UNPIN] = {"Unpin", SHORT_MS, 3},
     [MASTER_CALL_STOP] = {"StopJob", SHORT_MS, 3},
     [MASTER_CALL_CLOSE] = {"CloseShard", SHORT_MS, 3},
@@ -162,12 +162,12 @@ static void drop_worker(struct master *m, struct job *j, struct node *n, const c
 /* A worker that cannot take part in a running job is not asked again; the others go on. */
 static void start_refused(struct master *m, struct job *j, struct node *n, const char *why)
 {
-    if (j->record.state != JOB_RUNNING && j->record.state != JOB_RECOVERING) {
+    if (j->phase == PHASE_START) {
         job_end(m, j, JOB_FAILED, "%s", why);
         return;
     }
     j->refused[j->refused_count++ % JOB_REFUSED_MAX] = n->number;
-    if (j->record.state == JOB_RECOVERING) {
+    if (j->phase == PHASE_WAIT) {
         job_say(m, j, why);
     }
     drop_worker(m, j, n, why);
@@ -201,7 +201,20 @@ static void refused(struct master *m, const struct call *c, const struct err *er
                       &(struct master_call_done){.number = c->number, .err = err});
         break;
     case MASTER_CALL_CHECKPOINT:
-        milestone_checkpoint_failed(m, j, why);
+        if (err->code == ERR_NOT_FOUND) {
+            job_recover(m, j, why); /* the server came back without the shard */
+        } else {
+            milestone_checkpoint_failed(m, j, why);
+        }
+        break;
+    case MASTER_CALL_MEMBERSHIP:
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_UNPIN:
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE) {
+            job_recover(m, j, why); /* the server came back without the shard, or is going */
+            break;
+        }
+        job_end(m, j, JOB_FAILED, "%s", why);
         break;
     default:
         job_end(m, j, JOB_FAILED, "%s", why);
@@ -231,7 +244,7 @@ static void failed(struct master *m, size_t i, const struct err *err)
     }
     struct call copy = *c;
     call_remove(m, i);
-    if (reachable || copy.kind == MASTER_CALL_CHECKPOINT) {
+    if (reachable) {
         refused(m, &copy, err);
         return;
     }
@@ -253,13 +266,14 @@ static void succeeded(struct master *m, size_t i, const struct master_call_done 
         start_inspect_done(m, j, done);
         break;
     case MASTER_CALL_OPEN:
+        train_shard_said(j, c.index, done);
         start_open_done(m, j);
         break;
     case MASTER_CALL_START:
         start_worker_done(m, j, c.node);
         break;
     case MASTER_CALL_MEMBERSHIP:
-        j->shards[c.index].version = done->version;
+        train_shard_said(j, c.index, done);
         train_membership_done(m, j);
         break;
     case MASTER_CALL_ASSIGN:
@@ -271,7 +285,7 @@ static void succeeded(struct master *m, size_t i, const struct master_call_done 
     case MASTER_CALL_PIN:
     case MASTER_CALL_CHECKPOINT:
     case MASTER_CALL_UNPIN:
-        milestone_shard_done(m, j, &j->shards[c.index], done, c.kind);
+        milestone_shard_done(m, j, c.index, done, c.kind);
         break;
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE:
@@ -320,24 +334,33 @@ void calls_tick(struct master *m)
     }
 }
 
-static void build_assign(const struct call *c, struct master_call *out)
+static void build_assign(struct master *m, const struct call *c, struct master_call *out)
 {
     const struct job *j = c->job;
-    out->mode = j->spec.training.mode;
-    out->replicas = j->replicas;
-    out->hold = c->hold;
-    out->ledger = job_is_sync(j) ? &j->ledger : &j->leases.ledger;
-    if (!job_is_sync(j)) {
-        return;
-    }
-    out->step_limit = j->step_limit;
     uint32_t index = 0;
     size_t i = 0;
     for (; i < j->worker_count && j->workers[i].node != c->node; i++) {
         index += j->workers[i].started;
     }
-    out->step = j->workers[i].from;
-    struct tree_block share = tree_share(j->replicas, train_active(j), index);
+    const struct job_worker *w = &j->workers[i];
+    out->consistency = &j->record.consistency;
+    out->hold = c->hold;
+    if (!job_is_sync(j)) {
+        struct lease *leases = action_memory(m, w->lease_count, sizeof *leases);
+        for (size_t k = 0; k < w->lease_count; k++) {
+            leases[k] = w->leases[k];
+            leases[k].fresh = false; /* it may have begun them */
+        }
+        out->ledger = &j->leases.ledger;
+        out->leases = leases;
+        out->lease_count = w->lease_count;
+        return;
+    }
+    out->ledger = &j->course.ledger;
+    out->ledger_step = j->course.step + j->version_shift;
+    out->step_limit = j->step_limit + j->version_shift;
+    out->step = w->from + j->version_shift;
+    struct tree_block share = tree_share(j->record.consistency.replicas, train_active(j), index);
     out->replica_first = share.lo;
     out->replica_end = share.hi;
 }
@@ -347,14 +370,20 @@ static void build_workers(struct master *m, const struct job *j, struct master_c
     const char **names = action_memory(m, j->worker_count, sizeof *names);
     size_t count = 0;
     for (size_t i = 0; i < j->worker_count; i++) {
-        if (j->workers[i].started || j->record.state == JOB_STARTING) {
+        if (j->workers[i].started || job_is_starting(j)) {
             names[count++] = j->workers[i].node->id;
         }
     }
     out->workers = names;
     out->worker_count = count;
-    out->replicas = j->replicas;
-    out->mode = j->spec.training.mode;
+}
+
+/* Consistency and data position of the shards, as they begin or as they change. */
+static void build_position(const struct job *j, struct master_call *out)
+{
+    out->consistency = &j->record.consistency;
+    out->ledger = &j->course.ledger;
+    out->version = j->course.step + j->version_shift;
 }
 
 static void build_start(struct master *m, const struct job *j, struct master_call *out)
@@ -379,7 +408,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     case MASTER_CALL_OPEN:
         out->shard = c->index;
         out->plan = &j->plan;
-        out->ledger = job_is_sync(j) ? &j->ledger : &j->leases.ledger;
+        out->restore = j->restore == NULL ? "" : j->restore;
+        build_position(j, out);
         build_workers(m, j, out);
         break;
     case MASTER_CALL_START:
@@ -387,10 +417,13 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         break;
     case MASTER_CALL_MEMBERSHIP:
         out->shard = c->index;
+        if (j->changing) {
+            build_position(j, out);
+        }
         build_workers(m, j, out);
         break;
     case MASTER_CALL_ASSIGN:
-        build_assign(c, out);
+        build_assign(m, c, out);
         break;
     case MASTER_CALL_PIN:
     case MASTER_CALL_UNPIN:

@@ -5,7 +5,8 @@
  *   training (phase)   REGROUP ─▶ ASSIGN ─▶ TRAIN ─▶ STAND ─▶ (ASSIGN, TRAIN or FINISH)
  *                         ▲                  └▶ HOLD ─▶ ASSIGN (sync) or STAND (async, bounded)
  *                         └── from everywhere but FINISH when a worker is lost or comes
- *   milestone (work)   NONE ─▶ PIN ─▶ EVALUATE? ─▶ CHECKPOINT? ─▶ MANIFEST ─▶ UNPIN ─▶ NONE
+ *   milestone (work)   NONE ─▶ PIN ─▶ EVALUATE? ─▶ PREPARE ─▶ CHECKPOINT ─▶ MANIFEST ─▶ UNPIN ─▶
+ * NONE
  *
  *   REGROUP   the shards are told the new generation
  *   ASSIGN    the workers are told what to do in it, up to which step
@@ -14,13 +15,24 @@
  *   STAND     they stand at a milestone, which waits for the work of the one before, or is pinned
  *   FINISH    nothing is left to compute; evaluation and checkpoint of the last milestone go on
  *
+ * In async and bounded modes a hold is followed by a regrouping (`standing`): its answers say what
+ * every shard has. When they differ, because a worker died between two shards, what only some have
+ * is leased first, and the hold begins again. So whatever happens in STAND happens to one cut.
+ *
+ * A change of the job's file (`change`) waits for a STAND and goes to the shards with the next
+ * regrouping (`changing`). A job that lost a parameter server or its master (`resume`) gives up all
+ * nodes, waits in RECOVERING as if it were PENDING, and starts from its newest checkpoint:
+ *
+ *   start (phase)      INSPECT ─▶ FIND? ─▶ OPEN ─▶ START ─▶ (RUNNING)
+ *
  * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the
- * end of that work. In async and bounded modes a milestone within an epoch is pinned without
+ * end of that work. In async and bounded modes an evaluation within an epoch is pinned without
  * standing. */
 #ifndef GRADUS_MASTER_CORE_H
 #define GRADUS_MASTER_CORE_H
 
 #include "base/log.h"
+#include "job/course.h"
 #include "master/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
@@ -49,7 +61,8 @@ struct node {
 
 enum phase {
     PHASE_NONE,
-    PHASE_INSPECT, /* STARTING */
+    PHASE_INSPECT, /* STARTING; RECOVERING from a checkpoint */
+    PHASE_FIND,
     PHASE_OPEN,
     PHASE_START,
     PHASE_REGROUP, /* RUNNING */
@@ -58,13 +71,14 @@ enum phase {
     PHASE_HOLD,
     PHASE_STAND,
     PHASE_FINISH,
-    PHASE_WAIT, /* RECOVERING */
+    PHASE_WAIT, /* RECOVERING: for a worker; the shards are there */
     PHASE_COUNT
 };
 enum work {
     WORK_NONE,
     WORK_PIN,
     WORK_EVALUATE,
+    WORK_PREPARE,
     WORK_CHECKPOINT,
     WORK_MANIFEST,
     WORK_UNPIN,
@@ -73,15 +87,15 @@ enum work {
 
 struct job_worker {
     struct node *node;
-    bool started;    /* its StartJob was answered */
-    bool assigned;   /* has a share of this generation */
-    bool idle, held; /* since the last Assign: stands still; answered a hold */
-    uint64_t position, sequence;
-    uint64_t from;                      /* sync: the step that its Assign begins with */
-    uint32_t splits[LEASES_PER_WORKER]; /* its leases, oldest first */
-    size_t split_count;
+    bool started;      /* its StartJob was answered */
+    bool assigned;     /* has a share of this generation */
+    bool idle, held;   /* since the last Assign: stands still; answered a hold */
+    uint64_t position; /* sync: the step that it holds; else batches since it started */
+    uint64_t sequence;
+    uint64_t from;                          /* sync: the step that its Assign begins with */
+    struct lease leases[LEASES_PER_WORKER]; /* oldest first */
+    size_t lease_count;
     bool parked; /* a LeaseSplit waits */
-    bool silent; /* and nothing was reported since */
     uint64_t parked_request, parked_until_ms;
     bool evaluating;
 };
@@ -97,12 +111,13 @@ struct chunk { /* of an evaluation */
 
 struct shard_state { /* of one parameter server, in the order of shards */
     struct node *node;
-    bool opened; /* OpenShard was sent */
-    bool done;   /* answered the round of calls that is going on */
-    uint64_t version;
-    char *file; /* of the checkpoint in the making */
+    bool opened;      /* OpenShard was sent */
+    uint64_t version; /* as it said last */
+    char *file;       /* of the checkpoint in the making */
     uint64_t bytes, checksum;
-    struct ledger ledger;
+    uint64_t file_version;
+    struct ledger ledger; /* async, bounded: as it said last; a complete epoch is the next one's
+                             beginning */
     bool has_ledger;
 };
 
@@ -114,6 +129,8 @@ struct milestone {
     char pin_id[64];
     char directory[ID_ROOM + 32];
     double epoch;
+    uint64_t data_epoch; /* that its last batches are of */
+    uint64_t version;    /* sync: of every shard */
     struct job_metrics train;
     struct ledger ledger; /* the data position */
 };
@@ -146,11 +163,9 @@ struct job {
     struct dataset_info train, test;
     struct plan plan;
     bool has_plan;
-    uint32_t replicas;
-    struct ledger ledger; /* sync: at step 0 */
-    struct leases leases; /* async, bounded */
-    uint64_t steps_per_epoch;
-    uint64_t evaluate_steps, checkpoint_steps;  /* intervals in steps; 0: never */
+    struct course course;   /* from the beginning, the checkpoint or the last change on */
+    uint64_t version_shift; /* sync: version of a shard = step + this (modulo 2^64) */
+    struct leases leases;   /* async, bounded */
     uint64_t next_evaluate, next_checkpoint;    /* steps at which they are due; NO_STEP: never */
     uint64_t evaluated_step, checkpointed_step; /* NO_STEP: none */
 
@@ -158,7 +173,8 @@ struct job {
     size_t worker_count, worker_capacity;
     struct shard_state *shards;
     size_t shard_count;
-    bool regroup_needed;               /* the shards know other workers than there are */
+    bool regroup_needed; /* the shards know other workers than there are */
+    bool standing; /* async, bounded: all hold; the regrouping says whether the shards are level */
     uint64_t refused[JOB_REFUSED_MAX]; /* node numbers, a ring */
     size_t refused_count;
 
@@ -166,6 +182,14 @@ struct job {
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     bool over;                         /* training has ended; only FINISH is left */
+    struct job_spec *change;           /* what its file becomes at the next STAND; owned */
+    bool changing;                     /* it is the job's; not every shard knows */
+    bool set_waits;                    /* a client waits for it: */
+    uint64_t set_request;
+    bool resume;         /* starts from its newest checkpoint */
+    char *resume_reason; /* owned; NULL: none */
+    char *restore;       /* directory of that checkpoint; NULL: none; owned */
+    uint64_t find_number;
     struct milestone milestone;
     unsigned pin_count;
     struct chunk *chunks;
@@ -173,12 +197,11 @@ struct job {
     struct metrics test_sums;
     struct waiter waiters[MASTER_CHECKPOINT_WAITERS];
     size_t waiter_count;
-    uint64_t manifest_number;
+    uint64_t manifest_number; /* of the PREPARE or MANIFEST that is under way */
 
     struct epoch_metrics epochs[EPOCHS_OPEN];
-    uint64_t reported_epoch, reported_batches; /* async: of the epoch in progress */
-    uint64_t training_ms;                      /* before running_since_ms */
-    uint64_t running_since_ms;                 /* in RUNNING; else 0 and not running */
+    uint64_t training_ms;      /* before running_since_ms */
+    uint64_t running_since_ms; /* in RUNNING; else 0 and not running */
     bool running;
     struct rate_sample samples[RATE_SAMPLES];
     size_t sample_count; /* ever */
@@ -220,6 +243,7 @@ struct master {
 void actions_clear(struct master_actions *a);
 struct master_action *action_add(struct master *m, enum master_action_kind kind);
 void *action_memory(struct master *m, size_t count, size_t size); /* as long as the actions live */
+void action_own(struct master *m, void *memory);                  /* freed with the actions */
 char *action_printf(struct master *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void action_log(struct master *m, enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -255,14 +279,20 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
 
 /* job.c */
 struct job *job_find(struct master *m, const char *id);
+struct job *job_new(struct master *m);
 void job_free(struct job *j);
+void job_release_spec(struct job *j);
 void job_changed(struct master *m, struct job *j);
 void job_store(struct master *m, struct job *j);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct master *m, struct job *j, const char *reason); /* a new reason, same state */
 void job_end(struct master *m, struct job *j, enum job_state state, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-void job_restart(struct master *m, struct job *j, const char *why); /* STARTING → PENDING */
+bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
+/* Its start failed: back to PENDING; one that was recovering recovers again. */
+void job_restart(struct master *m, struct job *j, const char *why);
+/* Give up all nodes, and start again from the newest checkpoint when there are enough. */
+void job_recover(struct master *m, struct job *j, const char *why);
 void job_cleaned(struct master *m, struct job *j); /* one more node has dropped the job */
 void jobs_sweep(struct master *m);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
@@ -280,6 +310,14 @@ void on_cancel(struct master *m, const struct master_event *e);
 void on_checkpoint(struct master *m, const struct master_event *e);
 void on_store_failed(struct master *m, const struct master_event *e);
 
+/* change.c */
+void on_set(struct master *m, const struct master_event *e);
+/* The job stands, and every shard is at its position: the pending change becomes its file. */
+void change_begin(struct master *m, struct job *j);
+void change_done(struct master *m, struct job *j); /* every shard knows */
+void change_take(struct master *m, struct job *j); /* the pending change, or none, is its file */
+void change_forget(struct master *m, struct job *j, int code, const char *why);
+
 /* schedule.c */
 void schedule(struct master *m);
 
@@ -290,12 +328,19 @@ void start_open_done(struct master *m, struct job *j);
 void start_worker_done(struct master *m, struct job *j, struct node *n);
 void start_worker_gone(struct master *m, struct job *j); /* a worker was removed while STARTING */
 int start_check_data(struct job *j, struct err *err);
+/* From @ledger on, which is the position at @step: everything that follows from job file and data.
+ * Errors: ERR_INVALID. */
+int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
+void on_found(struct master *m, const struct master_found *found);
 uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
 bool job_is_sync(const struct job *j);
+void train_begin(struct master *m, struct job *j); /* all have started, where the course begins */
 void train_regroup(struct master *m, struct job *j);
+void train_shard_said(struct job *j, uint32_t shard, const struct master_call_done *done);
 void train_membership_done(struct master *m, struct job *j);
+void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
 void train_assign(struct master *m, struct job *j);
 void train_assign_done(struct master *m, struct job *j, struct node *n, bool hold,
                        uint64_t position);
@@ -309,6 +354,10 @@ void train_over(struct master *m, struct job *j);
 struct job_worker *train_sender(struct master *m, const struct master_event *e, struct job **job);
 bool train_is_present(struct master *m, const struct job *j, const struct master_event *e);
 void train_stands(struct master *m, struct job *j, struct job_worker *w);
+bool train_leases(const struct job *j);            /* does it lease splits? */
+void train_grant(struct master *m, struct job *j); /* answer requests with what is free */
+void train_no_more_leases(struct master *m, struct job *j);
+void train_drop_finished(struct job *j); /* leases of what is done are over */
 void train_give_back(struct master *m, struct job *j, struct job_worker *w);
 void leases_tick(struct master *m);
 void on_lease_split(struct master *m, const struct master_event *e);
@@ -317,8 +366,8 @@ void on_report_failure(struct master *m, const struct master_event *e);
 
 /* progress.c */
 void progress_init(struct job *j);
-uint64_t progress_examples(const struct job *j, uint64_t step);
 void progress_step(struct master *m, struct job *j, uint64_t step);
+void progress_go_back(struct master *m, struct job *j, uint64_t step);
 void progress_refresh(struct job *j, uint64_t now_ms);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
 void on_report_progress(struct master *m, const struct master_event *e);
@@ -327,7 +376,9 @@ void on_report_progress(struct master *m, const struct master_event *e);
 void milestone_begin(struct master *m, struct job *j, bool stand);
 bool milestone_due(const struct job *j, uint64_t step); /* evaluation or checkpoint, not the end */
 uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
-void milestone_shard_done(struct master *m, struct job *j, struct shard_state *s,
+void on_prepare_done(struct master *m, const struct master_prepare_done *done);
+void milestone_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
+void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
                           const struct master_call_done *done, enum master_call_kind kind);
 void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
 void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message);

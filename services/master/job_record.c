@@ -37,6 +37,7 @@ void job_record_release(struct job_record *r)
     free(r->checkpoint);
     free(r->text);
     free(r->evaluations);
+    job_record_set_shards(r, 0);
     job_names_clear(&r->workers);
     job_names_clear(&r->ps);
     free(r->workers.items);
@@ -69,6 +70,32 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     }
     names_copy(&to->workers, &from->workers);
     names_copy(&to->ps, &from->ps);
+    to->shards = NULL;
+    to->shard_count = 0;
+    job_record_set_shards(to, from->shard_count);
+    for (size_t i = 0; i < from->shard_count; i++) {
+        const struct job_shard *shard = &from->shards[i];
+        free(to->shards[i].ps);
+        to->shards[i] = *shard;
+        to->shards[i].ps = mem_strdup(shard->ps);
+        if (shard->ledger.split_count > 0) {
+            ledger_copy(&to->shards[i].ledger, &shard->ledger);
+        }
+    }
+}
+
+void job_record_set_shards(struct job_record *r, size_t count)
+{
+    for (size_t i = 0; i < r->shard_count; i++) {
+        free(r->shards[i].ps);
+        ledger_release(&r->shards[i].ledger);
+    }
+    free(r->shards);
+    r->shards = count == 0 ? NULL : mem_new(count, sizeof *r->shards);
+    r->shard_count = count;
+    for (size_t i = 0; i < count; i++) {
+        r->shards[i].ps = mem_strdup("");
+    }
 }
 
 void job_record_set(char **field, const char *value)

@@ -4,6 +4,7 @@
  *            ▼                                               │
  *  submit→ PENDING ──nodes there──▶ STARTING ──all ready──▶ RUNNING ◀──worker back──┐
  *            │                        │                      │ │  └──last worker──▶ RECOVERING
+ *            │                        │                      │ │     worker, ps, master         │
  *            │                        │                      │ └─last checkpoint─▶ SUCCEEDED  │
  *            └──────── cancel ────────┴──────────────────────┴── cancel, error ───────────────┘
  *                                                    ▼

@@ -5,96 +5,138 @@
 
 #include "base/mem.h"
 
-static void epoch_begin(struct leases *l)
+static uint64_t batches_before(const struct leases *l)
 {
-    uint64_t batches = ledger_shape_batches(&l->ledger.shape);
-    uint64_t before = leases_batches_before(l);
-    uint64_t left = l->batches_total > before ? l->batches_total - before : 0;
-    l->epoch_batches = left < batches ? left : batches;
-    l->granted_batches = 0;
-    l->done_batches = 0;
-    l->next = 0;
-    l->returned_count = 0;
-    l->leased_count = 0;
-    memset(l->owners, 0, l->ledger.split_count * sizeof *l->owners);
-    memset(l->ends, 0, l->ledger.split_count * sizeof *l->ends);
+    return l->ledger.epoch * ledger_shape_batches(&l->ledger.shape);
 }
 
-int leases_init(struct leases *l, const struct ledger_shape *shape, uint64_t batches_total,
-                struct err *err)
+/* The splits' targets: in order as many as the training has left, beside what is done already. */
+static void epoch_begin(struct leases *l)
+{
+    uint64_t before = batches_before(l);
+    l->done_batches = 0;
+    for (uint32_t s = 0; s < l->ledger.split_count; s++) {
+        l->done_batches += l->ledger.done[s];
+    }
+    uint64_t done = before + l->done_batches;
+    uint64_t left = l->batches_total > done ? l->batches_total - done : 0;
+    l->epoch_batches = l->done_batches;
+    for (uint32_t s = 0; s < l->ledger.split_count; s++) {
+        uint32_t open = ledger_shape_split_batches(&l->ledger.shape, s) - l->ledger.done[s];
+        uint32_t take = open < left ? open : (uint32_t)left;
+        l->splits[s] = (struct lease_split){.target = l->ledger.done[s] + take};
+        l->epoch_batches += take;
+        left -= take;
+    }
+    l->next = 0;
+    l->leased_count = 0;
+    l->levelling = false;
+}
+
+void leases_init(struct leases *l, const struct ledger *ledger, uint64_t batches_total)
 {
     memset(l, 0, sizeof *l);
-    int rc = ledger_init(&l->ledger, shape, 0, err);
-    if (rc < 0)
-        return rc;
+    ledger_copy(&l->ledger, ledger);
     l->batches_total = batches_total;
-    l->owners = mem_new(l->ledger.split_count, sizeof *l->owners);
-    l->ends = mem_new(l->ledger.split_count, sizeof *l->ends);
-    l->returned = mem_new(l->ledger.split_count, sizeof *l->returned);
+    l->splits = mem_new(l->ledger.split_count, sizeof *l->splits);
+    if (ledger_left(&l->ledger) == 0 &&
+        batches_total > (l->ledger.epoch + 1) * ledger_shape_batches(&l->ledger.shape)) {
+        ledger_next_epoch(&l->ledger);
+    }
     epoch_begin(l);
-    return 0;
 }
 
 void leases_release(struct leases *l)
 {
     ledger_release(&l->ledger);
-    free(l->owners);
-    free(l->ends);
-    free(l->returned);
+    free(l->splits);
     memset(l, 0, sizeof *l);
 }
 
-void leases_again(const struct leases *l, uint32_t split, struct lease *out)
+/* How far a lease of @split may go now. */
+static uint32_t limit(const struct leases *l, uint32_t split)
 {
-    *out = (struct lease){.epoch = l->ledger.epoch, .split = split, .batch_end = l->ends[split]};
+    return l->levelling ? l->splits[split].level : l->splits[split].target;
 }
 
 bool leases_take(struct leases *l, uint64_t owner, struct lease *out)
 {
-    while (l->returned_count > 0) {
-        uint32_t split = l->returned[--l->returned_count];
-        if (l->ledger.done[split] > 0)
-            continue; /* its lost worker's report arrived after all */
-        l->owners[split] = owner;
+    for (; l->next < l->ledger.split_count; l->next++) {
+        struct lease_split *s = &l->splits[l->next];
+        if (s->owner != 0 || l->ledger.done[l->next] >= limit(l, l->next)) {
+            continue;
+        }
+        *out = (struct lease){.epoch = l->ledger.epoch,
+                              .split = l->next,
+                              .batch_end = limit(l, l->next),
+                              .fresh = s->end == 0 && l->ledger.done[l->next] == 0};
+        s->owner = owner;
+        s->end = out->batch_end;
         l->leased_count++;
-        leases_again(l, split, out);
         return true;
     }
-    if (l->granted_batches >= l->epoch_batches || l->next >= l->ledger.split_count)
-        return false;
-    uint32_t split = l->next++;
-    uint64_t left = l->epoch_batches - l->granted_batches;
-    uint32_t size = ledger_shape_split_batches(&l->ledger.shape, split);
-    l->ends[split] = size < left ? size : (uint32_t)left;
-    l->granted_batches += l->ends[split];
-    l->owners[split] = owner;
-    l->leased_count++;
-    leases_again(l, split, out);
-    out->fresh = true;
-    return true;
+    return false;
+}
+
+static void set_free(struct leases *l, uint32_t split)
+{
+    if (l->splits[split].owner != 0) {
+        l->splits[split].owner = 0;
+        l->leased_count--;
+    }
+    l->next = split < l->next ? split : l->next;
 }
 
 void leases_return(struct leases *l, uint32_t split, uint64_t owner)
 {
-    if (split >= l->ledger.split_count || l->owners[split] != owner || owner == 0)
-        return;
-    l->owners[split] = 0;
-    l->leased_count--;
-    l->returned[l->returned_count++] = split;
+    if (split < l->ledger.split_count && owner != 0 && l->splits[split].owner == owner) {
+        set_free(l, split);
+    }
 }
 
-bool leases_report(struct leases *l, uint32_t split)
+static void set_done(struct leases *l, uint32_t split, uint32_t done)
 {
-    if (split >= l->ledger.split_count || l->ends[split] == 0)
-        return false;
-    if (l->ledger.done[split] > 0)
-        return true;
-    if (l->owners[split] != 0) {
-        l->owners[split] = 0;
-        l->leased_count--;
+    if (done > l->ledger.done[split]) {
+        l->done_batches += done - l->ledger.done[split];
+        l->ledger.done[split] = done;
     }
-    l->ledger.done[split] = l->ends[split];
-    l->done_batches += l->ends[split];
+}
+
+bool leases_report(struct leases *l, uint32_t split, uint32_t batch_end)
+{
+    if (split >= l->ledger.split_count || batch_end == 0 || l->splits[split].end == 0 ||
+        batch_end > l->splits[split].target) {
+        return false;
+    }
+    set_done(l, split, batch_end);
+    if (l->ledger.done[split] >= l->splits[split].end) {
+        set_free(l, split);
+    }
+    return true;
+}
+
+void leases_known(struct leases *l, const uint32_t *low, const uint32_t *high)
+{
+    for (uint32_t s = 0; s < l->ledger.split_count; s++) {
+        set_done(l, s, low[s]);
+        l->splits[s].level = high[s];
+        if (l->splits[s].end == 0) {
+            l->splits[s].end = high[s]; /* it was leased before this table was made */
+        }
+        if (l->ledger.done[s] >= l->splits[s].target) {
+            set_free(l, s);
+        }
+    }
+    l->next = 0;
+}
+
+bool leases_level(const struct leases *l)
+{
+    for (uint32_t s = 0; s < l->ledger.split_count; s++) {
+        if (l->ledger.done[s] < l->splits[s].level) {
+            return false;
+        }
+    }
     return true;
 }
 
@@ -103,18 +145,13 @@ bool leases_epoch_done(const struct leases *l)
     return l->done_batches >= l->epoch_batches;
 }
 
-bool leases_all_done(const struct leases *l)
-{
-    return leases_batches_before(l) + l->done_batches >= l->batches_total;
-}
-
 void leases_next_epoch(struct leases *l)
 {
     ledger_next_epoch(&l->ledger);
     epoch_begin(l);
 }
 
-uint64_t leases_batches_before(const struct leases *l)
+uint64_t leases_batches(const struct leases *l)
 {
-    return l->ledger.epoch * ledger_shape_batches(&l->ledger.shape);
+    return batches_before(l) + l->done_batches;
 }

@@ -52,6 +52,9 @@ static void dispatch(struct master *m, const struct master_event *e)
     case MASTER_CHECKPOINT:
         on_checkpoint(m, e);
         break;
+    case MASTER_SET:
+        on_set(m, e);
+        break;
     case MASTER_JOIN:
         on_join(m, e);
         break;
@@ -75,6 +78,12 @@ static void dispatch(struct master *m, const struct master_event *e)
         break;
     case MASTER_CALL_DONE:
         on_call_done(m, &e->call);
+        break;
+    case MASTER_PREPARE_DONE:
+        on_prepare_done(m, &e->prepare);
+        break;
+    case MASTER_FOUND:
+        on_found(m, &e->found);
         break;
     case MASTER_MANIFEST_DONE:
         on_manifest_done(m, &e->manifest);
@@ -162,9 +171,9 @@ const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_
 
 const char *master_job_phase(const struct master *m, const char *id)
 {
-    static const char *const NAMES[PHASE_COUNT] = {"-",       "INSPECT", "OPEN",  "START",
-                                                   "REGROUP", "ASSIGN",  "TRAIN", "HOLD",
-                                                   "STAND",   "FINISH",  "WAIT"};
+    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT", "FIND",   "OPEN",
+                                                   "START", "REGROUP", "ASSIGN", "TRAIN",
+                                                   "HOLD",  "STAND",   "FINISH", "WAIT"};
     for (size_t i = 0; i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.id, id) == 0) {
             return NAMES[m->jobs[i]->phase];
@@ -175,7 +184,7 @@ const char *master_job_phase(const struct master *m, const char *id)
 
 const char *master_job_work(const struct master *m, const char *id)
 {
-    static const char *const NAMES[WORK_COUNT] = {"-",          "PIN",      "EVALUATE",
+    static const char *const NAMES[WORK_COUNT] = {"-",          "PIN",      "EVALUATE", "PREPARE",
                                                   "CHECKPOINT", "MANIFEST", "UNPIN"};
     for (size_t i = 0; i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.id, id) == 0) {

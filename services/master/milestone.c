@@ -13,36 +13,26 @@ bool milestone_due(const struct job *j, uint64_t step)
     return step >= j->next_evaluate || step >= j->next_checkpoint;
 }
 
-static uint64_t multiple_after(uint64_t interval, uint64_t step)
+/* NO_STEP: never. */
+static uint64_t due_after(const struct job *j, const struct field_interval *every, uint64_t step)
 {
-    if (interval == 0) {
-        return NO_STEP;
-    }
-    uint64_t n = step / interval + 1;
-    return n > UINT64_MAX / interval ? NO_STEP : n * interval;
+    return course_next(&j->course, step, (uint64_t)every->count, every->epochs);
+}
+
+void milestone_plan(struct job *j, uint64_t step)
+{
+    const struct training_spec *t = &j->spec.training;
+    j->next_evaluate = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
+    j->next_checkpoint = due_after(j, &t->checkpoint_every, step);
 }
 
 uint64_t milestone_next(const struct job *j, uint64_t step)
 {
-    uint64_t next = multiple_after(j->evaluate_steps, step);
-    uint64_t checkpoint = multiple_after(j->checkpoint_steps, step);
+    const struct training_spec *t = &j->spec.training;
+    uint64_t next = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
+    uint64_t checkpoint = due_after(j, &t->checkpoint_every, step);
     next = checkpoint < next ? checkpoint : next;
     return next < j->record.steps_total ? next : j->record.steps_total;
-}
-
-/* ---- the data position that a checkpoint holds ---- */
-
-/* Sync: the first batches of the epoch, in order. */
-static void ledger_at(const struct job *j, uint64_t step, struct ledger *out)
-{
-    ledger_copy(out, &j->ledger);
-    out->epoch = step / j->steps_per_epoch;
-    uint64_t left = step % j->steps_per_epoch * j->replicas;
-    for (uint32_t s = 0; s < out->split_count; s++) {
-        uint32_t size = ledger_shape_split_batches(&out->shape, s);
-        out->done[s] = left < size ? (uint32_t)left : size;
-        left -= out->done[s];
-    }
 }
 
 void milestone_release(struct job *j)
@@ -86,8 +76,6 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     s->step = train_step(j);
     s->stand = stand;
     if (stand) {
-        /* After a hold in async and bounded modes some splits are done in part. */
-        s->step = j->record.step > s->step ? j->record.step : s->step;
         s->last = s->step >= j->record.steps_total;
         s->cancel = j->hold_cancel && !s->last;
         s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel;
@@ -97,16 +85,16 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     }
     s->evaluate = j->test.records > 0 && !s->cancel && j->evaluated_step != s->step &&
                   (s->last || s->step >= j->next_evaluate);
-    s->checkpoint = s->checkpoint || s->step >= j->next_checkpoint;
-    j->next_evaluate = multiple_after(j->evaluate_steps, s->step);
-    j->next_checkpoint = multiple_after(j->checkpoint_steps, s->step);
+    s->checkpoint = s->checkpoint || (stand && s->step >= j->next_checkpoint);
+    milestone_plan(j, s->step);
     if (s->checkpoint && j->checkpointed_step == s->step) {
         s->checkpoint = false;
         reuse(m, j);
     }
-    s->examples = progress_examples(j, s->step);
+    s->examples = course_examples(&j->course, s->step);
     s->epoch = (double)s->examples / (double)j->train.records;
-    progress_train_metrics(j, s->step == 0 ? 0 : (s->step - 1) / j->steps_per_epoch, &s->train);
+    s->data_epoch = course_epoch(&j->course, s->step > j->course.step ? s->step - 1 : s->step);
+    progress_train_metrics(j, s->data_epoch, &s->train);
     if (!s->evaluate && !s->checkpoint) {
         if (s->last || s->cancel) {
             train_over(m, j);
@@ -122,10 +110,11 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%u", s->step, ++j->pin_count);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
     if (job_is_sync(j)) {
-        ledger_at(j, s->step, &s->ledger);
+        course_ledger(&j->course, s->step, &s->ledger);
     } else {
         ledger_copy(&s->ledger, &j->leases.ledger);
     }
+    s->version = s->step + j->version_shift;
     j->work = WORK_PIN;
     for (size_t i = 0; i < j->shard_count; i++) {
         call_start(m, j, j->shards[i].node, MASTER_CALL_PIN, (uint32_t)i);
@@ -155,17 +144,18 @@ static void unpin(struct master *m, struct job *j)
     }
 }
 
-/* PIN → EVALUATE? → CHECKPOINT? → MANIFEST → UNPIN. */
+/* PIN → EVALUATE? → (PREPARE → CHECKPOINT → MANIFEST)? → UNPIN. */
 static void work_next(struct master *m, struct job *j)
 {
     if (j->work == WORK_PIN && j->milestone.evaluate) {
         j->work = WORK_EVALUATE;
         evaluate_begin(m, j);
-    } else if (j->work < WORK_CHECKPOINT && j->milestone.checkpoint) {
-        j->work = WORK_CHECKPOINT;
-        for (size_t i = 0; i < j->shard_count; i++) {
-            call_start(m, j, j->shards[i].node, MASTER_CALL_CHECKPOINT, (uint32_t)i);
-        }
+    } else if (j->work < WORK_PREPARE && j->milestone.checkpoint) {
+        j->work = WORK_PREPARE;
+        j->manifest_number = ++m->next_number;
+        struct master_action *action = action_add(m, MASTER_PREPARE);
+        action->prepare = (struct master_prepare){.number = j->manifest_number,
+                                                  .directory = j->milestone.directory};
     } else {
         unpin(m, j);
     }
@@ -185,32 +175,8 @@ static void pinned(struct master *m, struct job *j)
     }
 }
 
-/* Async and bounded: what every shard has applied, as the shards say; batches that only some have
- * are done again by whoever takes the split over, and are duplicates for those. */
-static void merge_ledgers(struct job *j)
-{
-    struct ledger *to = &j->milestone.ledger;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        const struct ledger *from = &j->shards[i].ledger;
-        if (!j->shards[i].has_ledger || from->split_count != to->split_count ||
-            from->epoch != to->epoch) {
-            return;
-        }
-    }
-    for (uint32_t s = 0; s < to->split_count; s++) {
-        to->done[s] = j->shards[0].ledger.done[s];
-        for (size_t i = 1; i < j->shard_count; i++) {
-            uint32_t done = j->shards[i].ledger.done[s];
-            to->done[s] = done < to->done[s] ? done : to->done[s];
-        }
-    }
-}
-
 static void write_manifest(struct master *m, struct job *j)
 {
-    if (!job_is_sync(j)) {
-        merge_ledgers(j);
-    }
     j->work = WORK_MANIFEST;
     j->manifest_number = ++m->next_number;
     struct master_shard_file *files = action_memory(m, j->shard_count, sizeof *files);
@@ -220,8 +186,7 @@ static void write_manifest(struct master *m, struct job *j)
             .file = action_printf(m, "%s", s->file),
             .bytes = s->bytes,
             .checksum = s->checksum,
-            .version = s->version,
-            .ledger = s->has_ledger ? &s->ledger : NULL,
+            .version = s->file_version,
         };
     }
     struct master_action *action = action_add(m, MASTER_MANIFEST);
@@ -246,25 +211,57 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
     job_record_set(&s->file, done->file == NULL ? "" : done->file);
     s->bytes = done->bytes;
     s->checksum = done->checksum;
-    s->version = done->version;
-    ledger_release(&s->ledger);
-    s->has_ledger = done->ledger != NULL;
-    if (s->has_ledger) {
-        ledger_copy(&s->ledger, done->ledger);
+    s->file_version = done->version;
+}
+
+/* Is what shard @i pinned the cut that the master thinks it is? */
+static bool is_the_cut(struct master *m, struct job *j, uint32_t i,
+                       const struct master_call_done *done)
+{
+    const struct milestone *s = &j->milestone;
+    bool same = true;
+    if (job_is_sync(j)) {
+        same = done->version == s->version;
+    } else if (s->stand && done->ledger != NULL) {
+        same = ledger_equal(done->ledger, &s->ledger);
+    }
+    if (!same) {
+        job_end(m, j, JOB_FAILED,
+                "parameter server %s pinned version %" PRIu64 ", which is not where all stand",
+                j->shards[i].node->id, done->version);
+    }
+    return same;
+}
+
+void on_prepare_done(struct master *m, const struct master_prepare_done *done)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->work != WORK_PREPARE || j->manifest_number != done->number) {
+            continue;
+        }
+        if (done->err != NULL) {
+            milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
+            return;
+        }
+        j->work = WORK_CHECKPOINT;
+        for (size_t k = 0; k < j->shard_count; k++) {
+            call_start(m, j, j->shards[k].node, MASTER_CALL_CHECKPOINT, (uint32_t)k);
+        }
+        return;
     }
 }
 
-void milestone_shard_done(struct master *m, struct job *j, struct shard_state *s,
+void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
                           const struct master_call_done *done, enum master_call_kind kind)
 {
-    if (kind == MASTER_CALL_PIN && job_is_sync(j) && done->version != j->milestone.step) {
-        job_end(m, j, JOB_FAILED,
-                "parameter server %s pinned version %" PRIu64 " where all stand at step %" PRIu64,
-                s->node->id, done->version, j->milestone.step);
-        return;
-    }
-    if (kind == MASTER_CALL_CHECKPOINT) {
-        keep_file(s, done);
+    if (kind == MASTER_CALL_PIN) {
+        if (!is_the_cut(m, j, shard, done)) {
+            return;
+        }
+        train_shard_said(j, shard, done);
+    } else if (kind == MASTER_CALL_CHECKPOINT) {
+        keep_file(&j->shards[shard], done);
     }
     if (calls_open(m, j, kind) > 0) {
         return;
@@ -284,9 +281,9 @@ void milestone_evaluated(struct master *m, struct job *j)
                                .epoch = j->milestone.epoch,
                                .train = j->milestone.train,
                                .time_ms = m->wall_ms};
-    if (e.step > 0 && e.step % j->steps_per_epoch == 0) {
+    if (e.step == course_epoch_end(&j->course, j->milestone.data_epoch)) {
         /* Reports of the epoch's last batches may have come after the last of its splits. */
-        progress_train_metrics(j, e.step / j->steps_per_epoch - 1, &e.train);
+        progress_train_metrics(j, j->milestone.data_epoch, &e.train);
     }
     job_metrics_set(&e.test, &j->test_sums, j->train.label_scale);
     j->record.test = e.test;

@@ -15,16 +15,6 @@ void progress_init(struct job *j)
     metrics_init(&j->test_sums, j->spec.model.metrics);
 }
 
-/* Training examples in the first @step steps: batches are taken in order, and only the last of an
- * epoch is short. In async and bounded modes exact at the end of an epoch. */
-uint64_t progress_examples(const struct job *j, uint64_t step)
-{
-    uint64_t per_step = (uint64_t)j->spec.training.batch_size * (job_is_sync(j) ? j->replicas : 1);
-    uint64_t rest = step % j->steps_per_epoch * per_step;
-    uint64_t records = j->train.records;
-    return step / j->steps_per_epoch * records + (rest < records ? rest : records);
-}
-
 static void sample(struct job *j, uint64_t now_ms)
 {
     if (j->sample_count > 0) {
@@ -37,18 +27,38 @@ static void sample(struct job *j, uint64_t now_ms)
         (struct rate_sample){now_ms, j->record.examples, j->record.step};
 }
 
-/* The job has come to @step; it never goes back. */
+static void set_step(struct master *m, struct job *j, uint64_t step)
+{
+    j->record.step = step;
+    j->record.examples = course_examples(&j->course, step);
+    j->record.epoch = (double)j->record.examples / (double)j->train.records;
+    job_changed(m, j);
+}
+
+/* What came after @step is done again. */
+void progress_go_back(struct master *m, struct job *j, uint64_t step)
+{
+    struct job_record *r = &j->record;
+    while (r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step > step) {
+        r->evaluation_count--;
+    }
+    bool evaluated =
+        r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step == step;
+    j->evaluated_step = evaluated ? step : NO_STEP;
+    j->sample_count = 0;
+    set_step(m, j, step);
+}
+
+/* The job has come to @step. */
 void progress_step(struct master *m, struct job *j, uint64_t step)
 {
     step = step < j->record.steps_total ? step : j->record.steps_total;
     if (step > j->record.step) {
-        uint64_t examples = progress_examples(j, step);
+        uint64_t examples = course_examples(&j->course, step);
+        uint64_t before = j->record.examples;
         m->counts.steps += step - j->record.step;
-        m->counts.examples += examples - j->record.examples;
-        j->record.step = step;
-        j->record.examples = examples;
-        j->record.epoch = (double)examples / (double)j->train.records;
-        job_changed(m, j);
+        m->counts.examples += examples > before ? examples - before : 0;
+        set_step(m, j, step);
     }
     sample(j, m->now_ms);
 }
@@ -96,7 +106,10 @@ void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *o
 static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
 {
     struct job_record *r = &j->record;
-    uint64_t step = (e->epoch + 1) * j->steps_per_epoch;
+    if (e->epoch < j->course.ledger.epoch) {
+        return;
+    }
+    uint64_t step = course_epoch_end(&j->course, e->epoch);
     for (size_t i = r->evaluation_count; i-- > 0 && r->evaluations[i].step >= step;) {
         if (r->evaluations[i].step == step) {
             job_metrics_set(&r->evaluations[i].train, &e->sums, j->train.label_scale);
@@ -142,20 +155,6 @@ static void show_train(struct job *j)
     }
 }
 
-/* Batches that workers have reported of the epoch in progress, which may lie ahead of the splits
- * that are complete, but never beyond the epoch: some may be counted twice after a worker was lost.
- */
-static uint64_t async_step(const struct job *j)
-{
-    uint64_t epoch = j->leases.ledger.epoch;
-    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
-    uint64_t done = j->leases.done_batches;
-    if (e->epoch == epoch && e->batches > done) {
-        done = e->batches < j->leases.epoch_batches ? e->batches : j->leases.epoch_batches;
-    }
-    return leases_batches_before(&j->leases) + done;
-}
-
 static void add_staleness(struct job_record *r, const struct master_worker_event *report)
 {
     for (size_t i = 0; i < report->staleness_count; i++) {
@@ -189,14 +188,17 @@ void on_report_progress(struct master *m, const struct master_event *e)
         }
     }
     w->sequence = report->sequence;
-    w->position = report->position;
+    w->position = job_is_sync(j) ? report->position - j->version_shift : report->position;
     w->idle = report->idle;
+    j->record.dropped += report->dropped;
+    j->record.speculated += report->speculated;
+    m->counts.dropped += report->dropped;
+    m->counts.speculated += report->speculated;
     add_staleness(&j->record, report);
     show_train(j);
-    progress_step(m, j, job_is_sync(j) ? report->position : async_step(j));
+    progress_step(m, j, job_is_sync(j) ? w->position : train_step(j));
     job_changed(m, j);
     reply_add(m, e->request);
-    w->silent = false;
     train_stands(m, j, w);
     train_check(m, j);
 }

@@ -43,7 +43,7 @@ static void refill(struct master *m, struct job *j)
 {
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (j->worker_count >= (size_t)j->spec.cluster.workers) {
+        if (j->worker_count >= (size_t)j->spec.cluster.workers.max) {
             return;
         }
         if (n->role == MASTER_WORKER && is_free(n) && !is_refused(j, n)) {
@@ -94,8 +94,8 @@ static void start(struct master *m, struct job *j)
         node_take(n, j);
         job_names_add(&j->record.ps, n->id);
     }
-    for (size_t i = 0; i < m->node_count && j->worker_count < (size_t)j->spec.cluster.workers;
-         i++) {
+    size_t most = (size_t)j->spec.cluster.workers.max;
+    for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
         if (m->nodes[i]->role == MASTER_WORKER && is_free(m->nodes[i])) {
             job_worker_add(j, m->nodes[i]);
         }
@@ -103,37 +103,60 @@ static void start(struct master *m, struct job *j)
     start_begin(m, j);
 }
 
+/* Has its shards, and may use more workers. */
+static bool runs(const struct job *j)
+{
+    return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT;
+}
+
+/* For the first time, or to recover. */
+static bool waits(const struct job *j)
+{
+    return !j->restartable && (j->record.state == JOB_PENDING ||
+                               (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
+}
+
+/* A job that recovers was there before those that have not begun. */
+static void start_all(struct master *m, bool resume)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (waits(j) && j->resume == resume &&
+            supply_of(m, MASTER_WORKER).free >= (size_t)j->spec.cluster.workers.min &&
+            supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
+            start(m, j);
+        }
+    }
+}
+
+static void say_missing(struct master *m, struct job *j)
+{
+    struct buf missing = {0};
+    add_missing(&missing, "worker", (size_t)j->spec.cluster.workers.min,
+                supply_of(m, MASTER_WORKER));
+    add_missing(&missing, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
+    job_say(m, j,
+            j->resume ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&missing))
+                      : buf_str(&missing));
+    buf_release(&missing);
+}
+
 void schedule(struct master *m)
 {
     m->reschedule = false;
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
-        if ((j->record.state == JOB_RUNNING || j->record.state == JOB_RECOVERING) && !j->over &&
-            !j->hold_cancel) {
+        if (runs(j) && !j->over && !j->hold_cancel) {
             refill(m, j);
-        } else if (j->record.state == JOB_RECOVERING && j->worker_count == 0) {
+        } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
             refill(m, j); /* only the evaluation at the end is left, but that needs somebody */
         }
     }
+    start_all(m, true);
+    start_all(m, false);
     for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        if (j->record.state == JOB_PENDING && !j->restartable &&
-            supply_of(m, MASTER_WORKER).free >= (size_t)j->spec.cluster.workers &&
-            supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
-            start(m, j);
+        if (waits(m->jobs[i])) {
+            say_missing(m, m->jobs[i]);
         }
-    }
-    struct supply workers = supply_of(m, MASTER_WORKER);
-    struct supply ps = supply_of(m, MASTER_PS);
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        if (j->record.state != JOB_PENDING || j->restartable) {
-            continue;
-        }
-        struct buf reason = {0};
-        add_missing(&reason, "worker", (size_t)j->spec.cluster.workers, workers);
-        add_missing(&reason, "parameter server", (size_t)j->spec.cluster.ps, ps);
-        job_say(m, j, buf_str(&reason));
-        buf_release(&reason);
     }
 }

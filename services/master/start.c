@@ -27,28 +27,54 @@ void start_begin(struct master *m, struct job *j)
 {
     j->record.generation++;
     j->regroup_needed = false;
-    job_enter(m, j, JOB_STARTING, "reads the data");
+    if (j->resume) {
+        job_say(m, j, action_printf(m, "%s; reads the data", j->resume_reason));
+        job_store(m, j); /* a generation is stored before it is used */
+    } else {
+        job_enter(m, j, JOB_STARTING, "reads the data");
+    }
     j->phase = PHASE_INSPECT;
     call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
 }
 
-static uint64_t interval_steps(const struct field_interval *i, uint64_t steps_per_epoch)
-{
-    uint64_t count = i->count > 0 ? (uint64_t)i->count : 0;
-    if (!i->epochs) {
-        return count;
-    }
-    return count > UINT64_MAX / steps_per_epoch ? UINT64_MAX : count * steps_per_epoch;
-}
-
-static uint64_t steps_total(const struct job *j)
+/* When training ends; never before @step, where it stands. */
+static uint64_t steps_total(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
-    uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : UINT64_MAX;
-    uint64_t by_epochs =
-        epochs > UINT64_MAX / j->steps_per_epoch ? UINT64_MAX : epochs * j->steps_per_epoch;
+    uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : 0;
+    uint64_t by_epochs = epochs == 0 ? UINT64_MAX
+                         : epochs <= j->course.ledger.epoch
+                             ? step
+                             : course_epoch_end(&j->course, epochs - 1);
     uint64_t by_steps = t->steps > 0 ? (uint64_t)t->steps : UINT64_MAX;
-    return by_steps < by_epochs ? by_steps : by_epochs;
+    uint64_t total = by_steps < by_epochs ? by_steps : by_epochs;
+    return total > step ? total : step;
+}
+
+int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
+{
+    uint32_t replicas = j->record.consistency.replicas;
+    if (job_is_sync(j) && replicas > j->train.records) {
+        return err_set(err, ERR_INVALID,
+                       "training.replicas: %u replicas are more than the %" PRIu64
+                       " training records",
+                       replicas, j->train.records);
+    }
+    course_release(&j->course);
+    course_init(&j->course, step, job_is_sync(j) ? replicas : 1, ledger);
+    uint64_t total = steps_total(j, step);
+    if (total == UINT64_MAX || total == 0) {
+        return err_set(err, ERR_INVALID, "training: neither epochs nor steps say when it ends");
+    }
+    leases_release(&j->leases);
+    if (!job_is_sync(j)) {
+        leases_init(&j->leases, &j->course.ledger, course_batches(&j->course, total));
+    }
+    j->record.steps_total = total;
+    j->record.epochs_total = (double)course_examples(&j->course, total) / (double)j->train.records;
+    milestone_plan(j, step);
+    j->step_limit = job_is_sync(j) ? milestone_next(j, step) : 0;
+    return 0;
 }
 
 /* What the numbers of the job file mean with this data. */
@@ -60,35 +86,18 @@ static int set_counts(struct job *j, struct err *err)
                                  .split_batches = (uint32_t)t->split_batches};
     uint64_t batches = ledger_shape_batches(&shape);
     if (shape.split_batches == 0) {
-        shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers);
+        shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers.max);
     }
-    j->replicas = (uint32_t)job_spec_replicas(&j->spec);
-    if (job_is_sync(j) && j->replicas > j->train.records) {
-        return err_set(err, ERR_INVALID,
-                       "training.replicas: %u replicas are more than the %" PRIu64
-                       " training records",
-                       j->replicas, j->train.records);
-    }
-    j->steps_per_epoch = job_is_sync(j) ? (batches + j->replicas - 1) / j->replicas : batches;
-    uint64_t total = steps_total(j);
-    if (total == UINT64_MAX || total == 0) {
-        return err_set(err, ERR_INVALID, "training: neither epochs nor steps say when it ends");
-    }
-    int rc = job_is_sync(j) ? ledger_init(&j->ledger, &shape, 0, err)
-                            : leases_init(&j->leases, &shape, total, err);
-    if (rc < 0) {
+    struct ledger ledger;
+    if (ledger_init(&ledger, &shape, 0, err) < 0) {
         return err_wrap(err, "data");
     }
-    j->record.steps_total = total;
-    j->record.epochs_total = (double)total / (double)j->steps_per_epoch;
-    j->evaluate_steps =
-        j->test.records == 0 ? 0 : interval_steps(&t->evaluate_every, j->steps_per_epoch);
-    j->checkpoint_steps = interval_steps(&t->checkpoint_every, j->steps_per_epoch);
-    j->next_evaluate = j->evaluate_steps == 0 ? NO_STEP : j->evaluate_steps;
-    j->next_checkpoint = j->checkpoint_steps == 0 ? NO_STEP : j->checkpoint_steps;
+    int rc = start_course(j, 0, &ledger, err);
+    ledger_release(&ledger);
+    j->version_shift = 0;
     j->evaluated_step = NO_STEP;
     j->checkpointed_step = NO_STEP;
-    return 0;
+    return rc;
 }
 
 static int make_plan(struct job *j, struct err *err)
@@ -133,6 +142,21 @@ int start_check_data(struct job *j, struct err *err)
     return rc < 0 ? rc : set_counts(j, err);
 }
 
+static void open_shards(struct master *m, struct job *j)
+{
+    j->phase = PHASE_OPEN;
+    job_say(m, j,
+            j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
+                                      j->course.step)
+                      : "opens the shards");
+    job_record_set_shards(&j->record, j->shard_count);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
+        j->shards[i].opened = true;
+        call_start(m, j, j->shards[i].node, MASTER_CALL_OPEN, (uint32_t)i);
+    }
+}
+
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done)
 {
     j->train = done->train;
@@ -143,17 +167,71 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
         return;
     }
     action_log(m, LOG_LEVEL_INFO, "job_data",
-               "job=%s train_records=%" PRIu64 " test_records=%" PRIu64 " steps=%" PRIu64
-               " steps_per_epoch=%" PRIu64 "%s",
+               "job=%s train_records=%" PRIu64 " test_records=%" PRIu64 " steps=%" PRIu64 "%s",
                j->record.id, j->train.records, j->test.records, j->record.steps_total,
-               j->steps_per_epoch,
                j->test.records == 0 ? " evaluation=\"skipped: no test source\"" : "");
     progress_init(j);
-    j->phase = PHASE_OPEN;
-    job_say(m, j, "opens the shards");
-    for (size_t i = 0; i < j->shard_count; i++) {
-        j->shards[i].opened = true;
-        call_start(m, j, j->shards[i].node, MASTER_CALL_OPEN, (uint32_t)i);
+    if (!j->resume) {
+        open_shards(m, j);
+        return;
+    }
+    j->phase = PHASE_FIND;
+    j->find_number = ++m->next_number;
+    struct master_action *action = action_add(m, MASTER_FIND);
+    action->find = (struct master_find){.number = j->find_number, .job = j->record.id};
+}
+
+/* The newest checkpoint, or the beginning: what came after it never was. */
+static int go_back(struct master *m, struct job *j, const struct master_found *found,
+                   struct err *err)
+{
+    uint64_t step = found->found ? found->step : 0;
+    if (found->found) {
+        const struct ledger_shape *there = &found->ledger->shape;
+        const struct ledger_shape *here = &j->course.ledger.shape;
+        if (there->records != here->records || there->batch_records != here->batch_records) {
+            return err_set(err, ERR_INVALID,
+                           "it is of %" PRIu64 " records in batches of %u; the data has %" PRIu64
+                           " in batches of %u",
+                           there->records, there->batch_records, here->records,
+                           here->batch_records);
+        }
+        int rc = start_course(j, step, found->ledger, err);
+        if (rc < 0) {
+            return rc;
+        }
+        j->version_shift = found->version - step;
+        j->checkpointed_step = step;
+        job_record_set(&j->restore, found->directory);
+        job_record_set(&j->record.checkpoint, found->path);
+    } else {
+        free(j->restore);
+        j->restore = NULL;
+    }
+    progress_go_back(m, j, step);
+    action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
+               j->record.id, step, j->restore == NULL ? "-" : j->restore);
+    return 0;
+}
+
+void on_found(struct master *m, const struct master_found *found)
+{
+    struct job *j = NULL;
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->phase == PHASE_FIND && m->jobs[i]->find_number == found->number) {
+            j = m->jobs[i];
+        }
+    }
+    if (j == NULL) {
+        return; /* cancelled, or recovering from something else meanwhile */
+    }
+    struct err err = {0};
+    if (found->err != NULL) {
+        job_end(m, j, JOB_FAILED, "cannot go back to its last checkpoint: %s", found->err->msg);
+    } else if (go_back(m, j, found, &err) < 0) {
+        job_end(m, j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path, err.msg);
+    } else {
+        open_shards(m, j);
     }
 }
 
@@ -163,7 +241,9 @@ void start_open_done(struct master *m, struct job *j)
         return;
     }
     j->phase = PHASE_START;
-    job_say(m, j, "the workers load the data");
+    if (!j->resume) {
+        job_say(m, j, "the workers load the data");
+    }
     for (size_t i = 0; i < j->worker_count; i++) {
         call_start(m, j, j->workers[i].node, MASTER_CALL_START, 0);
     }
@@ -171,14 +251,10 @@ void start_open_done(struct master *m, struct job *j)
 
 static void all_started(struct master *m, struct job *j)
 {
+    j->resume = false;
     job_enter(m, j, JOB_RUNNING, "");
-    progress_step(m, j, 0);
-    j->step_limit = job_is_sync(j) ? milestone_next(j, 0) : 0;
-    if (j->regroup_needed) {
-        train_regroup(m, j);
-    } else {
-        train_assign(m, j);
-    }
+    progress_step(m, j, j->course.step);
+    train_begin(m, j);
 }
 
 void start_worker_done(struct master *m, struct job *j, struct node *n)
@@ -188,7 +264,7 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
         return;
     }
     w->started = true;
-    if (j->record.state == JOB_STARTING) {
+    if (j->phase == PHASE_START) {
         if (job_workers_started(j) == j->worker_count) {
             all_started(m, j);
         }

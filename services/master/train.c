@@ -5,118 +5,22 @@
 #include "job/tree.h"
 #include "master/core.h"
 
-#define LEASE_WAIT_MS_MAX 9500 /* below the 10 s after which a worker gives the call up */
-
 bool job_is_sync(const struct job *j)
 {
-    return j->spec.training.mode == TRAINING_SYNC;
-}
-
-static bool is_bound(const struct job *j)
-{
-    return j->has_spec && !job_is_sync(j) && j->leases.owners != NULL;
+    return j->record.consistency.mode == TRAINING_SYNC;
 }
 
 /* The first so many started workers have a share; the others stand by. */
 uint32_t train_active(const struct job *j)
 {
     size_t started = job_workers_started(j);
-    return job_is_sync(j) && started > j->replicas ? j->replicas : (uint32_t)started;
+    uint32_t replicas = j->record.consistency.replicas;
+    return job_is_sync(j) && started > replicas ? replicas : (uint32_t)started;
 }
 
 uint64_t train_step(const struct job *j)
 {
-    return job_is_sync(j) ? j->step_limit
-                          : leases_batches_before(&j->leases) + j->leases.done_batches;
-}
-
-/* ---- membership ---- */
-
-/* Its leases go to others. */
-void train_give_back(struct master *m, struct job *j, struct job_worker *w)
-{
-    while (w->split_count > 0) {
-        leases_return(&j->leases, w->splits[--w->split_count], w->node->number);
-        m->counts.leases_returned++;
-    }
-}
-
-void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
-                      const char *why)
-{
-    if (!w->parked) {
-        return;
-    }
-    w->parked = false;
-    if (code == ERR_OK) {
-        reply_add(m, w->parked_request)->lease_kind = MASTER_LEASE_WAIT;
-    } else {
-        reply_error(m, w->parked_request, code, "job %s: %s", j->record.id, why);
-    }
-}
-
-static void assign_from(struct job *j, uint64_t step)
-{
-    for (size_t i = 0; i < j->worker_count; i++) {
-        j->workers[i].from = step;
-    }
-}
-
-/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken.
- */
-void train_regroup(struct master *m, struct job *j)
-{
-    calls_forget(m, j, MASTER_CALL_MEMBERSHIP);
-    calls_forget(m, j, MASTER_CALL_ASSIGN);
-    if (j->phase == PHASE_HOLD && is_bound(j)) {
-        /* Who holds has dropped its leases, and the report of it may get lost. One that has not
-         * goes on with them; what two compute is applied once. */
-        for (size_t i = 0; i < j->worker_count; i++) {
-            train_give_back(m, j, &j->workers[i]);
-        }
-    }
-    j->record.generation++;
-    j->regroup_needed = false;
-    j->phase = PHASE_REGROUP;
-    job_changed(m, j);
-    action_log(m, LOG_LEVEL_INFO, "job_regroup", "job=%s generation=%" PRIu64 " workers=%zu",
-               j->record.id, j->record.generation, job_workers_started(j));
-    for (size_t i = 0; i < j->worker_count; i++) {
-        train_park_clear(m, j, &j->workers[i], ERR_ABORTED, "a new generation has begun");
-        j->workers[i].assigned = false;
-    }
-    for (size_t i = 0; i < j->shard_count; i++) {
-        call_start(m, j, j->shards[i].node, MASTER_CALL_MEMBERSHIP, (uint32_t)i);
-    }
-}
-
-void train_membership_done(struct master *m, struct job *j)
-{
-    if (calls_open(m, j, MASTER_CALL_MEMBERSHIP) > 0) {
-        return;
-    }
-    calls_unblock(m, j);
-    if (j->phase != PHASE_REGROUP) {
-        return; /* the last worker was lost meanwhile */
-    }
-    if (job_is_sync(j)) {
-        uint64_t lowest = UINT64_MAX;
-        uint64_t highest = 0;
-        for (size_t i = 0; i < j->shard_count; i++) {
-            lowest = j->shards[i].version < lowest ? j->shards[i].version : lowest;
-            highest = j->shards[i].version > highest ? j->shards[i].version : highest;
-        }
-        if (highest > j->step_limit || highest - lowest > 1) {
-            job_end(m, j, JOB_FAILED,
-                    "the shards are at versions %" PRIu64 " to %" PRIu64
-                    ", which cannot be with a step limit of %" PRIu64,
-                    lowest, highest, j->step_limit);
-            return;
-        }
-        progress_step(m, j, highest);
-        assign_from(j, lowest);
-    }
-    train_assign(m, j);
+    return job_is_sync(j) ? j->step_limit : course_step(&j->course, leases_batches(&j->leases));
 }
 
 /* ---- assignments ---- */
@@ -145,12 +49,24 @@ static void ask(struct master *m, struct job *j, bool hold)
 void train_assign(struct master *m, struct job *j)
 {
     j->phase = PHASE_ASSIGN;
+    j->standing = false;
     ask(m, j, false);
+}
+
+void train_begin(struct master *m, struct job *j)
+{
+    if (j->regroup_needed) {
+        train_regroup(m, j);
+        return;
+    }
+    train_assign_from(j, j->course.step);
+    train_assign(m, j);
 }
 
 static void hold_begin(struct master *m, struct job *j)
 {
     j->phase = PHASE_HOLD;
+    j->leases.levelling = false;
     for (size_t i = 0; i < j->worker_count; i++) {
         train_park_clear(m, j, &j->workers[i], ERR_OK, NULL);
     }
@@ -167,7 +83,7 @@ static void hold_check(struct master *m, struct job *j)
     uint64_t step = j->record.step;
     for (size_t i = 0; i < j->worker_count; i++) {
         struct job_worker *w = &j->workers[i];
-        if (w->assigned && !job_is_sync(j) && !w->idle && w->split_count > 0) {
+        if (w->assigned && !job_is_sync(j) && !w->idle && w->lease_count > 0) {
             return;
         }
         if (w->assigned && w->position > step) {
@@ -178,8 +94,8 @@ static void hold_check(struct master *m, struct job *j)
         for (size_t i = 0; i < j->worker_count; i++) {
             train_give_back(m, j, &j->workers[i]);
         }
-        j->phase = PHASE_STAND;
-        train_check(m, j);
+        j->standing = true;
+        train_regroup(m, j); /* nobody is at work: what the shards answer is how it stays */
         return;
     }
     if (step > j->step_limit) {
@@ -204,7 +120,7 @@ void train_assign_done(struct master *m, struct job *j, struct node *n, bool hol
     }
     if (hold) {
         w->held = true;
-        w->position = position;
+        w->position = job_is_sync(j) ? position - j->version_shift : position;
         hold_check(m, j);
     } else if (j->phase == PHASE_ASSIGN && calls_open(m, j, MASTER_CALL_ASSIGN) == 0) {
         j->phase = PHASE_TRAIN;
@@ -232,50 +148,18 @@ void train_stands(struct master *m, struct job *j, struct job_worker *w)
 
 /* ---- what comes next ---- */
 
-static bool all_at_limit(const struct job *j)
+/* Whoever holds the version at the limit has it from every shard, and none can go beyond. Where no
+ * worker is late for long it is worth waiting for all: their last reports come first. */
+static bool are_at_limit(const struct job *j)
 {
     size_t assigned = 0;
+    size_t there = 0;
     for (size_t i = 0; i < j->worker_count; i++) {
         const struct job_worker *w = &j->workers[i];
-        if (w->assigned && !(w->idle && w->position == j->step_limit)) {
-            return false;
-        }
+        there += w->assigned && w->idle && w->position == j->step_limit;
         assigned += w->assigned;
     }
-    return assigned > 0;
-}
-
-static void grant(struct master *m, struct job_worker *w, const struct lease *lease)
-{
-    w->idle = false;
-    m->counts.leases_granted++;
-    struct master_reply *reply = reply_add(m, w->parked_request);
-    reply->lease_kind = MASTER_LEASE_GRANTED;
-    reply->lease = *lease;
-    w->parked = false;
-}
-
-static void grant_parked(struct master *m, struct job *j)
-{
-    for (size_t i = 0; i < j->worker_count; i++) {
-        struct job_worker *w = &j->workers[i];
-        struct lease lease;
-        if (w->parked && w->split_count < LEASES_PER_WORKER &&
-            leases_take(&j->leases, w->node->number, &lease)) {
-            w->splits[w->split_count++] = lease.split;
-            grant(m, w, &lease);
-        }
-    }
-}
-
-static void leases_finish(struct master *m, struct job *j)
-{
-    for (size_t i = 0; i < j->worker_count; i++) {
-        if (j->workers[i].parked) {
-            j->workers[i].parked = false;
-            reply_add(m, j->workers[i].parked_request)->lease_kind = MASTER_LEASE_DONE;
-        }
-    }
+    return there > 0 && (there == assigned || consistency_is_loose(&j->record.consistency));
 }
 
 /* A milestone at which all stand is being pinned. */
@@ -287,15 +171,23 @@ static bool is_pinning(const struct job *j)
 /* Nothing may be computed before the next milestone is pinned. */
 static bool is_at_end(const struct job *j)
 {
-    return job_is_sync(j) ? all_at_limit(j) : is_pinning(j) || leases_epoch_done(&j->leases);
+    return job_is_sync(j) ? are_at_limit(j) : is_pinning(j) || leases_epoch_done(&j->leases);
+}
+
+/* All must stop soon: for a client, or (async, bounded) for a checkpoint within an epoch, which is
+ * of one cut through all shards. */
+static bool wants_hold(const struct job *j)
+{
+    return j->hold_checkpoint || j->hold_cancel || j->change != NULL ||
+           (!job_is_sync(j) && j->work == WORK_NONE && train_step(j) >= j->next_checkpoint);
 }
 
 static void go_on_async(struct master *m, struct job *j)
 {
-    if (j->work == WORK_NONE && milestone_due(j, train_step(j))) {
+    if (j->work == WORK_NONE && !j->leases.levelling && train_step(j) >= j->next_evaluate) {
         milestone_begin(m, j, false);
     }
-    grant_parked(m, j);
+    train_grant(m, j);
 }
 
 /* Called after whatever may let the job go on; doing it once too often changes nothing. */
@@ -309,9 +201,12 @@ void train_check(struct master *m, struct job *j)
         return;
     }
     if (j->phase == PHASE_TRAIN) {
-        if (is_at_end(j)) {
+        bool level = !j->leases.levelling || leases_level(&j->leases);
+        if (is_at_end(j) && level) {
+            j->leases.levelling = false;
             j->phase = PHASE_STAND;
-        } else if ((j->hold_checkpoint || j->hold_cancel) && !j->hold_limit && !is_pinning(j)) {
+        } else if (level && (wants_hold(j) || j->leases.levelling) && !j->hold_limit &&
+                   !is_pinning(j)) {
             hold_begin(m, j);
         } else if (!job_is_sync(j)) {
             go_on_async(m, j);
@@ -327,9 +222,13 @@ void train_check(struct master *m, struct job *j)
 void train_on(struct master *m, struct job *j)
 {
     if (job_is_sync(j)) {
+        if (j->phase == PHASE_STAND && j->change != NULL) {
+            change_begin(m, j);
+            return;
+        }
         j->step_limit = milestone_next(j, j->step_limit);
         if (j->phase == PHASE_STAND || j->phase == PHASE_ASSIGN || j->phase == PHASE_TRAIN) {
-            assign_from(j, j->milestone.step);
+            train_assign_from(j, j->milestone.step);
             train_assign(m, j);
         }
         return;
@@ -340,11 +239,16 @@ void train_on(struct master *m, struct job *j)
     if (j->phase != PHASE_STAND) {
         return;
     }
-    bool held = false;
-    for (size_t i = 0; i < j->worker_count; i++) {
-        held = held || j->workers[i].held;
+    if (j->change != NULL && !j->standing) {
+        j->standing = true; /* at the end of an epoch nobody was asked to hold */
+        train_regroup(m, j);
+        return;
     }
-    if (held) {
+    if (j->change != NULL) {
+        change_begin(m, j);
+        return;
+    }
+    if (j->standing) {
         train_assign(m, j);
         return;
     }
@@ -360,7 +264,7 @@ void train_over(struct master *m, struct job *j)
         j->phase = PHASE_FINISH;
     }
     calls_forget(m, j, MASTER_CALL_ASSIGN);
-    leases_finish(m, j);
+    train_no_more_leases(m, j);
 }
 
 /* ---- requests of workers ---- */
@@ -396,102 +300,6 @@ bool train_is_present(struct master *m, const struct job *j, const struct master
                 "job %s is in generation %" PRIu64 "; the request is of %" PRIu64, j->record.id,
                 j->record.generation, e->worker.generation);
     return false;
-}
-
-static void lease_again(struct master *m, struct job *j, struct job_worker *w, size_t i)
-{
-    struct lease lease;
-    leases_again(&j->leases, w->splits[i], &lease);
-    grant(m, w, &lease);
-}
-
-void on_lease_split(struct master *m, const struct master_event *e)
-{
-    struct job *j = NULL;
-    struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL || !train_is_present(m, j, e)) {
-        return;
-    }
-    if (!is_bound(j)) {
-        reply_error(m, e->request, ERR_STATE, "job %s leases no splits", j->record.id);
-        return;
-    }
-    train_park_clear(m, j, w, ERR_OK, NULL); /* an earlier call that nobody listens to any more */
-    if (j->over) {
-        reply_add(m, e->request)->lease_kind = MASTER_LEASE_DONE;
-        return;
-    }
-    w->parked = true;
-    w->silent = true;
-    w->parked_request = e->request;
-    uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
-    w->parked_until_ms = m->now_ms + wait;
-    if (w->split_count == LEASES_PER_WORKER) {
-        lease_again(m, j, w, LEASES_PER_WORKER - 1); /* the answer to its last request was lost */
-        return;
-    }
-    train_check(m, j);
-}
-
-void leases_tick(struct master *m)
-{
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        for (size_t k = 0; k < j->worker_count; k++) {
-            struct job_worker *w = &j->workers[k];
-            if (!w->parked || w->parked_until_ms > m->now_ms) {
-                continue;
-            }
-            /* It asked, and for all that time reported nothing of what it holds: perhaps it never
-             * learned that it does. A lease that it gets twice costs one pull. */
-            if (w->silent && w->split_count > 0 && j->phase == PHASE_TRAIN) {
-                lease_again(m, j, w, 0);
-            } else {
-                train_park_clear(m, j, w, ERR_OK, NULL);
-            }
-        }
-    }
-}
-
-static void forget_split(struct job_worker *w, uint32_t split)
-{
-    for (size_t i = w->split_count; i-- > 0;) {
-        if (w->splits[i] == split) {
-            memmove(w->splits + i, w->splits + i + 1, (w->split_count - i - 1) * sizeof *w->splits);
-            w->split_count--;
-        }
-    }
-}
-
-void on_report_split(struct master *m, const struct master_event *e)
-{
-    struct job *j = NULL;
-    struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL || !train_is_present(m, j, e)) {
-        return;
-    }
-    if (!is_bound(j)) {
-        reply_error(m, e->request, ERR_STATE, "job %s leases no splits", j->record.id);
-        return;
-    }
-    uint64_t epoch = j->leases.ledger.epoch;
-    if (e->worker.epoch > epoch ||
-        (e->worker.epoch == epoch && !leases_report(&j->leases, e->worker.split))) {
-        reply_error(m, e->request, ERR_INVALID,
-                    "job %s: split %u of epoch %" PRIu64 " was never leased", j->record.id,
-                    e->worker.split, e->worker.epoch);
-        return;
-    }
-    reply_add(m, e->request);
-    if (e->worker.epoch < epoch) {
-        return; /* said before; the epoch ended with it */
-    }
-    w->silent = false;
-    for (size_t i = 0; i < j->worker_count; i++) {
-        forget_split(&j->workers[i], e->worker.split); /* whoever had it */
-    }
-    progress_step(m, j, train_step(j));
-    train_check(m, j);
 }
 
 void on_report_failure(struct master *m, const struct master_event *e)

@@ -2,7 +2,8 @@
  * of the core after random delays, loses some, and checks what must hold after every event.
  *
  * Parameter servers count: in sync a shard takes a step when all replicas are in; otherwise it
- * keeps how many batches of each split it applied and takes only the next one. */
+ * keeps how many batches of each split it applied and takes only the next one. Checkpoints are
+ * remembered as the position that the manifest names. */
 #ifndef GRADUS_TESTS_MASTER_CLUSTER_H
 #define GRADUS_TESTS_MASTER_CLUSTER_H
 
@@ -29,13 +30,19 @@ struct fake_shard { /* of one job on one parameter server */
     bool open;
     char job[64];
     uint64_t generation, version;
-    uint64_t steps;    /* applied, in sync: must equal version */
     uint64_t in;       /* bit set of replicas of the step `version` */
     uint32_t replicas; /* 0: not sync */
     struct ledger_shape shape;
     uint32_t done[EPOCHS_MAX][SPLITS_MAX];
     uint64_t batches; /* applied, async */
-    size_t pins;
+    uint64_t pinned;  /* version */
+};
+
+struct fake_checkpoint { /* the newest of a job */
+    char job[64], directory[96];
+    uint64_t step, version;
+    struct ledger ledger; /* done is in counts */
+    uint32_t counts[SPLITS_MAX];
 };
 
 struct fake_worker_job {
@@ -49,6 +56,7 @@ struct fake_worker_job {
     bool leasing, leased, done;
     uint64_t lease_epoch, batches;
     uint32_t split, batch, batch_end;
+    struct ledger_shape shape;
     uint64_t report; /* batches since the last report */
 };
 
@@ -66,7 +74,7 @@ struct fake_node {
     enum master_call_kind slow_kind;
 };
 
-enum flight_kind { FLIGHT_CALL, FLIGHT_ANSWER, FLIGHT_MANIFEST };
+enum flight_kind { FLIGHT_CALL, FLIGHT_ANSWER, FLIGHT_PREPARE, FLIGHT_MANIFEST, FLIGHT_FIND };
 struct flight {
     bool used;
     enum flight_kind kind;
@@ -75,7 +83,12 @@ struct flight {
     struct master_call c; /* with strings copied below */
     char node[64], job[64], pin[64];
     char ps[8][64];
-    struct ledger_shape shape;
+    struct consistency consistency;
+    bool has_ledger;
+    struct ledger ledger; /* done is in counts */
+    uint32_t counts[SPLITS_MAX];
+    struct lease lease;
+    struct fake_checkpoint checkpoint; /* MANIFEST */
     struct master_call_done done;
     struct err err;
     bool failed;
@@ -96,7 +109,7 @@ struct cluster {
     struct { /* what watchers saw */
         char id[64];
         enum job_state state;
-        uint64_t generation, step;
+        uint64_t generation, step, recoveries;
     } seen[JOBS_MAX];
     size_t seen_count;
     struct buf trace;
@@ -107,6 +120,7 @@ struct cluster {
     uint32_t classes;
     bool manifest_fails;
     size_t manifests, evaluations_sent;
+    struct fake_checkpoint disk[JOBS_MAX];
     uint64_t manifest_steps[64];
     uint64_t waiting[JOBS_MAX]; /* requests that are parked by tests */
     bool answered[JOBS_MAX];
@@ -170,7 +184,7 @@ static inline void cluster_watch(struct cluster *c, const struct job_record *r)
         buf_printf(&c->trace, "%s ", job_state_name(r->state));
     }
     assert_true(r->generation >= c->seen[i].generation);
-    assert_true(r->step >= c->seen[i].step);
+    assert_true(r->step >= c->seen[i].step || r->recoveries > 0);
     if (job_state_is_final(c->seen[i].state)) {
         assert_int_equal(c->seen[i].state, r->state);
     }
@@ -195,13 +209,70 @@ static inline void cluster_take_call(struct cluster *c, const struct master_call
     for (size_t i = 0; i < call->shard_count && i < 8; i++) {
         snprintf(f->ps[i], sizeof f->ps[i], "%s", call->shards[i].node);
     }
-    if (call->ledger != NULL) {
-        f->shape = call->ledger->shape;
+    f->has_ledger = call->ledger != NULL;
+    if (f->has_ledger) {
+        f->ledger = *call->ledger;
+        assert_true(f->ledger.split_count <= SPLITS_MAX);
+        memcpy(f->counts, call->ledger->done, f->ledger.split_count * sizeof *f->counts);
+    }
+    if (call->consistency != NULL) {
+        f->consistency = *call->consistency;
+    }
+    if (call->lease_count > 0) {
+        f->lease = call->leases[0];
     }
     struct fake_node *n = cluster_node(c, call->node);
     f->incarnation = n == NULL ? 0 : n->incarnation;
     f->ms += n != NULL && n->slow_kind == call->kind ? n->slow_ms : 0;
     c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
+}
+
+/* What a worker does of a lease is what no shard lacks. */
+static inline void fake_lease(struct cluster *c, struct fake_worker_job *w,
+                              const struct lease *lease)
+{
+    w->leased = true;
+    w->lease_epoch = lease->epoch;
+    w->split = lease->split;
+    w->batch_end = lease->batch_end;
+    w->batch = UINT32_MAX; /* starts at the lowest progress */
+    for (uint32_t s = 0; s < w->shard_count; s++) {
+        struct fake_shard *shard = cluster_shard(cluster_node(c, w->ps[s]), w->job);
+        uint32_t done = shard == NULL ? 0 : shard->done[w->lease_epoch][w->split];
+        if (lease->fresh) {
+            assert_int_equal(done, 0); /* a fresh lease is one */
+        }
+        w->batch = done < w->batch ? done : w->batch;
+    }
+}
+
+static inline void cluster_take_manifest(struct cluster *c, const struct master_manifest *m)
+{
+    struct flight *f = cluster_flight(c, FLIGHT_MANIFEST);
+    f->number = m->number;
+    snprintf(f->job, sizeof f->job, "%s", m->directory);
+    struct fake_checkpoint *p = &f->checkpoint;
+    snprintf(p->job, sizeof p->job, "%s", m->job->id);
+    snprintf(p->directory, sizeof p->directory, "%s", m->directory);
+    p->step = m->step;
+    p->version = m->shards[0].version;
+    for (uint32_t i = 0; i < m->plan->shard_count; i++) {
+        assert_int_equal(m->shards[i].version, p->version); /* one cut */
+    }
+    p->ledger = *m->ledger;
+    memcpy(p->counts, m->ledger->done, p->ledger.split_count * sizeof *p->counts);
+    assert_true(c->manifests < 64);
+    c->manifest_steps[c->manifests++] = m->step;
+}
+
+static inline struct fake_checkpoint *cluster_checkpoint(struct cluster *c, const char *job)
+{
+    for (size_t i = 0; i < JOBS_MAX; i++) {
+        if (strcmp(c->disk[i].job, job) == 0) {
+            return &c->disk[i];
+        }
+    }
+    return NULL;
 }
 
 static inline void cluster_take(struct cluster *c)
@@ -227,21 +298,7 @@ static inline void cluster_take(struct cluster *c)
                         break;
                     }
                     if (x->reply.lease_kind == MASTER_LEASE_GRANTED) {
-                        w->leased = true;
-                        w->lease_epoch = x->reply.lease.epoch;
-                        w->split = x->reply.lease.split;
-                        w->batch_end = x->reply.lease.batch_end;
-                        w->batch = UINT32_MAX; /* starts at the lowest progress */
-                        for (uint32_t s = 0; s < w->shard_count; s++) {
-                            struct fake_shard *shard =
-                                cluster_shard(cluster_node(c, w->ps[s]), w->job);
-                            uint32_t done =
-                                shard == NULL ? 0 : shard->done[w->lease_epoch][w->split];
-                            if (x->reply.lease.fresh) {
-                                assert_int_equal(done, 0); /* a fresh lease is one */
-                            }
-                            w->batch = done < w->batch ? done : w->batch;
-                        }
+                        fake_lease(c, w, &x->reply.lease);
                     } else if (x->reply.lease_kind == MASTER_LEASE_DONE) {
                         w->done = true;
                     }
@@ -261,12 +318,16 @@ static inline void cluster_take(struct cluster *c)
         case MASTER_CALL:
             cluster_take_call(c, &x->call);
             break;
-        case MASTER_MANIFEST: {
-            struct flight *f = cluster_flight(c, FLIGHT_MANIFEST);
-            f->number = x->manifest.number;
-            snprintf(f->job, sizeof f->job, "%s", x->manifest.directory);
-            assert_true(c->manifests < 64);
-            c->manifest_steps[c->manifests++] = x->manifest.step;
+        case MASTER_PREPARE:
+            cluster_flight(c, FLIGHT_PREPARE)->number = x->prepare.number;
+            break;
+        case MASTER_MANIFEST:
+            cluster_take_manifest(c, &x->manifest);
+            break;
+        case MASTER_FIND: {
+            struct flight *f = cluster_flight(c, FLIGHT_FIND);
+            f->number = x->find.number;
+            snprintf(f->job, sizeof f->job, "%s", x->find.job);
             break;
         }
         case MASTER_STORE:
@@ -440,7 +501,6 @@ static inline void fake_sync(struct cluster *c, struct fake_node *n)
             }
             if (shard->in == (1ull << shard->replicas) - 1) {
                 shard->version++;
-                shard->steps++;
                 shard->in = 0;
             }
         }
@@ -473,7 +533,7 @@ static inline void fake_async(struct cluster *c, struct fake_node *n)
     }
     if (!w->leased) {
         if (!w->leasing && !w->done) {
-            struct master_event e = worker_event(c, n, MASTER_LEASE_SPLIT);
+            struct master_event e = worker_event(c, n, MASTER_LEASE_SPLIT); /* it holds none */
             e.request = (uint64_t)(n - c->nodes) + 1000000000;
             w->leasing = true;
             cluster_event(c, &e);
@@ -511,6 +571,7 @@ static inline void fake_async(struct cluster *c, struct fake_node *n)
     struct master_event e = worker_event(c, n, MASTER_REPORT_SPLIT);
     e.worker.epoch = w->lease_epoch;
     e.worker.split = w->split;
+    e.worker.batch_end = w->batch_end;
     cluster_event(c, &e);
     if (c->reply.err.code == 0) {
         w->leased = false;
@@ -534,25 +595,85 @@ static inline void fake_turn(struct cluster *c, struct fake_node *n)
 
 /* ---- what nodes answer ---- */
 
+/* The data position of a shard: its newest epoch. */
+static inline void fake_ledger(const struct fake_shard *s, struct ledger *out, uint32_t *counts)
+{
+    *out = (struct ledger){.shape = s->shape, .split_count = ledger_shape_splits(&s->shape)};
+    for (uint32_t e = 0; e < EPOCHS_MAX; e++) {
+        for (uint32_t k = 0; k < out->split_count; k++) {
+            out->epoch = s->done[e][k] > 0 ? e : out->epoch;
+        }
+    }
+    memcpy(counts, s->done[out->epoch], out->split_count * sizeof *counts);
+    out->done = counts;
+}
+
+static inline void fake_position(struct fake_shard *s, const struct flight *f)
+{
+    s->shape = f->ledger.shape;
+    s->replicas = f->consistency.mode == TRAINING_SYNC ? f->consistency.replicas : 0;
+    s->in = 0;
+    memset(s->done, 0, sizeof s->done);
+    for (uint32_t k = 0; k < f->ledger.split_count; k++) {
+        for (uint64_t e = 0; e < f->ledger.epoch; e++) {
+            s->done[e][k] = ledger_shape_split_batches(&s->shape, k);
+        }
+        if (f->ledger.epoch < EPOCHS_MAX) {
+            s->done[f->ledger.epoch][k] = f->counts[k];
+        }
+    }
+}
+
+/* OpenShard: a state from another start is dropped. */
+static inline int fake_open(struct flight *f, struct fake_node *n, struct fake_shard *s,
+                            struct err *err)
+{
+    if (s != NULL && f->c.generation < s->generation) {
+        return err_set(err, ERR_ABORTED, "old generation");
+    }
+    if (s != NULL && f->c.generation == s->generation) {
+        return 0;
+    }
+    for (size_t i = 0; s == NULL; i++) {
+        s = n->shards[i].open ? NULL : &n->shards[i];
+    }
+    memset(s, 0, sizeof *s);
+    s->open = true;
+    s->generation = f->c.generation;
+    s->version = f->c.version;
+    fake_position(s, f);
+    snprintf(s->job, sizeof s->job, "%s", f->job);
+    return 0;
+}
+
+static inline int fake_membership(struct flight *f, struct fake_shard *s, struct err *err)
+{
+    if (f->has_ledger) {
+        struct ledger here;
+        uint32_t counts[SPLITS_MAX];
+        fake_ledger(s, &here, counts);
+        struct ledger there = f->ledger;
+        there.done = f->counts;
+        if (f->c.version != s->version || (s->replicas == 0 && !ledger_equal(&here, &there))) {
+            return err_set(err, ERR_STATE, "not where the shard is");
+        }
+        fake_position(s, f);
+    }
+    s->generation = f->c.generation;
+    s->in = 0;
+    return 0;
+}
+
 static inline int fake_shard_call(struct flight *f, struct fake_node *n, struct flight *answer)
 {
     struct err *err = &answer->err;
     struct fake_shard *s = cluster_shard(n, f->job);
     if (f->c.kind == MASTER_CALL_OPEN) {
-        if (s == NULL) {
-            size_t i = 0;
-            while (n->shards[i].open) {
-                i++;
-            }
-            s = &n->shards[i];
-            memset(s, 0, sizeof *s);
-            s->open = true;
-            s->generation = f->c.generation;
-            s->replicas = f->c.replicas;
-            s->shape = f->shape;
-            snprintf(s->job, sizeof s->job, "%s", f->job);
+        int rc = fake_open(f, n, s, err);
+        if (rc == 0) {
+            answer->done.version = cluster_shard(n, f->job)->version;
         }
-        return 0;
+        return rc;
     }
     if (f->c.kind == MASTER_CALL_CLOSE) {
         if (s != NULL && f->c.generation >= s->generation) {
@@ -567,13 +688,21 @@ static inline int fake_shard_call(struct flight *f, struct fake_node *n, struct 
         return err_set(err, ERR_ABORTED, "old generation");
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP) {
-        s->generation = f->c.generation;
-        s->in = 0;
+        int rc = fake_membership(f, s, err);
+        if (rc != 0) {
+            return rc;
+        }
     } else if (f->c.generation > s->generation) {
         return err_set(err, ERR_STATE, "newer generation");
     }
     answer->done.version = s->version;
+    answer->has_ledger = s->replicas == 0;
+    fake_ledger(s, &answer->ledger, answer->counts);
+    if (f->c.kind == MASTER_CALL_PIN) {
+        s->pinned = s->version;
+    }
     if (f->c.kind == MASTER_CALL_CHECKPOINT) {
+        answer->done.version = s->pinned;
         answer->done.file = "shard.safetensors";
         answer->done.bytes = 10;
     }
@@ -624,11 +753,16 @@ static inline int fake_worker_call(struct cluster *c, struct flight *f, struct f
             w->limit = f->c.step_limit > w->limit ? f->c.step_limit : w->limit;
             return 0;
         }
-        assert_true(f->c.mode != TRAINING_SYNC || f->c.step <= f->c.step_limit);
+        assert_true(f->consistency.mode != TRAINING_SYNC || f->c.step <= f->c.step_limit);
         w->step = f->c.step;
         w->begun = false;
+        w->done = false;
         w->generation = f->c.generation;
-        w->mode = f->c.mode;
+        w->mode = f->consistency.mode;
+        w->leased = false;
+        if (f->c.lease_count > 0) { /* what it has from now on */
+            fake_lease(c, w, &f->lease);
+        }
         w->first = f->c.replica_first;
         w->end = f->c.replica_end;
         w->limit = f->c.step_limit;
@@ -663,12 +797,41 @@ static inline void flight_lands(struct cluster *c, struct flight *f)
         e.call = flown.done;
         e.call.number = flown.number;
         e.call.err = flown.failed ? &flown.err : NULL;
+        flown.ledger.done = flown.counts;
+        e.call.ledger = flown.has_ledger ? &flown.ledger : NULL;
+        cluster_event(c, &e);
+        return;
+    }
+    if (flown.kind == FLIGHT_PREPARE) {
+        struct master_event e = {.kind = MASTER_PREPARE_DONE};
+        e.prepare = (struct master_prepare_done){flown.number, NULL};
+        cluster_event(c, &e);
+        return;
+    }
+    if (flown.kind == FLIGHT_FIND) {
+        struct fake_checkpoint *p = cluster_checkpoint(c, flown.job);
+        struct master_event e = {.kind = MASTER_FOUND};
+        e.found = (struct master_found){.number = flown.number, .found = p != NULL};
+        if (p != NULL) {
+            p->ledger.done = p->counts;
+            e.found.directory = p->directory;
+            e.found.path = p->directory;
+            e.found.step = p->step;
+            e.found.version = p->version;
+            e.found.ledger = &p->ledger;
+        }
         cluster_event(c, &e);
         return;
     }
     if (flown.kind == FLIGHT_MANIFEST) {
         struct err err = {0};
         err_set(&err, ERR_EXHAUSTED, "no space left");
+        for (size_t i = 0; i < JOBS_MAX && !c->manifest_fails; i++) {
+            if (c->disk[i].job[0] == '\0' || strcmp(c->disk[i].job, flown.checkpoint.job) == 0) {
+                c->disk[i] = flown.checkpoint;
+                break;
+            }
+        }
         struct master_event e = {.kind = MASTER_MANIFEST_DONE};
         e.manifest =
             (struct master_manifest_done){flown.number, c->manifest_fails ? &err : NULL, flown.job};
@@ -836,6 +999,42 @@ static inline size_t cluster_ask_checkpoint(struct cluster *c, const char *id)
     e.job = id;
     cluster_event(c, &e);
     return k;
+}
+
+/* Change the file of @id; the request waits in place of a checkpoint's. */
+static inline size_t cluster_set(struct cluster *c, const char *id, const char *const *sets,
+                                 size_t count)
+{
+    size_t k = 0;
+    while (c->waiting[k] != 0 || c->answered[k]) {
+        k++;
+    }
+    const struct job_record *r = cluster_job(c, id);
+    struct job_spec spec = {0};
+    struct diags d = {0};
+    assert_int_equal(job_spec_parse(r->text, strlen(r->text), "job", sets, count, &spec, &d), 0);
+    diags_release(&d);
+    char *base = mem_strdup(r->text);
+    struct master_event e = {.kind = MASTER_SET, .request = 2000000000 + k};
+    c->waiting[k] = e.request;
+    e.set = (struct master_set_event){id, &spec, base};
+    cluster_event(c, &e);
+    job_spec_release(&spec);
+    free(base);
+    return k;
+}
+
+/* Until request @k is answered; its code. */
+static inline int cluster_answer(struct cluster *c, size_t k, uint64_t ms)
+{
+    for (uint64_t end = c->now + ms; !c->answered[k] && c->now < end;) {
+        cluster_advance(c);
+    }
+    if (!c->answered[k]) {
+        fail_msg("a request was not answered in %" PRIu64 " ms", ms);
+    }
+    c->answered[k] = false;
+    return c->answer[k].code;
 }
 
 static inline struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers)

@@ -1,0 +1,163 @@
+/* A job's file changes while the job exists: at once when nothing runs, else where all stand. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "master/core.h"
+
+static void answer(struct master *m, struct job *j, int code, const char *why)
+{
+    if (!j->set_waits) {
+        return;
+    }
+    j->set_waits = false;
+    if (code == ERR_OK) {
+        reply_add(m, j->set_request)->job = &j->record;
+    } else {
+        reply_error(m, j->set_request, code, "%s", why);
+    }
+}
+
+void change_forget(struct master *m, struct job *j, int code, const char *why)
+{
+    answer(m, j, code, why);
+    if (j->change != NULL) {
+        job_spec_release(j->change);
+        free(j->change);
+        j->change = NULL;
+    }
+    j->changing = false;
+}
+
+void change_done(struct master *m, struct job *j)
+{
+    j->changing = false;
+    answer(m, j, ERR_OK, NULL);
+}
+
+void change_take(struct master *m, struct job *j)
+{
+    if (j->change == NULL) {
+        return;
+    }
+    job_spec_release(&j->spec);
+    j->spec = *j->change;
+    free(j->change);
+    j->change = NULL;
+    action_own(m, j->record.text); /* a call of this step may send it */
+    j->record.text = mem_strdup(j->spec.text);
+    consistency_of(&j->spec, &j->record.consistency);
+}
+
+/* Workers beyond what the file allows now; the last to come are the first to go. */
+static void release_extra(struct master *m, struct job *j)
+{
+    while (j->worker_count > (size_t)j->spec.cluster.workers.max) {
+        struct job_worker *w = &j->workers[j->worker_count - 1];
+        struct node *n = w->node;
+        job_worker_remove(m, j, w);
+        call_start(m, j, n, MASTER_CALL_STOP, 0);
+    }
+}
+
+/* Where every shard stands. */
+static void position(const struct job *j, struct ledger *ledger, uint64_t *step)
+{
+    *step = train_step(j);
+    if (job_is_sync(j)) {
+        course_ledger(&j->course, *step, ledger);
+    } else {
+        ledger_copy(ledger, &j->leases.ledger);
+    }
+}
+
+static bool same_versions(const struct job *j)
+{
+    for (size_t i = 1; i < j->shard_count; i++) {
+        if (j->shards[i].version != j->shards[0].version) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void change_begin(struct master *m, struct job *j)
+{
+    struct ledger ledger;
+    uint64_t step;
+    bool was_sync = job_is_sync(j);
+    position(j, &ledger, &step);
+    uint64_t version = was_sync ? step + j->version_shift : j->shards[0].version;
+    if (!was_sync && !same_versions(j)) {
+        ledger_release(&ledger);
+        job_end(m, j, JOB_FAILED, "its shards have the same batches, but different versions");
+        return;
+    }
+    change_take(m, j);
+    struct err err = {0};
+    int rc = start_course(j, step, &ledger, &err);
+    ledger_release(&ledger);
+    if (rc < 0) {
+        job_end(m, j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
+        return;
+    }
+    j->version_shift = version - step;
+    j->standing = false;
+    j->changing = true;
+    m->counts.changes++;
+    action_log(m, LOG_LEVEL_INFO, "job_changed", "job=%s step=%" PRIu64 " mode=%d replicas=%u",
+               j->record.id, step, (int)j->record.consistency.mode, j->record.consistency.replicas);
+    release_extra(m, j);
+    m->reschedule = true; /* it may take more workers now */
+    train_regroup(m, j);
+}
+
+static int check(const struct job *j, const struct master_set_event *set, struct err *err)
+{
+    if (job_state_is_final(j->record.state)) {
+        return err_set(err, ERR_STATE, "job %s has ended: %s", j->record.id,
+                       job_state_name(j->record.state));
+    }
+    if (j->over || j->hold_cancel) {
+        return err_set(err, ERR_STATE, "job %s is ending", j->record.id);
+    }
+    if (j->change != NULL || j->changing) {
+        return err_set(err, ERR_STATE,
+                       "job %s: another change waits for its step boundary; try again later",
+                       j->record.id);
+    }
+    if (strcmp(set->base, j->record.text) != 0) {
+        return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", j->record.id);
+    }
+    return 0;
+}
+
+void on_set(struct master *m, const struct master_event *e)
+{
+    const struct master_set_event *set = &e->set;
+    struct job *j = job_find(m, set->job);
+    struct err err = {0};
+    if (j == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", set->job);
+        return;
+    }
+    if (check(j, set, &err) < 0) {
+        reply_error(m, e->request, err.code, "%s", err.msg);
+        return;
+    }
+    j->change = mem_new(1, sizeof *j->change);
+    *j->change = *set->spec;
+    memset(set->spec, 0, sizeof *set->spec);
+    j->set_request = e->request;
+    j->set_waits = true;
+    bool waits = j->record.state == JOB_PENDING || (j->resume && !job_is_starting(j));
+    if (waits) {
+        change_take(m, j);
+        change_done(m, j);
+        m->reschedule = true;
+        job_store(m, j);
+    } else {
+        train_check(m, j);
+    }
+}
