@@ -40,7 +40,7 @@ uint32_t worker_slot_take(struct worker *w)
             return i;
         }
     }
-    abort(); /* the tree never stacks so many; see WORKER_SLOTS_MAX */
+    abort(); /* neither the tree nor single replicas take so many; see WORKER_SLOTS_MAX */
 }
 
 void worker_slot_drop(struct worker *w, uint32_t slot)
@@ -56,6 +56,7 @@ struct worker *worker_new(const struct worker_config *config)
     w->config = *config;
     for (int i = 0; i < WORKER_SET_COUNT; i++) {
         w->versions[i] = mem_new(config->shard_count, sizeof(uint64_t));
+        worker_set_forget(w, (enum worker_set)i);
     }
     w->gradient_versions = mem_new(config->shard_count, sizeof(uint64_t));
     return w;
@@ -158,13 +159,14 @@ static uint64_t earlier(const struct worker *w, uint64_t at, uint64_t candidate)
 static void set_timer(struct worker *w)
 {
     uint64_t at = 0;
-    for (size_t i = 0; i < w->exchange_count; i++) {
+    for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
         if (w->exchanges[i].waiting) {
             at = earlier(w, at, w->exchanges[i].retry_ms);
         }
     }
-    at = earlier(w, at, w->lease_retry_ms);
-    at = earlier(w, at, w->split_retry_ms);
+    at = earlier(w, at, w->async.lease_retry_ms);
+    at = earlier(w, at, w->async.split_retry_ms);
+    at = earlier(w, at, w->sync.spare_ask_ms);
     at = earlier(w, at, w->report_open ? w->report_retry_ms : 0);
     if (w->measured && !w->report_open) {
         at = earlier(w, at, w->report_last_ms + WORKER_REPORT_MS);
@@ -178,14 +180,14 @@ static void pump(struct worker *w)
 {
     worker_retry_exchanges(w);
     worker_evaluation_pump(w);
-    if ((w->next_pending || w->fenced) && w->exchange_count > 0) {
-        worker_drop_waiting(w);
-    }
     if (w->next_pending && worker_quiet(w)) {
         worker_begin_next(w);
     }
+    if (w->stopped) {
+        return;
+    }
     if (w->assigned && !w->fenced && !w->next_pending) {
-        if (w->a.mode == TRAINING_SYNC) {
+        if (w->a.consistency.mode == TRAINING_SYNC) {
             worker_sync_pump(w);
         } else {
             worker_async_pump(w);
@@ -198,12 +200,14 @@ static void on_computed(struct worker *w)
 {
     enum computing was = w->computing;
     w->computing = COMPUTING_NOTHING;
-    if (was != COMPUTING_BATCH) {
+    if (was != COMPUTING_BATCH && was != COMPUTING_SPARE) {
         return;
     }
-    w->measured = true;
-    if (w->a.mode == TRAINING_SYNC) {
-        worker_sync_computed(w);
+    w->measured = w->measured || was == COMPUTING_BATCH;
+    if (w->next_pending || w->fenced) {
+        worker_slot_drop(w, w->computing_slot); /* of a generation that is over */
+    } else if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_computed(w, was);
     } else {
         worker_async_computed(w);
     }
@@ -225,10 +229,10 @@ static void take_event(struct worker *w, const struct worker_event *event)
         worker_on_exchanged(w, event);
         break;
     case WORKER_LEASED:
-        worker_async_leased(w, event);
+        worker_lease_leased(w, event);
         break;
     case WORKER_SPLIT_REPORTED:
-        worker_async_split_reported(w, event);
+        worker_lease_split_reported(w, event);
         break;
     case WORKER_PROGRESS_REPORTED:
         worker_on_progress_reported(w, event);
@@ -259,6 +263,8 @@ void worker_step(struct worker *w, const struct worker_event *event, struct work
     }
     if (!w->stopped) {
         pump(w);
+    }
+    if (!w->stopped) {
         set_timer(w);
     }
     w->out = NULL;

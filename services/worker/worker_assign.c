@@ -34,18 +34,24 @@ static void reply_assign(struct worker *w, uint64_t tag, int code, const char *m
 /* The first step that this worker has not begun: a step counts as begun with its first gradient. */
 static uint64_t first_step_not_begun(const struct worker *w)
 {
-    return w->position + (w->step_begun || w->computing == COMPUTING_BATCH ? 1 : 0);
+    if (worker_sync_stands_by(w)) {
+        return w->a.step; /* it keeps nobody from stopping at once */
+    }
+    bool computing = w->computing == COMPUTING_BATCH || w->computing == COMPUTING_SPARE;
+    return w->position + (w->sync.step_begun || computing ? 1 : 0);
 }
 
 static void hold(struct worker *w, uint64_t tag)
 {
     w->a.hold = true;
-    if (w->a.mode == TRAINING_SYNC) {
+    w->idle_reported = false;
+    if (w->a.consistency.mode == TRAINING_SYNC) {
         w->a.step_limit = first_step_not_begun(w);
     }
-    struct worker_action *action = worker_add(w, WORKER_DO_REPLY_ASSIGN);
-    action->tag = tag;
-    action->position = w->a.mode == TRAINING_SYNC ? w->a.step_limit : w->position;
+    reply_assign(w, tag, 0, NULL);
+    if (w->a.consistency.mode == TRAINING_SYNC) {
+        w->out->items[w->out->count - 1].position = w->a.step_limit;
+    }
 }
 
 void worker_on_assign(struct worker *w, const struct worker_event *event)
@@ -91,7 +97,8 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
 
 bool worker_quiet(const struct worker *w)
 {
-    return w->training_open == 0 && w->computing != COMPUTING_BATCH;
+    return w->training_open == 0 && w->computing != COMPUTING_BATCH &&
+           w->computing != COMPUTING_SPARE;
 }
 
 void worker_begin_next(struct worker *w)
@@ -107,8 +114,10 @@ void worker_begin_next(struct worker *w)
     w->idle_reported = false;
     w->idle_due = false;
     memset(w->slot_users, 0, sizeof w->slot_users);
-    w->stack_count = 0;
-    if (w->a.mode == TRAINING_SYNC) {
+    /* Nothing of the old mode is left: what it held, summed or waited for. */
+    memset(&w->sync, 0, sizeof w->sync);
+    memset(&w->async, 0, sizeof w->async);
+    if (w->a.consistency.mode == TRAINING_SYNC) {
         worker_sync_begin(w);
     } else {
         worker_async_begin(w);

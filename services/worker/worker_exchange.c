@@ -13,6 +13,38 @@ struct worker_action worker_request(const struct worker *w, uint32_t shard)
     };
 }
 
+enum worker_set worker_other_set(const struct worker *w)
+{
+    return w->current == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;
+}
+
+bool worker_set_known(const struct worker *w, enum worker_set set)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->versions[set][s] == WORKER_VERSION_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool worker_set_is(const struct worker *w, enum worker_set set, uint64_t version)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->versions[set][s] != version) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void worker_set_forget(struct worker *w, enum worker_set set)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        w->versions[set][s] = WORKER_VERSION_NONE;
+    }
+}
+
 void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation)
 {
     request->kind = WORKER_DO_EXCHANGE;
@@ -29,6 +61,9 @@ void worker_exchange(struct worker *w, struct worker_action *request, bool evalu
     if (request->slot != WORKER_SLOT_NONE) {
         w->slot_users[request->slot]++;
     }
+    if (request->pull != WORKER_PULL_NONE) {
+        w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
+    }
     *worker_add(w, WORKER_DO_EXCHANGE) = *request;
 }
 
@@ -41,6 +76,7 @@ static void close_exchange(struct worker *w, size_t i)
     } else {
         w->training_open--;
     }
+    w->waiting_count -= x->waiting ? 1 : 0;
     *x = w->exchanges[--w->exchange_count];
 }
 
@@ -50,7 +86,6 @@ void worker_drop_waiting(struct worker *w)
     for (size_t i = 0; i < w->exchange_count;) {
         if (!w->exchanges[i].evaluation && w->exchanges[i].waiting) {
             close_exchange(w, i);
-            w->params_valid = false; /* part of its answer may have arrived */
         } else {
             i++;
         }
@@ -63,6 +98,24 @@ static bool retriable(int code)
      * came back without the shard; the master will say what becomes of the job. */
     return code == ERR_UNAVAILABLE || code == ERR_STATE || code == ERR_TIMEOUT ||
            code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
+}
+
+/* An exchange of this generation has failed: wait a little, or give up. */
+static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
+{
+    struct exchange *x = &w->exchanges[i];
+    if (worker_loose_outrun(w, &x->request, event->code)) {
+        close_exchange(w, i);
+    } else if (!retriable(event->code)) {
+        close_exchange(w, i);
+        worker_fail_job(w, event->code,
+                        event->message != NULL ? event->message : "exchange failed");
+    } else if (!x->waiting) {
+        x->waiting = true;
+        w->waiting_count++;
+        x->attempts++;
+        x->retry_ms = w->now_ms + worker_backoff(x->attempts);
+    }
 }
 
 void worker_on_exchanged(struct worker *w, const struct worker_event *event)
@@ -86,36 +139,22 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
     }
     bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
     if (event->code != 0 && !over && event->code != ERR_ABORTED) {
-        if (!retriable(event->code)) {
-            close_exchange(w, i);
-            worker_fail_job(w, event->code,
-                            event->message != NULL ? event->message : "exchange failed");
-            return;
-        }
-        x->waiting = true;
-        x->attempts++;
-        x->retry_ms = w->now_ms + worker_backoff(x->attempts);
+        exchange_failed(w, i, event);
         return;
     }
-    if (event->code != 0) {
-        close_exchange(w, i);
-        w->fenced = true;
-        w->params_valid = false;
-        worker_drop_waiting(w);
-        return;
-    }
-    if (request.pull != WORKER_PULL_NONE) {
+    if (event->code == 0 && request.pull != WORKER_PULL_NONE) {
         w->versions[request.set][request.shard] = event->version;
     }
     close_exchange(w, i);
-    if (over) {
-        w->params_valid = false;
+    if (event->code != 0) {
+        w->fenced = true;
+        worker_drop_waiting(w);
+    } else if (over) {
         return;
-    }
-    if (w->a.mode == TRAINING_SYNC) {
-        worker_sync_exchanged(w);
+    } else if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_exchanged(w, &request, event);
     } else {
-        worker_async_exchanged(w, event->progress);
+        worker_async_exchanged(w, &request, event);
     }
 }
 
@@ -125,10 +164,13 @@ void worker_retry_exchanges(struct worker *w)
         worker_drop_waiting(w);
         return;
     }
-    for (size_t i = 0; i < w->exchange_count; i++) {
+    for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
         struct exchange *x = &w->exchanges[i];
-        if (x->waiting && x->retry_ms <= w->now_ms) {
+        if (x->waiting && x->request.ask_spare && w->sync.step_over) {
+            close_exchange(w, i--); /* nobody is late any more */
+        } else if (x->waiting && x->retry_ms <= w->now_ms) {
             x->waiting = false;
+            w->waiting_count--;
             struct worker_action request = x->request;
             *worker_add(w, WORKER_DO_EXCHANGE) = request;
         }

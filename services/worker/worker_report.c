@@ -26,6 +26,8 @@ void worker_report_pump(struct worker *w)
     action->generation = w->a.generation;
     action->position = w->position;
     action->idle_report = w->idle_due;
+    action->dropped = w->dropped;
+    action->speculated = w->speculated;
     w->report = *action;
     w->report_open = true;
     w->report_retry_ms = 0;
@@ -33,6 +35,8 @@ void worker_report_pump(struct worker *w)
     w->report_last_ms = w->now_ms;
     w->idle_reported = w->idle_due;
     w->measured = false;
+    w->dropped = 0;
+    w->speculated = 0;
     w->report_now = false;
 }
 

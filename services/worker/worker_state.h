@@ -20,14 +20,92 @@ struct stacked {
     uint64_t examples;
 };
 
-struct lease {
-    bool valid;
-    bool progress_known;
-    uint64_t epoch;
-    uint32_t split, next, batch_end;
+/* What is of one step of sync, and of one generation; zeroed by a new generation. */
+struct sync_state {
+    uint32_t replica_next;
+    bool step_begun; /* a gradient of this step was computed */
+    struct stacked stack[TREE_BLOCKS_MAX];
+    size_t stack_count;
+    uint64_t prefetch_step;
+    uint32_t prefetch_replica;
+    bool prefetch_lost; /* batches are wanted in another order than they were named */
+
+    /* loose: the next version goes to the other set, so that this one can still be computed on */
+    bool next_pulled;    /* asked for, in this step */
+    bool step_over;      /* every shard was heard to be past this step */
+    uint32_t lead_holds; /* replicas with records that the lead has not answered yet */
+    bool decision_sent;  /* of this step */
+    uint8_t decisions[2][WORKER_DECISION_BYTES_MAX]; /* of an even and of an odd step */
+
+    /* speculative */
+    bool spare_given; /* to be computed, or being computed */
+    uint32_t spare_replica;
+    uint64_t spare_ask_ms; /* not before; 0: at once */
+    bool spare_none;       /* the lead says that the step is complete */
 };
 
-#define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
+enum holding_state {
+    HOLDING_OPEN,     /* has batches to compute */
+    HOLDING_COMPUTED, /* its last push is made ready or under way */
+    HOLDING_FINISHED, /* to be reported */
+};
+
+/* A lease, until the master has heard that it is done. */
+struct holding {
+    enum holding_state state;
+    uint64_t epoch;
+    uint32_t split, next, batch_end; /* next: the first batch that is not computed */
+    bool progress_known;             /* `next` is what the shards say */
+    uint64_t sequence; /* FINISHED: of the progress report that has its last batch: goes first */
+};
+
+/* Batches [first, end) of a split: computed on the same parameters, summed, pushed as one. */
+struct group {
+    uint64_t epoch;
+    uint32_t split, first, end;
+    uint32_t next; /* the first one that is not in yet */
+    uint64_t examples;
+    uint32_t slot;
+};
+
+enum making { MAKING_NOTHING, MAKING_BATCHES, MAKING_READY };
+
+/* What the open exchanges are for. */
+enum async_phase {
+    ASYNC_STILL,
+    ASYNC_PULL,
+    ASYNC_PULL_PROGRESS, /* and what the shards have of the split in hand */
+    ASYNC_PUSH,
+    ASYNC_PUSH_LEAD, /* POLICY_MAX_STALENESS: what the lead says goes for all */
+    ASYNC_IDLE,
+};
+
+/* Zeroed by a new generation. */
+struct async_state {
+    struct holding held[WORKER_HELD_MAX]; /* in the order in which they were granted */
+    size_t held_count;
+    bool lease_open, lease_done;
+    uint64_t lease_retry_ms; /* 0: none */
+    uint32_t lease_attempts;
+
+    bool split_report_open;
+    uint64_t reporting_epoch; /* of the open report */
+    uint32_t reporting_split;
+    uint64_t split_retry_ms;
+    uint32_t split_attempts;
+
+    enum making making;
+    struct group group; /* in the making */
+    enum async_phase phase;
+    struct group pushing;
+    bool pushing_pulls;
+    uint32_t pushes_without_pull; /* since the last pull */
+    uint32_t progress_least;
+    bool idle_told;
+    uint64_t prefetch_epoch;
+    uint32_t prefetch_split, prefetch_batch;
+    bool prefetch_lost; /* as in sync_state */
+};
 
 struct evaluation {
     uint64_t tag;
@@ -35,7 +113,10 @@ struct evaluation {
     uint64_t first, count;
 };
 
-enum computing { COMPUTING_NOTHING, COMPUTING_BATCH, COMPUTING_EVALUATION };
+enum computing { COMPUTING_NOTHING, COMPUTING_BATCH, COMPUTING_SPARE, COMPUTING_EVALUATION };
+
+#define WORKER_VERSION_NONE UINT64_MAX /* never pulled, or a pull is under way */
+#define WORKER_LEAD 0                  /* the shard that decides for all */
 
 struct worker {
     struct worker_config config;
@@ -54,9 +135,10 @@ struct worker {
 
     /* parameters */
     enum worker_set current;
-    bool params_valid;                    /* of the current set */
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
     enum computing computing;
+    struct ledger_batch computing_batch;
+    uint32_t computing_slot;
 
     /* gradients */
     uint32_t slot_users[WORKER_SLOTS_MAX]; /* exchanges that still read it, plus one while computed
@@ -67,48 +149,16 @@ struct worker {
     size_t exchange_count, exchange_capacity;
     uint64_t exchange_last;
     size_t training_open, evaluation_open;
+    size_t waiting_count; /* failed ones */
 
-    /* sync */
-    uint32_t replica_next;
-    bool step_begun; /* a gradient of this step was computed */
-    struct stacked stack[TREE_BLOCKS_MAX];
-    size_t stack_count;
-    uint64_t prefetch_step;
-    uint32_t prefetch_replica;
-    struct ledger_batch computing_batch;
-
-    /* async, bounded */
-    struct lease lease, lease_ahead;
-    /* Granted and not finished: the master counts on these, whatever the generation. */
-    struct lease held[WORKER_LEASES_MAX];
-    size_t held_count;
-    bool lease_open, lease_done;
-    uint64_t lease_retry_ms; /* 0: none */
-    uint32_t lease_attempts;
-    bool gradient_ready; /* computed, waits for the exchange before it */
-    uint32_t gradient_slot;
-    struct ledger_batch gradient_batch;
-    uint64_t *gradient_versions; /* [shard_count] the versions it was computed on */
-    bool gradient_last;          /* the last batch of its split */
-    struct ledger_batch pushing; /* the batch of the open exchanges */
-    bool pushing_valid, pushing_last;
-    bool pulling_progress;
-    uint32_t progress_least;
-    uint32_t prefetch_batch;
-    bool idle_told;
-    struct {
-        uint64_t epoch;
-        uint32_t split;
-        uint64_t sequence; /* of the progress report that has its last batch: goes first */
-    } finished[4]; /* splits to report; no batch is begun while 2 wait, 2 more may be in hand */
-    size_t finished_count;
-    bool split_report_open;
-    uint64_t split_retry_ms;
-    uint32_t split_attempts;
-    uint64_t batches_done;
+    struct sync_state sync;
+    struct async_state async;
+    uint64_t *gradient_versions; /* [shard_count] the versions that async.group is computed on */
+    uint64_t batches_done;       /* async, bounded: in all generations */
 
     /* progress */
-    bool measured; /* something new since the last report */
+    bool measured;                /* something new since the last report */
+    uint64_t dropped, speculated; /* since then */
     bool idle_due, idle_reported;
     bool report_open;
     uint64_t report_sequence, report_acked;
@@ -141,6 +191,14 @@ void worker_fail_job(struct worker *w, int code, const char *message);
 /* An exchange request of this generation with everything else empty. */
 struct worker_action worker_request(const struct worker *w, uint32_t shard);
 
+/* The set of parameters for training that is not the current one. */
+enum worker_set worker_other_set(const struct worker *w);
+/* Every shard's part of @set is there. */
+bool worker_set_known(const struct worker *w, enum worker_set set);
+/* Every shard's part of @set is of @version. */
+bool worker_set_is(const struct worker *w, enum worker_set set, uint64_t version);
+void worker_set_forget(struct worker *w, enum worker_set set);
+
 /* worker_exchange.c */
 void worker_on_exchanged(struct worker *w, const struct worker_event *event);
 void worker_retry_exchanges(struct worker *w);
@@ -160,18 +218,50 @@ void worker_begin_next(struct worker *w); /* take up the next assignment; nothin
 /* worker_report.c */
 void worker_report_pump(struct worker *w);
 void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
-/* worker_sync.c */
+/* worker_sync.c: steps, and sync that waits for all replicas */
 void worker_sync_begin(struct worker *w);
 void worker_sync_pump(struct worker *w);
-void worker_sync_computed(struct worker *w);
-void worker_sync_exchanged(struct worker *w);
+void worker_sync_computed(struct worker *w, enum computing was);
+void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
+                           const struct worker_event *event);
+/* Sync without replicas, where nobody else's step needs this worker. */
+bool worker_sync_stands_by(const struct worker *w);
+void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
+                       struct ledger_batch *out);
+void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
+                         const struct ledger_batch *batch);
+/* Everything of a step is before it again. */
+void worker_sync_step_begin(struct worker *w);
+/* worker_loose.c: sync that need not wait for every worker */
+/* Pull what is after the present step to the other set; @request: with this push, or NULL. */
+void worker_loose_pull_next(struct worker *w, struct worker_action *request);
+/* Find a version that all shards have, and go on there. */
+void worker_loose_settle(struct worker *w);
+/* All of this worker's replicas are pushed. */
+void worker_loose_wait(struct worker *w);
+void worker_loose_answered(struct worker *w, const struct worker_action *request,
+                           const struct worker_event *event);
+void worker_loose_spare_computed(struct worker *w);
+/* A shard is too far ahead of the version that was asked for. */
+bool worker_loose_outrun(const struct worker *w, const struct worker_action *request, int code);
+/* worker_lease.c: leases, and the reports of finished ones */
+void worker_lease_begin(struct worker *w);
+void worker_lease_pump(struct worker *w);
+void worker_lease_split_report_pump(struct worker *w);
+void worker_lease_leased(struct worker *w, const struct worker_event *e);
+void worker_lease_split_reported(struct worker *w, const struct worker_event *e);
+/* The one whose batches come next; NULL: none. */
+struct holding *worker_lease_in_hand(struct worker *w);
+struct holding *worker_lease_find(struct worker *w, uint64_t epoch, uint32_t split);
+void worker_lease_finished(struct worker *w, struct holding *h);
+size_t worker_lease_finished_count(const struct worker *w);
+/* On hold the master takes the leases back when this worker reports that it is idle. */
+void worker_lease_give_back(struct worker *w);
 /* worker_async.c */
 void worker_async_begin(struct worker *w);
 void worker_async_pump(struct worker *w);
 void worker_async_computed(struct worker *w);
-void worker_async_exchanged(struct worker *w, uint32_t progress);
-void worker_async_leased(struct worker *w, const struct worker_event *e);
-void worker_async_split_reported(struct worker *w, const struct worker_event *e);
-bool worker_async_quiet(const struct worker *w);
+void worker_async_exchanged(struct worker *w, const struct worker_action *request,
+                            const struct worker_event *event);
 
 #endif

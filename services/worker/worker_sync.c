@@ -1,26 +1,65 @@
 /* Sync: global step t from version t, replicas summed along the fixed tree (docs/protocol.md,
- * Sync). */
+ * Sync). Here are the steps and the tree; worker_loose.c has what differs when a step need not wait
+ * for every worker. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "worker/worker_state.h"
 
-static void batch_of(const struct worker *w, uint64_t step, uint32_t replica,
-                     struct ledger_batch *out)
+void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
+                       struct ledger_batch *out)
 {
-    ledger_sync_batch(&w->ledger, w->a.replicas, step - w->a.ledger_step, replica, out);
+    ledger_sync_batch(&w->ledger, w->a.consistency.replicas, step - w->a.ledger_step, replica, out);
+}
+
+static bool loose(const struct worker *w)
+{
+    return consistency_is_loose(&w->a.consistency);
+}
+
+bool worker_sync_stands_by(const struct worker *w)
+{
+    return w->a.replica_first == w->a.replica_end && !loose(w);
+}
+
+void worker_sync_step_begin(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    s->step_begun = false;
+    s->replica_next = w->a.replica_first;
+    s->next_pulled = false;
+    s->step_over = false;
+    s->lead_holds = 0;
+    s->decision_sent = false;
+    s->spare_given = false;
+    s->spare_ask_ms = 0;
+    s->spare_none = false;
+    if (s->prefetch_step < w->position) {
+        s->prefetch_step = w->position;
+        s->prefetch_replica = w->a.replica_first;
+    }
 }
 
 void worker_sync_begin(struct worker *w)
 {
-    w->position = w->a.step;
-    w->step_begun = false;
-    w->replica_next = w->a.replica_first;
-    w->prefetch_step = w->a.step;
-    w->prefetch_replica = w->a.replica_first;
-    for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        if (w->versions[w->current][s] != w->a.step) {
-            w->params_valid = false;
-        }
+    uint32_t mine = w->a.replica_end - w->a.replica_first;
+    if (consistency_is_partial(&w->a.consistency) && mine > WORKER_SINGLES_MAX) {
+        char message[192];
+        (void)snprintf(message, sizeof message,
+                       "%" PRIu32 " replicas on one worker; with replicas_to_aggregate each needs "
+                       "a gradient of its own, and a worker has at most %d: use more workers",
+                       mine, WORKER_SINGLES_MAX);
+        worker_fail_job(w, ERR_EXHAUSTED, message);
+        return;
     }
+    w->position = w->a.step;
+    w->sync.prefetch_step = w->a.step;
+    w->sync.prefetch_replica = w->a.replica_first;
+    w->sync.prefetch_lost = true; /* named before: batches of the generation that is over */
+    worker_sync_step_begin(w);
 }
+
+/* ---- parameters ---- */
 
 static void pull_version(struct worker *w)
 {
@@ -32,34 +71,68 @@ static void pull_version(struct worker *w)
     }
 }
 
+/* ---- computing ---- */
+
 /* Name the batches that will be computed next, a few ahead. */
 static void prefetch(struct worker *w)
 {
+    struct sync_state *s = &w->sync;
     uint32_t mine = w->a.replica_end - w->a.replica_first;
-    if (mine == 0) {
-        return;
-    }
     for (;;) {
-        uint64_t ahead = (w->prefetch_step - w->position) * mine + w->prefetch_replica;
-        if (w->prefetch_step >= w->a.step_limit ||
-            ahead >= (uint64_t)w->replica_next + WORKER_PREFETCH_MAX) {
+        uint64_t ahead =
+            (s->prefetch_step - w->position) * mine + (s->prefetch_replica - w->a.replica_first);
+        uint64_t done = s->replica_next - w->a.replica_first;
+        if (s->prefetch_step >= w->a.step_limit || ahead >= done + WORKER_PREFETCH_MAX) {
             return;
         }
         struct ledger_batch batch;
-        batch_of(w, w->prefetch_step, w->prefetch_replica, &batch);
+        worker_sync_batch(w, s->prefetch_step, s->prefetch_replica, &batch);
         if (batch.count > 0) {
             worker_add(w, WORKER_DO_PREFETCH)->batch = batch;
         }
-        if (++w->prefetch_replica == w->a.replica_end) {
-            w->prefetch_replica = w->a.replica_first;
-            w->prefetch_step++;
+        if (++s->prefetch_replica == w->a.replica_end) {
+            s->prefetch_replica = w->a.replica_first;
+            s->prefetch_step++;
         }
     }
 }
 
+/* After a leap the reader has batches in front that nobody wants: this one is read when it is
+ * computed, and those behind it are named anew with the next. */
+static void prefetch_from_next(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    s->prefetch_lost = false;
+    s->prefetch_step = w->position;
+    s->prefetch_replica = s->replica_next + 1;
+    if (s->prefetch_replica == w->a.replica_end) {
+        s->prefetch_replica = w->a.replica_first;
+        s->prefetch_step++;
+    }
+}
+
+void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
+                         const struct ledger_batch *batch)
+{
+    w->computing_batch = *batch;
+    w->computing_slot = worker_slot_take(w);
+    w->computing = what;
+    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
+    action->batch = *batch;
+    action->step = w->position;
+    action->replica = replica;
+    action->slot = w->computing_slot;
+    action->set = w->current;
+    action->generation = w->a.generation;
+    action->spare = what == COMPUTING_SPARE;
+}
+
+/* ---- pushing ---- */
+
 /* Push one finished node to every shard; the last node of the step also pulls the next version. */
 static void push_node(struct worker *w, const struct stacked *node, bool last)
 {
+    bool pull_next = loose(w) && !w->sync.next_pulled;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         struct worker_action request = worker_request(w, s);
         request.push = true;
@@ -69,12 +142,15 @@ static void push_node(struct worker *w, const struct stacked *node, bool last)
         request.examples = node->examples;
         request.slot = node->slot;
         request.batch = w->computing_batch;
-        if (last) {
+        if (pull_next) {
+            worker_loose_pull_next(w, &request);
+        } else if (last && !loose(w)) {
             request.pull = WORKER_PULL_VERSION;
             request.version = w->position + 1;
         }
         worker_exchange(w, &request, false);
     }
+    w->sync.lead_holds += node->examples > 0 ? 1 : 0;
     worker_slot_drop(w, node->slot);
 }
 
@@ -101,93 +177,112 @@ static void merge_pair(struct worker *w, struct stacked *left, struct stacked *r
 
 static void stack_merge(struct worker *w)
 {
-    while (w->stack_count >= 2) {
-        struct stacked *left = &w->stack[w->stack_count - 2];
-        struct stacked *right = &w->stack[w->stack_count - 1];
+    struct sync_state *s = &w->sync;
+    while (s->stack_count >= 2) {
+        struct stacked *left = &s->stack[s->stack_count - 2];
+        struct stacked *right = &s->stack[s->stack_count - 1];
         struct tree_block parent;
-        if (!tree_parent(w->a.replicas, right->block, &parent) || parent.lo != left->block.lo ||
-            parent.hi != right->block.hi || tree_split(parent.lo, parent.hi) != right->block.lo) {
+        if (!tree_parent(w->a.consistency.replicas, right->block, &parent) ||
+            parent.lo != left->block.lo || parent.hi != right->block.hi ||
+            tree_split(parent.lo, parent.hi) != right->block.lo) {
             return;
         }
         merge_pair(w, left, right);
-        w->stack_count--;
+        s->stack_count--;
     }
 }
 
 /* Push the nodes whose parent this worker cannot complete: nothing will be added to them here. */
 static void stack_push(struct worker *w)
 {
-    bool last_replica = w->replica_next == w->a.replica_end;
+    struct sync_state *s = &w->sync;
+    bool last_replica = s->replica_next == w->a.replica_end;
     size_t kept = 0;
-    for (size_t i = 0; i < w->stack_count; i++) {
+    for (size_t i = 0; i < s->stack_count; i++) {
         struct tree_block parent;
-        bool has_parent = tree_parent(w->a.replicas, w->stack[i].block, &parent);
+        bool has_parent = tree_parent(w->a.consistency.replicas, s->stack[i].block, &parent);
         if (has_parent && within(w, parent)) {
-            w->stack[kept++] = w->stack[i];
+            s->stack[kept++] = s->stack[i];
         } else {
-            push_node(w, &w->stack[i], last_replica && i + 1 == w->stack_count);
+            push_node(w, &s->stack[i], last_replica && i + 1 == s->stack_count);
         }
     }
-    w->stack_count = kept;
+    s->stack_count = kept;
 }
 
 static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
 {
-    w->step_begun = true;
-    w->stack[w->stack_count++] = (struct stacked){
-        .block = {w->replica_next, w->replica_next + 1},
+    struct sync_state *s = &w->sync;
+    struct stacked node = {
+        .block = {s->replica_next, s->replica_next + 1},
         .slot = slot,
         .examples = examples,
     };
-    w->replica_next++;
-    stack_merge(w);
-    stack_push(w);
-}
-
-void worker_sync_computed(struct worker *w)
-{
-    if (w->next_pending || w->fenced) {
-        return; /* the gradient is of a generation that is over */
+    s->step_begun = true;
+    s->replica_next++;
+    if (consistency_is_partial(&w->a.consistency)) {
+        push_node(w, &node, false); /* whether it will be in the sum is not known yet */
+    } else {
+        s->stack[s->stack_count++] = node;
+        stack_merge(w);
+        stack_push(w);
     }
-    take_in(w, w->gradient_slot, w->computing_batch.count);
-}
-
-static void step_done(struct worker *w)
-{
-    w->position++;
-    w->params_valid = true;
-    w->step_begun = false;
-    w->replica_next = w->a.replica_first;
-    if (w->prefetch_step < w->position) {
-        w->prefetch_step = w->position;
-        w->prefetch_replica = w->a.replica_first;
+    if (loose(w) && !s->next_pulled) {
+        worker_loose_pull_next(w, NULL);
     }
 }
 
-void worker_sync_exchanged(struct worker *w)
+/* ---- events ---- */
+
+void worker_sync_computed(struct worker *w, enum computing was)
 {
-    if (w->training_open > 0) {
-        return;
-    }
-    if (!w->step_begun) {
-        w->params_valid = true; /* this was the first pull of an assignment */
-    } else if (w->replica_next == w->a.replica_end) {
-        step_done(w);
+    if (was == COMPUTING_SPARE) {
+        worker_loose_spare_computed(w);
+    } else if (w->sync.step_over) {
+        worker_slot_drop(w, w->computing_slot); /* the step is complete without it */
+    } else {
+        take_in(w, w->computing_slot, w->computing_batch.count);
     }
 }
 
-static void compute(struct worker *w, const struct ledger_batch *batch)
+void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
+                           const struct worker_event *event)
 {
-    w->computing_batch = *batch;
-    w->gradient_slot = worker_slot_take(w);
-    w->computing = COMPUTING_BATCH;
-    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
-    action->batch = *batch;
-    action->step = w->position;
-    action->replica = w->replica_next;
-    action->slot = w->gradient_slot;
-    action->set = w->current;
-    action->generation = w->a.generation;
+    if (loose(w)) {
+        worker_loose_answered(w, request, event);
+    } else if (w->training_open == 0 && w->sync.step_begun &&
+               w->sync.replica_next == w->a.replica_end) {
+        w->position++;
+        worker_sync_step_begin(w);
+    }
+}
+
+/* With so many replicas of one worker at the lead the step will be complete: more would be too
+ * many, and each is a gradient in memory. */
+static bool enough(const struct worker *w)
+{
+    return consistency_is_partial(&w->a.consistency) &&
+           w->sync.lead_holds >= w->a.consistency.aggregate;
+}
+
+static void compute_next(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    while (s->replica_next < w->a.replica_end && !s->step_over && !enough(w)) {
+        struct ledger_batch batch;
+        worker_sync_batch(w, w->position, s->replica_next, &batch);
+        if (batch.count > 0) {
+            if (s->prefetch_lost) {
+                prefetch_from_next(w);
+            } else {
+                prefetch(w);
+            }
+            worker_sync_compute(w, COMPUTING_BATCH, s->replica_next, &batch);
+            return;
+        }
+        w->computing_batch = batch;
+        take_in(w, WORKER_SLOT_NONE, 0);
+    }
 }
 
 void worker_sync_pump(struct worker *w)
@@ -195,28 +290,26 @@ void worker_sync_pump(struct worker *w)
     if (w->computing != COMPUTING_NOTHING) {
         return;
     }
-    if (!w->params_valid) {
+    if (worker_sync_stands_by(w)) {
+        w->position = w->a.step_limit; /* nothing to contribute */
+        w->idle_due = true;
+        return;
+    }
+    if (loose(w)) {
+        worker_loose_settle(w);
+    }
+    if (!worker_set_is(w, w->current, w->position)) {
         if (w->training_open == 0) {
             pull_version(w);
         }
         return;
     }
-    if (w->a.replica_first == w->a.replica_end && w->position < w->a.step_limit) {
-        w->position = w->a.step_limit; /* nothing to contribute */
-    }
-    w->idle_due = w->position >= w->a.step_limit && !w->step_begun;
+    w->idle_due = w->position >= w->a.step_limit && !w->sync.step_begun;
     if (w->idle_due) {
         return;
     }
-    while (w->replica_next < w->a.replica_end) {
-        struct ledger_batch batch;
-        batch_of(w, w->position, w->replica_next, &batch);
-        if (batch.count > 0) {
-            prefetch(w);
-            compute(w, &batch);
-            return;
-        }
-        w->computing_batch = batch;
-        take_in(w, WORKER_SLOT_NONE, 0);
+    compute_next(w);
+    if (loose(w) && w->computing == COMPUTING_NOTHING && w->sync.replica_next == w->a.replica_end) {
+        worker_loose_wait(w);
     }
 }

@@ -25,7 +25,6 @@ struct fake {
     size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
     size_t evaluated, idle_told, failures_again;
     bool split_reported[64];
-    bool late_leases; /* grants of a generation that is over still arrive */
     struct worker_action last_push[SHARDS];
     uint32_t progress[SHARDS][64];
     size_t applied[SHARDS];
@@ -33,6 +32,8 @@ struct fake {
     int reply_code;
     uint64_t reply_position;
     uint64_t timer_ms;
+    bool overlap;
+    size_t granted_again;
     int fail_exchanges; /* so many answers are errors of fail_code */
     int fail_code;
     bool park; /* exchanges are not answered */
@@ -117,24 +118,46 @@ static void answer_exchange(struct fake *f, const struct worker_action *a)
     feed(f, &e);
 }
 
+static bool is_named(const struct worker_action *a, uint32_t split)
+{
+    for (size_t i = 0; i < a->held_count; i++) {
+        if (a->held[i].split == split) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As the master: what the worker should have and does not name is given again; two at a time. */
 static void answer_lease(struct fake *f, const struct worker_action *a)
 {
     struct worker_event e = {.kind = WORKER_LEASED, .generation = a->generation};
-    if (a->generation < f->generation && !f->late_leases) {
+    if (a->generation < f->generation) {
         e.code = ERR_ABORTED;
+        feed(f, &e);
+        return;
+    }
+    uint32_t out = 0;
+    uint32_t lost = UINT32_MAX;
+    for (uint32_t k = 0; k < f->split_next; k++) {
+        if (!f->split_reported[k]) {
+            out++;
+            lost = is_named(a, k) ? lost : k;
+        }
+    }
+    if (lost != UINT32_MAX) {
+        f->granted_again++;
+        e.lease = WORKER_LEASE_GRANTED;
+        e.granted = (struct worker_lease){.split = lost, .batch_end = f->split_batches};
     } else if (f->split_next == f->splits) {
         e.lease = WORKER_LEASE_DONE;
+    } else if (out >= WORKER_LEASES_MAX) {
+        e.lease = WORKER_LEASE_WAIT;
     } else {
         e.lease = WORKER_LEASE_GRANTED;
-        /* As the master: two at a time, and the newest again when a third is asked for. */
-        uint32_t out = 0;
-        for (uint32_t k = 0; k < f->split_next; k++) {
-            out += f->split_reported[k] ? 0 : 1;
-        }
-        bool again = out >= 2;
-        e.split = again ? f->split_next - 1 : f->split_next++;
-        e.batch_end = f->split_batches;
-        e.fresh = !again && f->progress[0][e.split] == 0 && f->progress[1][e.split] == 0;
+        e.granted = (struct worker_lease){.split = f->split_next, .batch_end = f->split_batches};
+        e.granted.fresh = f->progress[0][f->split_next] == 0 && f->progress[1][f->split_next] == 0;
+        f->split_next++;
     }
     feed(f, &e);
 }
@@ -209,11 +232,10 @@ static void run(struct fake *f, uint64_t seed)
 
 static void setup(struct fake *f, bool overlap)
 {
-    *f = (struct fake){.now_ms = 1, .generation = 1};
+    *f = (struct fake){.now_ms = 1, .generation = 1, .overlap = overlap};
     struct worker_config config = {
         .shard_count = SHARDS,
         .shape = {.records = 100, .batch_records = 10, .split_batches = 2},
-        .overlap = overlap,
     };
     f->worker = worker_new(&config);
 }
@@ -234,8 +256,9 @@ static void assign_sync(struct fake *f, uint64_t generation, uint32_t replicas, 
         .kind = WORKER_ASSIGN,
         .tag = 1,
         .assign = {.generation = generation,
-                   .mode = TRAINING_SYNC,
-                   .replicas = replicas,
+                   .consistency = {.mode = TRAINING_SYNC,
+                                   .replicas = replicas,
+                                   .aggregate = replicas},
                    .replica_first = first,
                    .replica_end = end,
                    .step = step,
@@ -254,8 +277,22 @@ static void assign_async(struct fake *f, uint64_t generation, enum training_mode
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
         .tag = 1,
-        .assign = {.generation = generation, .mode = mode, .ledger = &ledger, .hold = hold},
+        .assign = {.generation = generation,
+                   .consistency = {.mode = mode,
+                                   .replicas = 1,
+                                   .aggregate = 1,
+                                   .push_every = 1,
+                                   .pull_every = 1,
+                                   .overlap = f->overlap},
+                   .ledger = &ledger,
+                   .hold = hold},
     };
+    for (uint32_t k = 0; k < f->split_next; k++) { /* its leases, as the master's books have them */
+        if (!f->split_reported[k] && e.assign.lease_count < WORKER_LEASES_MAX) {
+            e.assign.leases[e.assign.lease_count++] =
+                (struct worker_lease){.split = k, .batch_end = f->split_batches};
+        }
+    }
     feed(f, &e);
     ledger_release(&ledger);
 }
@@ -384,8 +421,7 @@ static void test_hold(void **state)
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
         .tag = 2,
-        .assign =
-            {.generation = 1, .mode = TRAINING_SYNC, .replicas = 1, .replica_end = 1, .hold = true},
+        .assign = {.generation = 1, .replica_end = 1, .hold = true},
     };
     feed(&f, &e);
     uint64_t position = f.reply_position;
@@ -451,7 +487,6 @@ static void test_async_keeps_its_leases(void **state)
         setup(&f, seed % 2 == 0);
         f.splits = 5;
         f.split_batches = 2;
-        f.late_leases = seed % 3 == 0;
         assign_async(&f, 1, TRAINING_ASYNC, false);
         for (uint64_t g = 2; g <= 4; g++) {
             for (uint64_t n = 0; n < 4 + seed % 11 && f.queued > 0; n++) {
@@ -641,11 +676,11 @@ static void test_a_lease_of_what_is_not_there(void **state)
         setup(&f, true);
         assign_async(&f, 1, TRAINING_ASYNC, false);
         assert_int_equal(f.queue[0].kind, WORKER_DO_LEASE);
-        struct worker_event lease = {.kind = WORKER_LEASED,
-                                     .generation = 1,
-                                     .lease = WORKER_LEASE_GRANTED,
-                                     .split = cases[i].split,
-                                     .batch_end = cases[i].batch_end};
+        struct worker_event lease = {
+            .kind = WORKER_LEASED,
+            .generation = 1,
+            .lease = WORKER_LEASE_GRANTED,
+            .granted = {.split = cases[i].split, .batch_end = cases[i].batch_end}};
         f.queued = 0;
         feed(&f, &lease);
         assert_int_equal(f.failures, 1);
