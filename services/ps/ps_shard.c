@@ -137,29 +137,13 @@ static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struc
     return 0;
 }
 
-/* Records of the batches that are done, in this epoch and all before. */
-static uint64_t examples_of(const struct ledger *l)
-{
-    uint64_t records = l->epoch * l->shape.records;
-    for (uint32_t split = 0; split < l->split_count; split++) {
-        if (l->done[split] > 0) {
-            struct ledger_batch first;
-            struct ledger_batch last;
-            ledger_shape_batch(&l->shape, l->epoch, split, 0, &first);
-            ledger_shape_batch(&l->shape, l->epoch, split, l->done[split] - 1, &last);
-            records += last.first + last.count - first.first;
-        }
-    }
-    return records;
-}
-
 static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct shard_options o = {
         .shard = s->number,
         .generation = r->shard->generation,
         .version = r->version,
-        .examples = examples_of(&s->ledger),
+        .examples = ledger_records(&s->ledger),
         .elements = s->elements,
         .consistency = s->consistency,
         .has_slots = s->spec.update.rule->slot_count > 0,

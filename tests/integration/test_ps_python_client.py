@@ -81,6 +81,12 @@ class PsTest(unittest.TestCase):
     def ref(self, generation=1):
         return message("ShardRef", job="py-1", shard=0, generation=generation)
 
+    def consistency(self, mode, replicas=2, aggregate=None):
+        return message(
+            "Consistency", mode=mode.upper(), replicas=replicas, aggregate=aggregate or replicas,
+            push_every=1, pull_every=1,
+        )  # fmt: skip
+
     def open(self, mode="sync", replicas=2):
         plan = message("Plan", shard_count=1)
         plan.variables.add(name="dense_1.kernel", dims=[4, 4])
@@ -90,8 +96,15 @@ class PsTest(unittest.TestCase):
         ledger = message("Ledger", records=50, batch_records=10, split_batches=2, done=[0, 0, 0])
         return self.call(
             "OpenShard", "ShardState", shard=self.ref(), text=JOB % mode, plan=plan,
-            replicas=replicas, ledger=ledger, workers=["w0", "w1"],
+            consistency=self.consistency(mode, replicas), ledger=ledger, workers=["w0", "w1"],
         )  # fmt: skip
+
+    def exchange(self, requests):
+        return self.channel.stream_stream(
+            "/gradus.v1.ParameterServer/Exchange",
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString,
+        )(iter(requests), timeout=TIMEOUT)
 
     def push(self, values, **push):
         return self.call(
@@ -119,7 +132,7 @@ class PsTest(unittest.TestCase):
         self.assertEqual(self.pull(kind=1, version=0), (0, [0.0] * COUNT))
 
     def test_async_with_progress(self):
-        self.open("async", 0)
+        self.open("async")
         reply = self.push([1.0] * COUNT, epoch=0, split=1, batch=0, examples=1)
         self.assertEqual((reply.push, reply.version), (2, 1))
         reply = self.call(
@@ -135,7 +148,35 @@ class PsTest(unittest.TestCase):
         self.assertIn("next is batch 0", caught.exception.details())
         (stats,) = self.call("Stats", "StatsResponse").shards
         self.assertEqual((stats.job, stats.version, stats.pushes_applied), ("py-1", 2, 2))
+        self.assertEqual((stats.examples, stats.pushes_dropped), (2, 0))
         self.assertEqual(list(stats.ledger.done), [0, 2, 0])
+
+    def test_the_mode_changes(self):
+        self.open("async")
+        self.push([1.0] * COUNT, epoch=0, split=1, batch=0, examples=1)
+        change = dict(
+            shard=self.ref(2), workers=["w1"], consistency=self.consistency("sync", 3, 2), version=1,
+            ledger=message("Ledger", records=50, batch_records=10, split_batches=2, done=[0, 0, 0]),
+        )  # fmt: skip
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.call("SetMembership", "ShardState", **change)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        change["ledger"].done[1] = 1
+        state = self.call("SetMembership", "ShardState", **change)
+        self.assertEqual((state.generation, state.version, state.examples), (2, 1, 1))
+        answers = {}
+        for m in self.exchange([
+            message(
+                "ExchangeRequest", exchange=r, shard=self.ref(2), worker="w1", total=COUNT,
+                push=message("Push", step=1, replica_first=r, replica_end=r + 1, examples=1),
+                values=pack([float(r)] * COUNT),
+            )
+            for r in (2, 0, 1)
+        ]):  # fmt: skip
+            answers[m.exchange] = m
+        self.assertEqual([answers[r].push for r in range(3)], [2, 4, 2])
+        for m in answers.values():
+            self.assertEqual((m.code, m.decision.step, m.decision.replicas), (0, 1, b"\x05"))
 
     def test_exchange(self):
         self.open()
@@ -159,11 +200,7 @@ class PsTest(unittest.TestCase):
                         m.pull.version = 1
                     yield m
 
-        for m in self.channel.stream_stream(
-            "/gradus.v1.ParameterServer/Exchange",
-            request_serializer=lambda m: m.SerializeToString(),
-            response_deserializer=PROTOS["gradus.v1.ExchangeResponse"].FromString,
-        )(requests(), timeout=TIMEOUT):
+        for m in self.exchange(requests()):
             answers.append(m)
         self.assertEqual(sorted(m.exchange for m in answers), [0, 1])
         for m in answers:

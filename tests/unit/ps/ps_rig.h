@@ -118,45 +118,104 @@ static inline char *ps_rig_text(const char *mode, const char *rule)
                       rule, mode);
 }
 
-/* OpenShard of shard 0 of a plan with one shard, with a ledger of 3 splits of 2, 2 and 1 batches.
- */
-static inline int ps_rig_open(struct ps_rig *rig, char *job, const char *mode, const char *rule,
-                              uint64_t generation, uint32_t replicas, struct err *err)
+/* What an OpenShard says. */
+struct ps_rig_opening {
+    char *job;
+    const char *rule;
+    uint64_t generation;
+    struct consistency consistency;
+    uint32_t shard, shards; /* this one of so many; 0: of one */
+    uint64_t version;
+    char *restore; /* NULL: nothing */
+    uint64_t epoch;
+    uint32_t done[3]; /* of 3 splits of 2, 2 and 1 batches of 10 records */
+    size_t workers;   /* "w0", "w1", ...; 0: 2 */
+};
+
+#define PS_RIG_WORKERS_MAX 8
+
+static inline struct consistency ps_rig_consistency(const char *mode, uint32_t replicas)
+{
+    enum training_mode m = strcmp(mode, "sync") == 0    ? TRAINING_SYNC
+                           : strcmp(mode, "async") == 0 ? TRAINING_ASYNC
+                                                        : TRAINING_BOUNDED;
+    return (struct consistency){
+        .mode = m, .replicas = replicas, .aggregate = replicas, .push_every = 1, .pull_every = 1};
+}
+
+static inline void ps_rig_plan(uint32_t shards, struct plan *plan)
 {
     struct variable_spec variables[2] = {
         {"dense_1.kernel", {2, {ROWS, COLUMNS}}, {INIT_GLOROT_UNIFORM, 0, 0, ROWS, COLUMNS}},
         {"dense_1.bias", {1, {COLUMNS}}, {INIT_CONSTANT, 0.5, 0, 0, 0}},
     };
     struct cluster_spec cluster = {
-        .workers = {1, 1}, .ps = 1, .partitioner = PARTITIONER_FIXED, .partitions = 1};
-    struct plan plan = {0};
-    assert_int_equal(plan_make(variables, 2, &cluster, &plan, err), 0);
+        .workers = {1, 1}, .ps = shards, .partitioner = PARTITIONER_FIXED, .partitions = shards};
+    struct err err;
+    *plan = (struct plan){0};
+    assert_int_equal(plan_make(variables, 2, &cluster, plan, &err), 0);
+}
+
+static inline void ps_rig_ledger(const struct ps_rig_opening *o, struct ledger *ledger)
+{
+    const struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
+    struct err err;
+    assert_int_equal(ledger_init(ledger, &shape, o->epoch, &err), 0);
+    memcpy(ledger->done, o->done, sizeof o->done);
+}
+
+/* @reply may be NULL. */
+static inline int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o,
+                                 struct rpc_msg **reply, struct err *err)
+{
+    static const char *const modes[] = {"sync", "async", "bounded"};
+    struct plan plan;
     struct ledger ledger;
-    struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
-    assert_int_equal(ledger_init(&ledger, &shape, 0, err), 0);
     Gradus__V1__OpenShardRequest r = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
-    Gradus__V1__ShardRef ref = ps_rig_ref(job, generation);
+    Gradus__V1__ShardRef ref = ps_rig_ref(o->job, o->generation);
     Gradus__V1__Plan plan_message;
     Gradus__V1__Ledger ledger_message;
-    char w0[] = "w0";
-    char w1[] = "w1";
-    char *workers[] = {w0, w1};
-    char *text = ps_rig_text(mode, rule);
+    Gradus__V1__Consistency consistency;
+    char names[PS_RIG_WORKERS_MAX][8];
+    char *workers[PS_RIG_WORKERS_MAX];
+    for (size_t i = 0; i < PS_RIG_WORKERS_MAX; i++) {
+        (void)snprintf(names[i], sizeof names[i], "w%zu", i);
+        workers[i] = names[i];
+    }
+    char *text = ps_rig_text(modes[o->consistency.mode], o->rule);
+    ps_rig_plan(o->shards == 0 ? 1 : o->shards, &plan);
+    ps_rig_ledger(o, &ledger);
     wire_plan_to_proto(&plan, &plan_message);
     wire_ledger_to_proto(&ledger, &ledger_message);
+    wire_consistency_to_proto(&o->consistency, &consistency);
+    ref.shard = o->shard;
     r.shard = &ref;
     r.text = text;
     r.plan = &plan_message;
-    r.replicas = replicas;
     r.ledger = &ledger_message;
+    r.consistency = &consistency;
+    r.version = o->version;
     r.workers = workers;
-    r.n_workers = 2;
-    int rc = ps_rig_call(rig, "OpenShard", &r.base, NULL, 0, NULL, err);
+    r.n_workers = o->workers == 0 ? 2 : o->workers;
+    if (o->restore != NULL) {
+        r.restore = o->restore;
+    }
+    int rc = ps_rig_call(rig, "OpenShard", &r.base, NULL, 0, reply, err);
     wire_plan_release(&plan_message);
     ledger_release(&ledger);
     plan_release(&plan);
     free(text);
     return rc;
+}
+
+static inline int ps_rig_open(struct ps_rig *rig, char *job, const char *mode, const char *rule,
+                              uint64_t generation, uint32_t replicas, struct err *err)
+{
+    struct ps_rig_opening o = {.job = job,
+                               .rule = rule,
+                               .generation = generation,
+                               .consistency = ps_rig_consistency(mode, replicas)};
+    return ps_rig_open_as(rig, &o, NULL, err);
 }
 
 static inline void ps_rig_expect(int rc, int code, const struct err *err, const char *says)

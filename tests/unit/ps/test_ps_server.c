@@ -91,13 +91,13 @@ static void test_refusals_say_what_and_where(void **state)
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 2, 2, &err), 0, &err, "");
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 2, 2, &err), 0, &err, "");
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 1, 2, &err), ERR_ABORTED, &err,
-                  "job a-1 shard 0: generation 1 is over; it is 2 now");
+                  "job a-1 shard 0: generation 1 is over: opened with 2, it is 2 now");
     ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 1, gradient, ELEMENTS, 1, NULL, &err), ERR_ABORTED,
                   &err, "job a-1 shard 0: generation 1 is over");
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "nosuchrule", 1, 2, &err), ERR_INVALID, &err,
                   "nosuchrule");
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 0, &err), ERR_INVALID, &err,
-                  "job b-2 shard 0: 0 replicas");
+                  "job b-2 shard 0: consistency: 0 replicas");
     ps_rig_expect(ps_rig_open(&rig, bad, "sync", "sgd", 1, 1, &err), ERR_INVALID, &err, "begins");
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 2, &err), 0, &err, "");
     ps_rig_expect(ps_rig_open(&rig, third, "sync", "sgd", 1, 2, &err), ERR_EXHAUSTED, &err,
@@ -378,7 +378,7 @@ static void test_close_ends_who_waits(void **state)
     ps_rig_expect(
         ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values[0], &version, &err),
         ERR_NOT_FOUND, &err, "not on this server");
-    ps_rig_expect(ps_rig_open(&rig, job, "async", "sgd", 1, 0, &err), 0, &err, "");
+    ps_rig_expect(ps_rig_open(&rig, job, "async", "sgd", 1, 1, &err), 0, &err, "");
     ps_rig_stop(&rig);
 }
 
@@ -391,19 +391,22 @@ static void test_membership_over_the_wire(void **state)
     char w1[] = "w1";
     char *workers[] = {w1};
     ps_rig_start(&rig, 0);
-    ps_rig_expect(ps_rig_open(&rig, job, "bounded", "sgd", 1, 0, &err), 0, &err, "");
+    ps_rig_expect(ps_rig_open(&rig, job, "bounded", "sgd", 1, 1, &err), 0, &err, "");
     Gradus__V1__SetMembershipRequest r = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 2);
     r.shard = &ref;
     r.workers = workers;
     r.n_workers = 1;
-    r.mode = (Gradus__V1__Mode)9;
+    Gradus__V1__Consistency bad = GRADUS__V1__CONSISTENCY__INIT;
+    bad.mode = (Gradus__V1__Mode)9;
+    r.consistency = &bad;
     ps_rig_expect(ps_rig_call(&rig, "SetMembership", &r.base, NULL, 0, NULL, &err), ERR_INVALID,
-                  &err, "mode 9");
-    r.mode = GRADUS__V1__MODE__SYNC;
-    ps_rig_expect(ps_rig_call(&rig, "SetMembership", &r.base, NULL, 0, NULL, &err), ERR_UNSUPPORTED,
-                  &err, "mode");
-    r.mode = GRADUS__V1__MODE__BOUNDED;
+                  &err, "job a-1 shard 0: ");
+    bad.mode = GRADUS__V1__MODE__ASYNC;
+    bad.policy = (Gradus__V1__StalenessPolicy)9;
+    ps_rig_expect(ps_rig_call(&rig, "SetMembership", &r.base, NULL, 0, NULL, &err), ERR_INVALID,
+                  &err, "policy 9");
+    r.consistency = NULL;
     struct rpc_msg *reply;
     ps_rig_expect(ps_rig_call(&rig, "SetMembership", &r.base, NULL, 0, &reply, &err), 0, &err, "");
     const Gradus__V1__ShardState *m = (const Gradus__V1__ShardState *)reply->body;
@@ -435,8 +438,6 @@ static void test_a_new_start_replaces_what_an_old_one_left(void **state)
     r.shard = &ref;
     r.workers = workers;
     r.n_workers = 1;
-    r.replicas = 2;
-    r.mode = GRADUS__V1__MODE__SYNC;
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 2, 2, &err), 0, &err, "");
     struct rpc_msg *reply;
     ref.generation = 3;

@@ -1,0 +1,251 @@
+/* A client of the exchange stream. */
+#ifndef GRADUS_TESTS_PS_CLIENT_H
+#define GRADUS_TESTS_PS_CLIENT_H
+
+#include "ps_rig.h"
+
+static float gradient[ELEMENTS]; /* of every push */
+
+/* A client of one stream: what came back, by number of exchange. */
+#define EXCHANGES 16
+struct answer {
+    unsigned messages;
+    int code;
+    char message[512];
+    Gradus__V1__PushResult push;
+    uint64_t version, total, received;
+    uint64_t generation, staleness;
+    bool has_decision;
+    uint64_t decision_step;
+    unsigned decision; /* of the first 8 replicas */
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
+    bool complete;
+    float *values;
+};
+
+struct client {
+    struct rpc_stream *stream;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct answer answers[EXCHANGES];
+    bool over;
+    int code;
+};
+
+static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct client *c = ctx;
+    const Gradus__V1__ExchangeResponse *m = (const Gradus__V1__ExchangeResponse *)msg->body;
+    pthread_mutex_lock(&c->lock);
+    assert_true(m->exchange < EXCHANGES);
+    struct answer *a = &c->answers[m->exchange];
+    size_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
+    assert_int_equal(m->offset, a->received);
+    if (n > 0) {
+        assert_true(a->received + n <= ELEMENTS);
+        assert_true(rpc_spans_read_floats(msg->bulk, a->values + a->received, n));
+    }
+    a->messages++;
+    a->received += n;
+    a->code = m->code;
+    a->push = m->push;
+    a->version = m->version;
+    a->generation = m->generation;
+    a->total = m->total;
+    a->staleness = m->staleness;
+    a->has_decision = m->decision != NULL;
+    if (m->decision != NULL) {
+        a->decision_step = m->decision->step;
+        assert_true(m->decision->replicas.len > 0);
+        a->decision = m->decision->replicas.data[0];
+    }
+    a->has_spare = m->spare != NULL;
+    if (m->spare != NULL) {
+        a->spare_given = m->spare->given != 0;
+        a->spare_replica = m->spare->replica;
+        a->spare_wait_ms = m->spare->wait_ms;
+    }
+    (void)snprintf(a->message, sizeof a->message, "%s", m->message);
+    a->complete = a->received == m->total;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static inline void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct client *c = ctx;
+    pthread_mutex_lock(&c->lock);
+    c->over = true;
+    c->code = status->err.code;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static inline void client_open(struct client *c, struct ps_rig *rig)
+{
+    static const struct rpc_stream_events events = {.message = on_message, .done = on_done};
+    struct err err;
+    *c = (struct client){.over = false};
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    for (size_t i = 0; i < EXCHANGES; i++) {
+        c->answers[i].values = mem_new(ELEMENTS, sizeof(float));
+    }
+    struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
+                                  .method = "Exchange",
+                                  .request_bulk = VALUES,
+                                  .response_bulk = VALUES,
+                                  .wait_for_ready = true};
+    c->stream = rpc_stream_open(rig->channel, &request, &events, c, &err);
+    assert_non_null(c->stream);
+}
+
+static inline void wait_over(struct client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->over) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static inline void client_close(struct client *c)
+{
+    rpc_stream_cancel(c->stream);
+    wait_over(c);
+    rpc_stream_free(c->stream);
+    for (size_t i = 0; i < EXCHANGES; i++) {
+        free(c->answers[i].values);
+    }
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static inline struct answer *wait_answer(struct client *c, uint64_t exchange)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->answers[exchange].complete && !c->over) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return &c->answers[exchange];
+}
+
+/* The number of an exchange may be used again when its answer is there. */
+static inline void forget_answer(struct client *c, uint64_t exchange)
+{
+    struct answer *a = &c->answers[exchange];
+    pthread_mutex_lock(&c->lock);
+    *a = (struct answer){.values = a->values};
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* One message. @first: with the shard and what is asked for. */
+struct chunk {
+    uint64_t exchange;
+    char *job;
+    uint32_t shard;
+    uint64_t generation; /* 0: 1 */
+    char *worker;        /* NULL: "w0" */
+    bool first;
+    bool push, pull;
+    uint64_t step, examples;
+    uint32_t lo, hi;
+    uint32_t split, batch, batch_end;
+    uint64_t epoch, base_version;
+    bool decided, is_spare;
+    uint64_t offset, total, floats;
+    Gradus__V1__Pull__Kind kind;
+    uint64_t version;
+    bool has_decision, has_spare;
+    uint8_t *decision; /* of `step`, as `spare` is */
+    size_t decision_bytes;
+};
+
+static inline void send_chunk(struct client *c, const struct chunk *k)
+{
+    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(k->job, k->generation == 0 ? 1 : k->generation);
+    Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
+    Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareRequest spare = GRADUS__V1__SPARE_REQUEST__INIT;
+    char worker[] = "w0";
+    ref.shard = k->shard;
+    push.epoch = k->epoch;
+    push.split = k->split;
+    push.batch = k->batch;
+    push.batch_end = k->batch_end;
+    push.base_version = k->base_version;
+    push.decided = k->decided;
+    push.spare = k->is_spare;
+    decision.step = k->step;
+    decision.replicas = (ProtobufCBinaryData){k->decision_bytes, k->decision};
+    spare.step = k->step;
+    push.step = k->step;
+    push.examples = k->examples;
+    push.replica_first = k->lo;
+    push.replica_end = k->hi;
+    pull.kind = k->kind;
+    pull.version = k->version;
+    m.exchange = k->exchange;
+    m.offset = k->offset;
+    m.total = k->total;
+    if (k->first) {
+        m.shard = &ref;
+        m.worker = k->worker == NULL ? worker : k->worker;
+        m.decision = k->has_decision ? &decision : NULL;
+        m.spare = k->has_spare ? &spare : NULL;
+        m.push = k->push ? &push : NULL;
+        m.pull = k->pull ? &pull : NULL;
+    }
+    struct rpc_piece piece = {gradient + (k->offset < ELEMENTS ? k->offset : 0),
+                              k->floats * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    struct err err;
+    (void)rpc_stream_send(c->stream, &m.base, k->floats > 0 ? &blob : NULL, &err);
+}
+
+/* A push of a node in chunks of @size floats, with a pull of the next version when @pull. */
+static inline void send_push(struct client *c, char *job, uint64_t exchange, uint64_t step,
+                             uint32_t lo, uint32_t hi, uint64_t size, bool pull)
+{
+    for (uint64_t at = 0; at < ELEMENTS; at += size) {
+        struct chunk k = {.exchange = exchange,
+                          .job = job,
+                          .first = at == 0,
+                          .push = true,
+                          .pull = pull,
+                          .step = step,
+                          .examples = 10,
+                          .lo = lo,
+                          .hi = hi,
+                          .offset = at,
+                          .total = ELEMENTS,
+                          .floats = ELEMENTS - at < size ? ELEMENTS - at : size,
+                          .kind = GRADUS__V1__PULL__KIND__VERSION,
+                          .version = step + 1};
+        send_chunk(c, &k);
+    }
+}
+
+static inline struct answer *exchange(struct client *c, const struct chunk *k)
+{
+    forget_answer(c, k->exchange);
+    send_chunk(c, k);
+    return wait_answer(c, k->exchange);
+}
+
+static inline void expect_refusal(struct client *c, const struct chunk *k, int code,
+                                  const char *says)
+{
+    struct answer *a = exchange(c, k);
+    if (a->code != -code || strstr(a->message, says) == NULL) {
+        fail_msg("code %d, expected %d; '%s' does not say '%s'", a->code, -code, a->message, says);
+    }
+}
+
+#endif

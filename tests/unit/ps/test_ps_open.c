@@ -1,0 +1,488 @@
+/* How shards begin and change: restored from checkpoints, replaced, in other modes; over real
+ * gRPC. */
+#include "ps_rig.h"
+
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/shard_file.h"
+#include "ps/ps_shell.h"
+
+static char job[] = "a-1";
+static char other[] = "b-2";
+static float whole[3][ELEMENTS]; /* kernel, then bias */
+static float part[ELEMENTS];
+
+/* ---- shards of any plan ---- */
+
+static void copy_parts(const struct plan *plan, uint32_t shard, float *of_shard, float *of_all,
+                       bool gather)
+{
+    size_t count;
+    const struct partition *p = plan_shard(plan, shard, &count);
+    for (size_t i = 0; i < count; i++) {
+        bool kernel = strcmp(plan->variables[p[i].variable].name, "dense_1.kernel") == 0;
+        float *all = of_all + (kernel ? 0 : ROWS * COLUMNS) + p[i].first;
+        float *mine = of_shard + p[i].offset;
+        memcpy(gather ? all : mine, gather ? mine : all, p[i].count * sizeof(float));
+    }
+}
+
+static void pull_all(struct ps_rig *rig, char *id, uint32_t shards, uint64_t version, float *out)
+{
+    struct plan plan;
+    struct err err;
+    ps_rig_plan(shards, &plan);
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        Gradus__V1__PullRequest r = GRADUS__V1__PULL_REQUEST__INIT;
+        Gradus__V1__ShardRef ref = ps_rig_ref(id, 1);
+        Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
+        struct rpc_msg *reply = NULL;
+        ref.shard = shard;
+        pull.kind = GRADUS__V1__PULL__KIND__VERSION;
+        pull.version = version;
+        r.shard = &ref;
+        r.pull = &pull;
+        ps_rig_expect(ps_rig_call(rig, "Pull", &r.base, NULL, 0, &reply, &err), 0, &err, "");
+        assert_true(rpc_spans_read_floats(reply->bulk, part, plan.shard_elements[shard]));
+        rpc_msg_unref(reply);
+        copy_parts(&plan, shard, part, out, true);
+    }
+    plan_release(&plan);
+}
+
+static void push_all(struct ps_rig *rig, char *id, uint32_t shards, uint64_t step)
+{
+    struct plan plan;
+    struct err err;
+    ps_rig_plan(shards, &plan);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        whole[2][i] = (float)((i + step * 7) % 23) - 11;
+    }
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
+        Gradus__V1__ShardRef ref = ps_rig_ref(id, 1);
+        Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
+        ref.shard = shard;
+        push.step = step;
+        push.replica_end = 1;
+        push.examples = 10;
+        r.shard = &ref;
+        r.push = &push;
+        copy_parts(&plan, shard, part, whole[2], false);
+        ps_rig_expect(
+            ps_rig_call(rig, "Push", &r.base, part, plan.shard_elements[shard], NULL, &err), 0,
+            &err, "");
+    }
+    plan_release(&plan);
+}
+
+static void close_all(struct ps_rig *rig, char *id, uint32_t shards)
+{
+    struct err err;
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        Gradus__V1__CloseShardRequest r = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
+        Gradus__V1__ShardRef ref = ps_rig_ref(id, 1);
+        ref.shard = shard;
+        r.shard = &ref;
+        ps_rig_expect(ps_rig_call(rig, "CloseShard", &r.base, NULL, 0, NULL, &err), 0, &err, "");
+    }
+}
+
+/* ---- checkpoints ---- */
+
+#define STEPS 3
+
+/* Open job a-1 on two shards with adam, make STEPS updates and write a-1/step-000000003. */
+static void write_checkpoint(struct ps_rig *rig)
+{
+    char pin_id[] = "p";
+    char directory[] = "a-1/step-000000003";
+    struct manifest m;
+    struct plan plan;
+    struct err err;
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "adam",
+                               .generation = 1,
+                               .consistency = ps_rig_consistency("sync", 1),
+                               .shards = 2};
+    ps_rig_plan(2, &plan);
+    for (o.shard = 0; o.shard < 2; o.shard++) {
+        ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
+    }
+    for (uint64_t step = 0; step < STEPS; step++) {
+        push_all(rig, job, 2, step);
+    }
+    manifest_init(&m, job, "name: demo", TRAINING_SYNC, rule_find("adam"), &plan);
+    for (uint32_t shard = 0; shard < 2; shard++) {
+        Gradus__V1__PinRequest pin = GRADUS__V1__PIN_REQUEST__INIT;
+        Gradus__V1__CheckpointShardRequest r = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+        Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+        struct rpc_msg *reply;
+        ref.shard = shard;
+        pin.shard = r.shard = &ref;
+        pin.pin_id = r.pin_id = pin_id;
+        pin.slots = 1;
+        r.directory = directory;
+        ps_rig_expect(ps_rig_call(rig, "Pin", &pin.base, NULL, 0, NULL, &err), 0, &err, "");
+        ps_rig_expect(ps_rig_call(rig, "Checkpoint", &r.base, NULL, 0, &reply, &err), 0, &err, "");
+        const Gradus__V1__CheckpointShardResponse *done =
+            (const Gradus__V1__CheckpointShardResponse *)reply->body;
+        m.shards[shard] = (struct manifest_shard){
+            .version = done->version, .bytes = done->bytes, .checksum = done->checksum};
+        rpc_msg_unref(reply);
+    }
+    char *path = mem_printf("%s/%s", rig->dir, directory);
+    ps_rig_expect(manifest_write(path, &m, &err), 0, &err, "");
+    free(path);
+    manifest_release(&m);
+    plan_release(&plan);
+}
+
+static struct ps_rig_opening restoring(char *directory)
+{
+    return (struct ps_rig_opening){.job = other,
+                                   .rule = "adam",
+                                   .generation = 1,
+                                   .consistency = ps_rig_consistency("sync", 1),
+                                   .version = STEPS,
+                                   .restore = directory,
+                                   .epoch = 1,
+                                   .done = {2, 1, 0}};
+}
+
+/* Two shards become one, and it goes on with the same bits: the slots are there, too. */
+static void test_restore(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct rpc_msg *reply;
+    char directory[] = "a-1/step-000000003";
+    ps_rig_start(&rig, 0);
+    write_checkpoint(&rig);
+    push_all(&rig, job, 2, STEPS);
+    pull_all(&rig, job, 2, STEPS + 1, whole[0]);
+    close_all(&rig, job, 2);
+    struct ps_rig_opening o = restoring(directory);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, &reply, &err), 0, &err, "");
+    const Gradus__V1__ShardState *m = (const Gradus__V1__ShardState *)reply->body;
+    assert_int_equal(m->version, STEPS);
+    assert_int_equal(m->elements, ELEMENTS);
+    assert_int_equal(m->examples, 50 + 20 + 10);
+    assert_int_equal(m->pushes, 0);
+    rpc_msg_unref(reply);
+    push_all(&rig, other, 1, STEPS);
+    pull_all(&rig, other, 1, STEPS + 1, whole[1]);
+    assert_memory_equal(whole[0], whole[1], sizeof whole[0]);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, &reply, &err), 0, &err, ""); /* what it is by now */
+    m = (const Gradus__V1__ShardState *)reply->body;
+    assert_int_equal(m->version, STEPS + 1);
+    assert_int_equal(m->examples, 90);
+    assert_int_equal(m->pushes, 1);
+    rpc_msg_unref(reply);
+    ps_rig_stop(&rig);
+}
+
+static void flip_last_byte(const char *path)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc(byte ^ 1, f), byte ^ 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_a_checkpoint_that_cannot_be_restored(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    char directory[] = "a-1/step-000000003";
+    char nowhere[] = "a-1/step-000000004";
+    char *outside[] = {(char[]){"../x"}, (char[]){"/tmp/x"}, (char[]){"a/../b"}, (char[]){"a/"}};
+    ps_rig_start(&rig, 0);
+    write_checkpoint(&rig);
+    close_all(&rig, job, 2);
+    struct ps_rig_opening o = restoring(nowhere);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_NOT_FOUND, &err,
+                  "job b-2 shard 0: restore a-1/step-000000004: ");
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        o.restore = outside[i];
+        ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_INVALID, &err,
+                      "job b-2 shard 0: restore: directory '");
+    }
+    o.restore = directory;
+    o.rule = "sgd";
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_INVALID, &err,
+                  "of rule adam, sgd is wanted");
+    o.rule = "adam";
+    char *path = mem_printf("%s/%s/shard-1-of-2.safetensors", rig.dir, directory);
+    flip_last_byte(path);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_CORRUPT, &err,
+                  "shard-1-of-2.safetensors");
+    assert_int_equal(unlink(path), 0);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_CORRUPT, &err,
+                  "shard-1-of-2.safetensors");
+    free(path);
+    assert_int_equal(atomic_load(&rig.ps->budget.bytes), 0);
+    o.restore = NULL;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    ps_rig_stop(&rig);
+}
+
+/* ---- generations ---- */
+
+static int set_membership(struct ps_rig *rig, uint64_t generation, size_t workers,
+                          const struct consistency *consistency, const struct ledger *ledger,
+                          uint64_t version, struct rpc_msg **reply, struct err *err)
+{
+    Gradus__V1__SetMembershipRequest r = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, generation);
+    Gradus__V1__Consistency consistency_message;
+    Gradus__V1__Ledger ledger_message;
+    char *names[] = {(char[]){"w0"}, (char[]){"w1"}, (char[]){"w2"}, (char[]){"w3"}};
+    r.shard = &ref;
+    r.workers = names;
+    r.n_workers = workers;
+    r.version = version;
+    if (consistency != NULL) {
+        wire_consistency_to_proto(consistency, &consistency_message);
+        r.consistency = &consistency_message;
+    }
+    if (ledger != NULL) {
+        wire_ledger_to_proto(ledger, &ledger_message);
+        r.ledger = &ledger_message;
+    }
+    return ps_rig_call(rig, "SetMembership", &r.base, NULL, 0, reply, err);
+}
+
+static uint64_t version_of(struct rpc_msg *reply)
+{
+    uint64_t version = ((const Gradus__V1__ShardState *)reply->body)->version;
+    rpc_msg_unref(reply);
+    return version;
+}
+
+/* A shard that a newer generation has made its own is not replaced by the order to begin that one
+ * before gave. */
+static void test_a_late_order_to_open(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct rpc_msg *reply;
+    struct ps_rig_opening o = {
+        .job = job, .rule = "sgd", .generation = 1, .consistency = ps_rig_consistency("sync", 1)};
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    push_all(&rig, job, 1, 0);
+    ps_rig_expect(set_membership(&rig, 7, 2, NULL, NULL, 0, &reply, &err), 0, &err, "");
+    assert_int_equal(version_of(reply), 1);
+    for (o.generation = 1; o.generation < 7; o.generation += 2) {
+        ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_ABORTED, &err,
+                      "job a-1 shard 0: generation ");
+    }
+    ps_rig_expect(ps_rig_open_as(&rig, &o, &reply, &err), 0, &err, "");
+    assert_int_equal(version_of(reply), 1);
+    o.generation = 8;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, &reply, &err), 0, &err, "");
+    assert_int_equal(version_of(reply), 0);
+    ps_rig_stop(&rig);
+}
+
+struct racer {
+    pthread_t thread;
+    struct ps_rig *rig;
+    uint64_t generation;
+    int rc;
+};
+
+static void *race(void *arg)
+{
+    struct racer *r = arg;
+    struct err err;
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "sgd",
+                               .generation = r->generation,
+                               .consistency = ps_rig_consistency("sync", 1)};
+    r->rc = ps_rig_open_as(r->rig, &o, NULL, &err);
+    return NULL;
+}
+
+/* Whatever the order in which they come: the newest stays, everybody has an answer. */
+static void test_orders_to_open_race(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct racer racers[8];
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    ps_rig_start(&rig, 0);
+    for (size_t i = 0; i < 8; i++) {
+        racers[i] = (struct racer){.rig = &rig, .generation = 1 + i / 2, .rc = 1};
+        assert_int_equal(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        pthread_join(racers[i].thread, NULL);
+        if (racers[i].rc != ERR_ABORTED) {
+            assert_int_equal(racers[i].rc, 0);
+        }
+    }
+    assert_int_equal(racers[7].rc, 0);
+    assert_int_equal(ps_list(rig.ps, NULL, shards), 1);
+    assert_int_equal(shards[0]->opened_generation, 4);
+    ps_shard_unref(shards[0]);
+    ps_rig_stop(&rig);
+}
+
+/* ---- another consistency ---- */
+
+static void test_the_mode_changes(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct rpc_msg *reply;
+    struct ledger ledger;
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "sgd",
+                               .generation = 1,
+                               .consistency = ps_rig_consistency("async", 1),
+                               .done = {1, 0, 0},
+                               .version = 9};
+    struct consistency sync = ps_rig_consistency("sync", 2);
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    ps_rig_ledger(&o, &ledger);
+    ps_rig_expect(set_membership(&rig, 2, 2, &sync, &ledger, 8, NULL, &err), ERR_STATE, &err,
+                  "job a-1 shard 0: ");
+    ledger.done[1] = 1;
+    ps_rig_expect(set_membership(&rig, 2, 2, &sync, &ledger, 9, NULL, &err), ERR_STATE, &err,
+                  "job a-1 shard 0: ");
+    ledger.done[1] = 0;
+    struct consistency bad = sync;
+    bad.aggregate = 3;
+    ps_rig_expect(set_membership(&rig, 2, 2, &bad, &ledger, 9, NULL, &err), ERR_INVALID, &err,
+                  "job a-1 shard 0: ");
+    ps_rig_expect(set_membership(&rig, 2, 2, NULL, &ledger, 9, NULL, &err), ERR_INVALID, &err,
+                  "job a-1 shard 0: ");
+    ledger.done[2] = 5;
+    ps_rig_expect(set_membership(&rig, 2, 2, &sync, &ledger, 9, NULL, &err), ERR_INVALID, &err,
+                  "job a-1 shard 0: ");
+    ledger.done[2] = 0;
+    /* None of this changed the generation. */
+    ps_rig_expect(set_membership(&rig, 1, 2, NULL, NULL, 0, NULL, &err), 0, &err, "");
+    ps_rig_expect(set_membership(&rig, 2, 2, &sync, &ledger, 9, &reply, &err), 0, &err, "");
+    const Gradus__V1__ShardState *m = (const Gradus__V1__ShardState *)reply->body;
+    assert_int_equal(m->generation, 2);
+    assert_int_equal(m->version, 9);
+    assert_int_equal(m->examples, 10);
+    assert_null(m->ledger);
+    rpc_msg_unref(reply);
+    ledger_release(&ledger);
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    assert_int_equal(ps_list(rig.ps, NULL, shards), 1);
+    assert_true(consistency_equal(&shards[0]->consistency, &sync));
+    assert_int_equal(shards[0]->ledger.done[0], 1);
+    ps_shard_unref(shards[0]);
+    ps_rig_stop(&rig);
+}
+
+static void test_openings_that_cannot_be(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct consistency sync = ps_rig_consistency("sync", 2);
+    struct consistency bad[5];
+    ps_rig_start(&rig, 0);
+    for (size_t i = 0; i < 5; i++) {
+        bad[i] = sync;
+    }
+    bad[0].aggregate = 0;
+    bad[1].speculate = -3;
+    bad[2].replicas = bad[2].aggregate = 0;
+    bad[3].lambda = -1;
+    bad[4].push_every = 0;
+    for (size_t i = 0; i < 5; i++) {
+        struct ps_rig_opening o = {
+            .job = job, .rule = "sgd", .generation = 1, .consistency = bad[i]};
+        ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_INVALID, &err, "job a-1 shard 0: ");
+    }
+    assert_int_equal(atomic_load(&rig.ps->budget.bytes), 0);
+    ps_rig_stop(&rig);
+}
+
+/* As the shard says, after what it was asked before. */
+static uint64_t bytes_in_use(struct ps_rig *rig)
+{
+    Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
+    struct rpc_msg *reply;
+    struct err err;
+    assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
+    uint64_t bytes = ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->bytes;
+    rpc_msg_unref(reply);
+    assert_int_equal(bytes, atomic_load(&rig->ps->budget.bytes));
+    return bytes;
+}
+
+/* Memory for the bases of gradients belongs to the generation. */
+static void test_memory_for_compensation(void **state)
+{
+    (void)state;
+    const uint64_t array = ELEMENTS * sizeof(float);
+    struct ps_rig rig;
+    struct err err;
+    struct ledger ledger;
+    struct consistency async = ps_rig_consistency("async", 1);
+    struct ps_rig_opening o = {
+        .job = job, .rule = "sgd", .generation = 1, .consistency = async, .workers = 3};
+    ps_rig_start(&rig, 5 * array);
+    o.consistency.policy = POLICY_DELAY_COMPENSATION;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_EXHAUSTED, &err,
+                  "two snapshots, a version for each of 3 workers, 0 slots and a gradient of 60060 "
+                  "elements: 1441440 bytes are too many");
+    o.workers = 2;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 4 * array);
+    ps_rig_expect(set_membership(&rig, 2, 4, NULL, NULL, 0, NULL, &err), ERR_EXHAUSTED, &err,
+                  "job a-1 shard 0: versions that gradients are based on: ");
+    ps_rig_expect(set_membership(&rig, 2, 3, NULL, NULL, 0, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 5 * array);
+    ps_rig_ledger(&o, &ledger);
+    ps_rig_expect(set_membership(&rig, 3, 2, &async, &ledger, 7, NULL, &err), ERR_STATE, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 5 * array);
+    ps_rig_expect(set_membership(&rig, 3, 2, &async, &ledger, 0, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 2 * array);
+    ledger_release(&ledger);
+    ps_rig_stop(&rig);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_restore),
+        cmocka_unit_test(test_a_checkpoint_that_cannot_be_restored),
+        cmocka_unit_test(test_a_late_order_to_open),
+        cmocka_unit_test(test_orders_to_open_race),
+        cmocka_unit_test(test_the_mode_changes),
+        cmocka_unit_test(test_openings_that_cannot_be),
+        cmocka_unit_test(test_memory_for_compensation),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
