@@ -3,11 +3,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/chrono.h"
-#include "base/text.h"
+#include "cli/text_consistency.h"
 #include "wire/wire.h"
 
 #define EVALUATIONS_SHOWN 10
@@ -105,49 +104,6 @@ static void epoch_text(double epoch, double total, struct buf *out)
     }
 }
 
-/* Bucket @i of a histogram of staleness: "0", "1", "2", "3-4", "5-8", "9-16", … */
-static const char *bucket_name(size_t i, char *out, size_t n)
-{
-    if (i <= 2) {
-        (void)snprintf(out, n, "%zu", i);
-    } else if (i < 64) {
-        uint64_t end = UINT64_C(1) << (i - 1);
-        (void)snprintf(out, n, "%" PRIu64 "-%" PRIu64, end / 2 + 1, end);
-    } else {
-        (void)snprintf(out, n, "more");
-    }
-    return out;
-}
-
-struct histogram {
-    uint64_t total;
-    size_t median, max; /* buckets; 0 when there is nothing in it */
-};
-
-static struct histogram histogram_of(const uint64_t *counts, size_t n)
-{
-    struct histogram h = {0};
-    for (size_t i = 0; i < n; i++) {
-        h.total += counts[i];
-        h.max = counts[i] > 0 ? i : h.max;
-    }
-    uint64_t below = counts == NULL || n == 0 ? 0 : counts[0];
-    while (h.median < h.max && below < h.total - h.total / 2) {
-        below += counts[++h.median];
-    }
-    return h;
-}
-
-static void staleness_progress(const Gradus__V1__Job *job, struct buf *out)
-{
-    struct histogram h = histogram_of(job->staleness, job->n_staleness);
-    if (h.total > 0) {
-        char median[48], max[48];
-        buf_printf(out, "  staleness %s (max %s)", bucket_name(h.median, median, sizeof median),
-                   bucket_name(h.max, max, sizeof max));
-    }
-}
-
 static void count_progress(uint64_t count, const char *what, struct buf *out)
 {
     if (count > 0) {
@@ -186,7 +142,12 @@ void output_progress(const Gradus__V1__Job *job, struct buf *out)
     counted(job->n_workers, "worker", "workers", out);
     buf_add_str(out, ", ");
     counted(job->n_ps, "ps", "ps", out);
-    staleness_progress(job, out);
+    struct buf staleness = {0};
+    text_staleness_brief(job, &staleness);
+    if (staleness.len > 0) {
+        buf_printf(out, "  %s", buf_str(&staleness));
+    }
+    buf_release(&staleness);
     count_progress(job->dropped, "dropped", out);
     count_progress(job->speculated, "speculated", out);
     count_progress(job->recoveries, job->recoveries == 1 ? "recovery" : "recoveries", out);
@@ -270,100 +231,6 @@ static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
     }
 }
 
-static const char *mode_word(Gradus__V1__Mode mode)
-{
-    switch (mode) {
-    case GRADUS__V1__MODE__SYNC:
-        return "sync";
-    case GRADUS__V1__MODE__ASYNC:
-        return "async";
-    case GRADUS__V1__MODE__BOUNDED:
-        return "bounded";
-    default:
-        return "unknown";
-    }
-}
-
-static void sync_text(const Gradus__V1__Consistency *c, struct buf *out)
-{
-    buf_add_str(out, "sync, ");
-    counted(c->replicas, "replica", "replicas", out);
-    if (c->aggregate > 0 && c->aggregate < c->replicas) {
-        buf_printf(out, ", complete with %" PRIu32, c->aggregate);
-    }
-    if (c->speculate > 0) {
-        buf_printf(out, ", speculative after %g times the usual time", c->speculate);
-    }
-}
-
-static void policy_text(const Gradus__V1__Consistency *c, struct buf *out)
-{
-    switch (c->policy) {
-    case GRADUS__V1__STALENESS_POLICY__MAX_STALENESS:
-        buf_printf(out, ", max_staleness %" PRIu64, c->max_staleness);
-        break;
-    case GRADUS__V1__STALENESS_POLICY__SCALE_LR:
-        buf_add_str(out, ", scale_lr");
-        break;
-    case GRADUS__V1__STALENESS_POLICY__DELAY_COMPENSATION:
-        buf_printf(out, ", delay_compensation %g", c->lambda);
-        break;
-    default:
-        break;
-    }
-}
-
-/* How the workers keep together, in one line. */
-static void consistency_text(const Gradus__V1__Job *job, struct buf *out)
-{
-    const Gradus__V1__Consistency *c = job->consistency;
-    if (c == NULL) { /* not known yet, or a job of an earlier version */
-        buf_add_str(out, mode_word(job->mode));
-        return;
-    }
-    if (c->mode == GRADUS__V1__MODE__SYNC) {
-        sync_text(c, out);
-        return;
-    }
-    buf_add_str(out, mode_word(c->mode));
-    if (c->mode == GRADUS__V1__MODE__BOUNDED) {
-        buf_printf(out, "(%" PRIu64 ")", c->staleness);
-    }
-    policy_text(c, out);
-    if (c->push_every > 1) {
-        buf_printf(out, ", push every %" PRIu32, c->push_every);
-    }
-    if (c->pull_every > 1) {
-        buf_printf(out, ", pull every %" PRIu32, c->pull_every);
-    }
-    if (c->overlap) {
-        buf_add_str(out, ", overlap");
-    }
-}
-
-/* "staleness   median 1, max 5-8: 0 41%, 1 30%, …" */
-static void staleness_line(const Gradus__V1__Job *job, struct buf *out)
-{
-    struct histogram h = histogram_of(job->staleness, job->n_staleness);
-    if (h.total == 0) {
-        return;
-    }
-    char name[48], max[48];
-    buf_printf(out, "staleness   median %s, max %s", bucket_name(h.median, name, sizeof name),
-               bucket_name(h.max, max, sizeof max));
-    const char *before = ": ";
-    for (size_t i = 0; i < job->n_staleness; i++) {
-        double percent = 100.0 * (double)job->staleness[i] / (double)h.total;
-        if (job->staleness[i] == 0) {
-            continue;
-        }
-        buf_printf(out, percent < 0.5 ? "%s%s <1%%" : "%s%s %.0f%%", before,
-                   bucket_name(i, name, sizeof name), percent);
-        before = ", ";
-    }
-    buf_add_char(out, '\n');
-}
-
 static void count_line(const char *label, uint64_t count, const char *noun, const char *nouns,
                        struct buf *out)
 {
@@ -392,9 +259,14 @@ void output_status_text(const Gradus__V1__Job *job, struct buf *out)
 {
     output_result_text(job, out);
     buf_add_str(out, "mode        ");
-    consistency_text(job, out);
+    text_consistency(job, out);
     buf_printf(out, "\ngeneration  %" PRIu64 "\n", job->generation);
-    staleness_line(job, out);
+    struct buf staleness = {0};
+    text_staleness(job, &staleness);
+    if (staleness.len > 0) {
+        buf_printf(out, "staleness   %s\n", buf_str(&staleness));
+    }
+    buf_release(&staleness);
     count_line("dropped", job->dropped, "batch", "batches", out);
     count_line("speculated", job->speculated, "replica", "replicas", out);
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
@@ -428,7 +300,7 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     }
     buf_printf(out, "job %s: %s, generation %" PRIu64 ", ", job->id, wire_state_name(job->state),
                job->generation);
-    consistency_text(job, out);
+    text_consistency(job, out);
     buf_add_char(out, '\n');
 }
 
