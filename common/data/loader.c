@@ -9,12 +9,14 @@
 #include "base/mem.h"
 #include "data/order.h"
 
-enum slot_state { SLOT_FREE, SLOT_REQUESTED, SLOT_DECODING, SLOT_READY, SLOT_TAKEN };
+/* In this order, so that those that can be given up, and those that can be found, are ranges. */
+enum slot_state { SLOT_FREE, SLOT_DECODING, SLOT_REQUESTED, SLOT_READY, SLOT_TAKEN };
 
 /* One request and the batch that answers it. While DECODING it belongs to the thread, in the other
- * states to the owner; the state itself is under the mutex. */
+ * states to the owner; what is not the batch is under the mutex. */
 struct slot {
     enum slot_state state;
+    bool unwanted;   /* DECODING, and forgotten meanwhile */
     uint64_t number; /* requests count up; the smallest is the oldest */
     uint64_t epoch, first;
     size_t count;
@@ -25,7 +27,7 @@ struct loader {
     const struct dataset *data;
     uint64_t seed;
     size_t batch_records;
-    uint64_t *records; /* [batch_records] of the thread */
+    uint64_t *thread_records, *owner_records; /* [batch_records] scratch */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t requested, decoded;
@@ -48,14 +50,14 @@ static struct slot *oldest(struct loader *l, enum slot_state from, enum slot_sta
     return found;
 }
 
-static void decode(struct loader *l, struct slot *s)
+static void decode(struct loader *l, struct slot *s, uint64_t *records)
 {
     struct order order;
     order_init(&order, dataset_info(l->data)->records, l->seed, s->epoch);
     for (size_t i = 0; i < s->count; i++) {
-        l->records[i] = order_record(&order, s->first + i);
+        records[i] = order_record(&order, s->first + i);
     }
-    dataset_read(l->data, l->records, s->count, &s->batch);
+    dataset_read(l->data, records, s->count, &s->batch);
 }
 
 static void *loader_main(void *arg)
@@ -70,9 +72,10 @@ static void *loader_main(void *arg)
         }
         s->state = SLOT_DECODING;
         pthread_mutex_unlock(&l->mutex);
-        decode(l, s);
+        decode(l, s, l->thread_records);
         pthread_mutex_lock(&l->mutex);
-        s->state = SLOT_READY;
+        s->state = s->unwanted ? SLOT_FREE : SLOT_READY;
+        s->unwanted = false;
         pthread_cond_signal(&l->decoded);
     }
     pthread_mutex_unlock(&l->mutex);
@@ -88,14 +91,15 @@ static void release(struct loader *l)
     pthread_cond_destroy(&l->requested);
     pthread_mutex_destroy(&l->mutex);
     free(l->slots);
-    free(l->records);
+    free(l->thread_records);
+    free(l->owner_records);
     free(l);
 }
 
 int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
                struct loader **out, struct err *err)
 {
-    assert(batch_records > 0 && depth > 0);
+    assert(batch_records > 0 && depth > 1);
     struct loader *l = mem_new(1, sizeof *l);
     l->data = data;
     l->seed = seed;
@@ -106,8 +110,11 @@ int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, 
     pthread_cond_init(&l->requested, NULL);
     pthread_cond_init(&l->decoded, NULL);
     int rc = 0;
-    l->records = mem_try_aligned(batch_records, sizeof *l->records, "loader", err);
-    if (l->records == NULL) {
+    l->thread_records = mem_try_aligned(batch_records, sizeof(uint64_t), "loader", err);
+    l->owner_records = l->thread_records != NULL
+                           ? mem_try_aligned(batch_records, sizeof(uint64_t), "loader", err)
+                           : NULL;
+    if (l->owner_records == NULL) {
         rc = ERR_EXHAUSTED;
     }
     for (size_t i = 0; rc == 0 && i < depth; i++) {
@@ -138,7 +145,9 @@ void loader_free(struct loader *l)
     release(l);
 }
 
-int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err)
+/* ---- the owner ---- */
+
+static int check(const struct loader *l, uint64_t first, size_t count, struct err *err)
 {
     uint64_t records = dataset_info(l->data)->records;
     if (count > l->batch_records || first > records || count > records - first) {
@@ -147,35 +156,119 @@ int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t coun
                        " records, and %zu fit in a batch",
                        first, count, records, l->batch_records);
     }
-    pthread_mutex_lock(&l->mutex);
-    struct slot *s = oldest(l, SLOT_FREE, SLOT_FREE);
-    if (s != NULL) {
-        s->number = l->next_number++;
-        s->epoch = epoch;
-        s->first = first;
-        s->count = count;
-        s->state = SLOT_REQUESTED;
-        pthread_cond_signal(&l->requested);
-    }
-    pthread_mutex_unlock(&l->mutex);
-    if (s == NULL) {
-        return err_set(err, ERR_EXHAUSTED, "load: all %zu batches are open", l->slot_count);
-    }
     return 0;
 }
 
-const struct batch *loader_take(struct loader *l)
+static struct slot *find(struct loader *l, uint64_t epoch, uint64_t first, size_t count)
 {
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state >= SLOT_DECODING && s->state <= SLOT_READY && s->epoch == epoch &&
+            s->first == first && s->count == count) {
+            s->unwanted = false;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* A slot for a new batch: a free one, or the oldest that was not taken. The thread finishes what it
+ * is at. */
+static struct slot *make_room(struct loader *l)
+{
+    struct slot *s = oldest(l, SLOT_FREE, SLOT_FREE);
+    return s != NULL ? s : oldest(l, SLOT_REQUESTED, SLOT_READY);
+}
+
+static void fill(struct slot *s, enum slot_state state, uint64_t epoch, uint64_t first,
+                 size_t count)
+{
+    s->state = state;
+    s->epoch = epoch;
+    s->first = first;
+    s->count = count;
+}
+
+static void forget_before(struct loader *l, uint64_t number)
+{
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->number >= number) {
+            continue;
+        }
+        if (s->state == SLOT_DECODING) {
+            s->unwanted = true;
+        } else if (s->state != SLOT_TAKEN) {
+            s->state = SLOT_FREE;
+        }
+    }
+}
+
+static int refuse(const struct loader *l, struct err *err)
+{
+    return err_set(err, ERR_EXHAUSTED, "load: all %zu batches are in use", l->slot_count);
+}
+
+int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err)
+{
+    int rc = check(l, first, count, err);
+    if (rc != 0) {
+        return rc;
+    }
     pthread_mutex_lock(&l->mutex);
-    struct slot *s = oldest(l, SLOT_REQUESTED, SLOT_READY);
-    while (s != NULL && s->state != SLOT_READY) {
-        pthread_cond_wait(&l->decoded, &l->mutex);
+    struct slot *s = find(l, epoch, first, count);
+    if (s == NULL && (s = make_room(l)) != NULL) {
+        fill(s, SLOT_REQUESTED, epoch, first, count);
+        pthread_cond_signal(&l->requested);
     }
     if (s != NULL) {
-        s->state = SLOT_TAKEN;
+        s->number = l->next_number++;
     }
     pthread_mutex_unlock(&l->mutex);
-    return s == NULL ? NULL : &s->batch;
+    return s != NULL ? 0 : refuse(l, err);
+}
+
+/* Under the mutex, which is let go meanwhile. What the thread has not begun is decoded here: that
+ * takes no longer than to wait for it. */
+static void get_ready(struct loader *l, struct slot *s)
+{
+    if (s->state == SLOT_REQUESTED) {
+        s->state = SLOT_TAKEN;
+        pthread_mutex_unlock(&l->mutex);
+        decode(l, s, l->owner_records);
+        pthread_mutex_lock(&l->mutex);
+    }
+    while (s->state == SLOT_DECODING) {
+        pthread_cond_wait(&l->decoded, &l->mutex);
+    }
+    s->state = SLOT_TAKEN;
+}
+
+int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
+                const struct batch **out, struct err *err)
+{
+    int rc = check(l, first, count, err);
+    if (rc != 0) {
+        return rc;
+    }
+    pthread_mutex_lock(&l->mutex);
+    struct slot *s = find(l, epoch, first, count);
+    if (s != NULL) {
+        forget_before(l, s->number);
+    } else {
+        while ((s = make_room(l)) == NULL && oldest(l, SLOT_DECODING, SLOT_DECODING) != NULL) {
+            pthread_cond_wait(&l->decoded, &l->mutex);
+        }
+        if (s != NULL) {
+            fill(s, SLOT_REQUESTED, epoch, first, count);
+        }
+    }
+    if (s != NULL) {
+        get_ready(l, s);
+        *out = &s->batch;
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return s != NULL ? 0 : refuse(l, err);
 }
 
 void loader_return(struct loader *l, const struct batch *b)
@@ -191,23 +284,4 @@ void loader_return(struct loader *l, const struct batch *b)
     }
     pthread_mutex_unlock(&l->mutex);
     assert(known);
-}
-
-void loader_reset(struct loader *l)
-{
-    pthread_mutex_lock(&l->mutex);
-    for (size_t i = 0; i < l->slot_count; i++) {
-        if (l->slots[i].state == SLOT_REQUESTED) {
-            l->slots[i].state = SLOT_FREE;
-        }
-    }
-    for (size_t i = 0; i < l->slot_count; i++) {
-        while (l->slots[i].state == SLOT_DECODING) { /* at most one, soon done */
-            pthread_cond_wait(&l->decoded, &l->mutex);
-        }
-        if (l->slots[i].state == SLOT_READY) {
-            l->slots[i].state = SLOT_FREE;
-        }
-    }
-    pthread_mutex_unlock(&l->mutex);
 }

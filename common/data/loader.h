@@ -1,8 +1,9 @@
 /* A thread that decodes mini-batches ahead of the compute thread.
  *
- * The owner asks for batches in the order in which it will take them; the loader keeps up to @depth
- * ready. Owner: one thread calls all functions. Memory: all batches are allocated by loader_new().
- */
+ * The owner asks for batches in the order in which it expects to take them, and takes whichever it
+ * needs: what was asked for in vain is forgotten, what was not asked for is decoded at once. A
+ * batch is known by its epoch and positions, so a wrong one is never taken. Owner: one thread calls
+ * all functions. Memory: @depth batches, allocated by loader_new(). */
 #ifndef GRADUS_DATA_LOADER_H
 #define GRADUS_DATA_LOADER_H
 
@@ -12,19 +13,20 @@
 
 struct loader;
 
-/* @data is borrowed and must outlive the loader. @seed orders the records. */
+/* @data is borrowed and must outlive the loader. @seed orders the records. @depth: batches asked
+ * for and taken at once; at least 2, as one may be in the thread's hands. */
 int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
                struct loader **out, struct err *err);
 void loader_free(struct loader *l); /* stops the thread; batches taken become invalid */
-/* Ask for positions first..first+count-1 of @epoch. A request is open until its batch is returned.
- * Errors: ERR_EXHAUSTED @depth requests are open; ERR_RANGE positions outside the data, or more
- * than a batch holds. */
+/* Have positions first..first+count-1 of @epoch decoded, after what was asked for before. Asking
+ * again only moves it to the end. When all batches are in use, the oldest that was not taken makes
+ * room. Errors: ERR_EXHAUSTED all are taken, or the last is being decoded; ERR_RANGE positions
+ * outside the data, or more than a batch holds. */
 int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err);
-/* The oldest requested batch; waits until it is decoded. It stays valid until loader_return().
- * NULL when nothing is requested. */
-const struct batch *loader_take(struct loader *l);
+/* The batch; waits while the thread is at it. It stays valid until loader_return(). What was asked
+ * for before it is forgotten: the owner has gone past it. Errors: as loader_request(). */
+int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
+                const struct batch **out, struct err *err);
 void loader_return(struct loader *l, const struct batch *b);
-/* Forget all requests whose batch was not taken (a new generation changed the plan). */
-void loader_reset(struct loader *l);
 
 #endif

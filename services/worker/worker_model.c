@@ -128,35 +128,10 @@ float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err)
     return array(m, &m->slots[slot], "gradients", err);
 }
 
-static bool ask(struct worker_model *m, const struct ledger_batch *batch)
-{
-    if (m->asked_count == WORKER_PREFETCH_MAX + 1 ||
-        loader_request(m->loader, batch->epoch, batch->first, batch->count, NULL) != 0) {
-        return false;
-    }
-    m->asked[m->asked_count++] = *batch;
-    return true;
-}
-
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch)
 {
-    (void)ask(m, batch); /* a full queue only means that the batch is decoded when its turn comes */
-}
-
-/* The batch from the loader; what was asked for ahead and is not wanted any more is thrown away. */
-static const struct batch *take(struct worker_model *m, const struct ledger_batch *batch)
-{
-    if (m->asked_count == 0 || m->asked[0].epoch != batch->epoch ||
-        m->asked[0].first != batch->first || m->asked[0].count != batch->count) {
-        loader_reset(m->loader);
-        m->asked_count = 0;
-        if (!ask(m, batch)) {
-            return NULL;
-        }
-    }
-    m->asked_count--;
-    memmove(m->asked, m->asked + 1, m->asked_count * sizeof m->asked[0]);
-    return loader_take(m->loader);
+    /* One that is not taken up is decoded when its turn comes. */
+    (void)loader_request(m->loader, batch->epoch, batch->first, batch->count, NULL);
 }
 
 static void point(struct worker_model *m, enum worker_set set)
@@ -166,20 +141,22 @@ static void point(struct worker_model *m, enum worker_set set)
     }
 }
 
-void worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                           const struct runner_step *step, enum worker_set set, uint32_t slot,
-                           struct metrics *metrics)
+int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
+                          const struct runner_step *step, enum worker_set set, uint32_t slot,
+                          struct metrics *metrics, struct err *err)
 {
+    const struct batch *b;
+    int rc = loader_take(m->loader, batch->epoch, batch->first, batch->count, &b, err);
+    if (rc != 0) {
+        return rc;
+    }
     point(m, set);
     for (size_t i = 0; i < m->variable_count; i++) {
         m->gradients[i] = m->slots[slot] + m->offsets[i];
     }
-    const struct batch *b = take(m, batch);
-    if (b == NULL) {
-        abort(); /* a reset loader takes a request */
-    }
     runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, NULL, NULL);
     loader_return(m->loader, b);
+    return 0;
 }
 
 void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from)

@@ -16,8 +16,6 @@ struct worker_model {
     struct job_spec spec;
     struct dataset *train, *test; /* test may be NULL */
     struct loader *loader;
-    struct ledger_batch asked[WORKER_PREFETCH_MAX + 1]; /* requests to the loader, oldest first */
-    size_t asked_count;
     struct model *model;
     struct runner *runner;
     size_t runner_batch;
@@ -40,11 +38,13 @@ void worker_model_release(struct worker_model *m);
 /* NULL and ERR_EXHAUSTED without memory. */
 float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err);
 float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err);
+/* Have @batch decoded ahead; it need not be computed, and others may be. */
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
-/* The gradient of one batch; both arrays exist. @metrics gets the batch's contribution. */
-void worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                           const struct runner_step *step, enum worker_set set, uint32_t slot,
-                           struct metrics *metrics);
+/* The gradient of one batch; both arrays exist. @metrics (may be NULL) gets the batch's
+ * contribution. Errors: ERR_RANGE a batch outside the data. */
+int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
+                          const struct runner_step *step, enum worker_set set, uint32_t slot,
+                          struct metrics *metrics, struct err *err);
 void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
 /* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,

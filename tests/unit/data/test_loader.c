@@ -1,5 +1,6 @@
 #include "support/test.h"
 
+#include "base/rng.h"
 #include "data/loader.h"
 #include "data/order.h"
 #include "unit/data/fixture.h"
@@ -33,13 +34,22 @@ static void check_batch(const struct batch *b, uint64_t seed, uint64_t epoch, ui
     }
 }
 
+/* Take a batch, look at every record of it, return it. */
+static void take_and_check(struct loader *l, uint64_t seed, uint64_t epoch, uint64_t first,
+                           size_t count)
+{
+    const struct batch *b;
+    assert_int_equal(loader_take(l, epoch, first, count, &b, NULL), 0);
+    check_batch(b, seed, epoch, first, count);
+    loader_return(l, b);
+}
+
 static void batches_follow_the_order(void **state)
 {
     (void)state;
     struct dataset *data = make_data();
     struct loader *l;
     assert_int_equal(loader_new(data, 9, 16, 3, &l, NULL), 0);
-    assert_null(loader_take(l));
     struct {
         uint64_t epoch, first;
         size_t count;
@@ -57,30 +67,29 @@ static void batches_follow_the_order(void **state)
                              0);
             requested++;
         }
-        const struct batch *b = loader_take(l);
-        assert_non_null(b);
-        check_batch(b, 9, asked[taken].epoch, asked[taken].first, asked[taken].count);
-        loader_return(l, b);
+        take_and_check(l, 9, asked[taken].epoch, asked[taken].first, asked[taken].count);
         taken++;
     }
     loader_free(l);
     dataset_free(data);
 }
 
-static void a_batch_stays_open_until_returned(void **state)
+static void a_batch_stays_valid_until_returned(void **state)
 {
     (void)state;
     struct dataset *data = make_data();
     struct loader *l;
     assert_int_equal(loader_new(data, 1, 8, 2, &l, NULL), 0);
+    const struct batch *a, *b, *c;
+    struct err err;
     assert_int_equal(loader_request(l, 0, 0, 8, NULL), 0);
-    assert_int_equal(loader_request(l, 0, 8, 8, NULL), 0);
-    assert_int_equal(loader_request(l, 0, 16, 8, NULL), ERR_EXHAUSTED);
-    const struct batch *a = loader_take(l), *b = loader_take(l);
-    assert_int_equal(loader_request(l, 0, 16, 8, NULL), ERR_EXHAUSTED);
+    assert_int_equal(loader_take(l, 0, 0, 8, &a, NULL), 0);
+    assert_int_equal(loader_take(l, 0, 8, 8, &b, NULL), 0);
+    assert_int_equal(loader_request(l, 0, 16, 8, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "all 2 batches are in use"));
+    assert_int_equal(loader_take(l, 0, 16, 8, &c, NULL), ERR_EXHAUSTED);
     loader_return(l, b); /* in any order */
-    assert_int_equal(loader_request(l, 0, 16, 8, NULL), 0);
-    const struct batch *c = loader_take(l);
+    assert_int_equal(loader_take(l, 0, 16, 8, &c, NULL), 0);
     check_batch(a, 1, 0, 0, 8);
     check_batch(c, 1, 0, 16, 8);
     loader_return(l, a);
@@ -100,33 +109,111 @@ static void positions_outside_the_data_are_refused(void **state)
     assert_int_equal(loader_request(l, 0, 96, 8, &err), ERR_RANGE);
     assert_int_equal(loader_request(l, 0, UINT64_MAX, 1, &err), ERR_RANGE);
     assert_non_null(strstr(err.msg, "100 records"));
+    const struct batch *b = NULL;
+    assert_int_equal(loader_take(l, 0, 96, 8, &b, &err), ERR_RANGE);
+    assert_null(b);
     assert_int_equal(loader_request(l, 0, 92, 8, &err), 0);
     loader_free(l); /* with an open request */
     dataset_free(data);
 }
 
-static void reset_forgets_what_was_not_taken(void **state)
+/* A worker goes on further ahead than all that it has announced, and announces from there. */
+static void a_jump_ahead_leaves_nothing_behind(void **state)
 {
     (void)state;
     struct dataset *data = make_data();
     struct loader *l;
-    assert_int_equal(loader_new(data, 4, 32, 4, &l, NULL), 0);
-    for (uint64_t round = 0; round < 50; round++) {
-        assert_int_equal(loader_request(l, round, 0, 32, NULL), 0);
-        const struct batch *held = loader_take(l);
-        for (uint64_t k = 0; k < 3; k++) {
-            assert_int_equal(loader_request(l, round, 32, 32, NULL), 0);
+    assert_int_equal(loader_new(data, 4, 8, 5, &l, NULL), 0);
+    for (uint64_t round = 0; round < 200; round++) {
+        for (uint64_t k = 0; k < 4; k++) {
+            assert_int_equal(loader_request(l, 10 * round, 8 * k, 8, NULL), 0);
         }
-        loader_reset(l);
-        assert_null(loader_take(l));
-        check_batch(held, 4, round, 0, 32);
-        assert_int_equal(loader_request(l, round, 64, 32, NULL), 0);
-        const struct batch *b = loader_take(l);
-        check_batch(b, 4, round, 64, 32);
-        loader_return(l, b);
-        loader_return(l, held);
+        for (uint64_t k = 0; k < 4; k++) { /* the old ones make room */
+            assert_int_equal(loader_request(l, 10 * round + 3, 8 * k, 8, NULL), 0);
+        }
+        for (uint64_t k = round % 4; k < 4; k++) {
+            take_and_check(l, 4, 10 * round + 3, 8 * k, 8);
+        }
     }
     loader_free(l);
+    dataset_free(data);
+}
+
+static void batches_that_were_not_asked_for_come_too(void **state)
+{
+    (void)state;
+    struct dataset *data = make_data();
+    struct loader *l;
+    assert_int_equal(loader_new(data, 5, 8, 3, &l, NULL), 0);
+    take_and_check(l, 5, 7, 40, 8); /* nothing is asked for at all */
+    for (uint64_t round = 0; round < 100; round++) {
+        assert_int_equal(loader_request(l, round, 0, 8, NULL), 0);
+        assert_int_equal(loader_request(l, round, 8, 8, NULL), 0);
+        take_and_check(l, 5, round, 0, 8);
+        take_and_check(l, 5, round, 48, 8); /* another worker's */
+        take_and_check(l, 5, round, 8, 7);  /* not the same as 8 records */
+        take_and_check(l, 5, round, 8, 8);
+        take_and_check(l, 5, round, 8, 8); /* and again, as after a generation change */
+    }
+    loader_free(l);
+    dataset_free(data);
+}
+
+static void asking_again_changes_the_order_only(void **state)
+{
+    (void)state;
+    struct dataset *data = make_data();
+    struct loader *l;
+    assert_int_equal(loader_new(data, 6, 8, 3, &l, NULL), 0);
+    for (uint64_t round = 0; round < 100; round++) {
+        for (int again = 0; again < 10; again++) { /* more often than there are batches */
+            assert_int_equal(loader_request(l, round, 0, 8, NULL), 0);
+        }
+        assert_int_equal(loader_request(l, round, 8, 8, NULL), 0);
+        assert_int_equal(loader_request(l, round, 0, 8, NULL), 0);
+        take_and_check(l, 6, round, 8, 8);
+        take_and_check(l, 6, round, 0, 8);
+    }
+    loader_free(l);
+    dataset_free(data);
+}
+
+/* Whatever is asked for and taken in whatever order: it is the right batch. */
+static void no_wrong_batch_ever(void **state)
+{
+    (void)state;
+    struct dataset *data = make_data();
+    uint64_t draws = 0;
+    for (size_t depth = 2; depth <= 5; depth++) {
+        struct loader *l;
+        assert_int_equal(loader_new(data, 8, 16, depth, &l, NULL), 0);
+        const struct batch *held = NULL;
+        uint64_t held_epoch = 0, held_first = 0;
+        size_t held_count = 0;
+        for (int i = 0; i < 3000; i++) {
+            uint64_t epoch = rng_below(2026, draws++, 2);
+            uint64_t first = 12 * rng_below(2026, draws++, 7);
+            size_t count = 1 + (size_t)rng_below(2026, draws++, 16);
+            if (rng_below(2026, draws++, 3) > 0) {
+                (void)loader_request(l, epoch, first, count, NULL);
+                continue;
+            }
+            if (held != NULL && rng_below(2026, draws++, 2) == 0) {
+                check_batch(held, 8, held_epoch, held_first, held_count);
+                loader_return(l, held);
+                held = NULL;
+            }
+            if (held == NULL && rng_below(2026, draws++, 3) == 0) {
+                assert_int_equal(loader_take(l, epoch, first, count, &held, NULL), 0);
+                held_epoch = epoch;
+                held_first = first;
+                held_count = count;
+            } else {
+                take_and_check(l, 8, epoch, first, count);
+            }
+        }
+        loader_free(l); /* one may be taken */
+    }
     loader_free(NULL);
     dataset_free(data);
 }
@@ -135,9 +222,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_follow_the_order),
-        cmocka_unit_test(a_batch_stays_open_until_returned),
+        cmocka_unit_test(a_batch_stays_valid_until_returned),
         cmocka_unit_test(positions_outside_the_data_are_refused),
-        cmocka_unit_test(reset_forgets_what_was_not_taken),
+        cmocka_unit_test(a_jump_ahead_leaves_nothing_behind),
+        cmocka_unit_test(batches_that_were_not_asked_for_come_too),
+        cmocka_unit_test(asking_again_changes_the_order_only),
+        cmocka_unit_test(no_wrong_batch_ever),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
