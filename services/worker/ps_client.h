@@ -1,10 +1,12 @@
 /* The worker's side of the data plane: one Exchange stream per shard.
  *
  * Gradients leave straight from the caller's arrays and parameters land straight in them, in
- * chunks; the plan says which part of which variable lies where in a shard.
+ * chunks; the plan says which part of which variable lies where in a shard. What a server answers
+ * is checked against what it was asked: whatever cannot be right is ERR_INTERNAL.
  *
  * Owner: the job's thread calls everything; answers come through `answered` on the same thread,
- * because the client posts them to the job's loop. A broken stream answers its open exchanges with
+ * because the client posts them to the job's loop. WORKER_EXCHANGES_MAX are open at once per shard;
+ * more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
  * ERR_UNAVAILABLE and is opened again by the next exchange. */
 #ifndef GRADUS_WORKER_PS_CLIENT_H
 #define GRADUS_WORKER_PS_CLIENT_H
@@ -13,17 +15,26 @@
 #include "service/loop.h"
 #include "worker/worker.h"
 
-#define PS_CLIENT_EXCHANGES_MAX 64       /* open at once per shard; a step of the tree has fewer */
 #define PS_CLIENT_CHUNK_BYTES (1U << 20) /* fits the caches; measured best between 1 and 4 MiB */
 
 struct ps_client;
 
 struct ps_answer {
     uint64_t exchange;
-    int code; /* 0 or ERR_* */
+    uint32_t shard;
+    int code; /* 0 or ERR_*; with an error only `message` counts */
     char message[256];
     uint64_t version;
     uint32_t progress;
+    enum worker_push_result push; /* NONE without a push */
+    bool has_staleness;           /* a push of batches (async, bounded) was applied */
+    uint64_t staleness;
+    bool has_decision;
+    uint64_t decision_step;
+    const uint8_t *decision; /* borrowed for the call */
+    size_t decision_bytes;   /* ≤ WORKER_DECISION_BYTES_MAX */
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
 };
 
 struct ps_client_options {
@@ -32,7 +43,7 @@ struct ps_client_options {
     const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
     const char *const *addresses;     /* [shards] */
     size_t message_bytes_max;
-    struct loop *loop; /* borrows */
+    struct loop *loop; /* borrows; gets one message per shard at a time */
     void (*answered)(void *ctx, const struct ps_answer *answer);
     void *ctx;
 };
@@ -48,11 +59,11 @@ void ps_client_close(struct ps_client *c);
  * is fine. */
 void ps_client_free(struct ps_client *c);
 /* Carry out WORKER_DO_EXCHANGE. @values: the flat array of the set to pull into (NULL without a
- * pull). @gradient: the flat array to push from (NULL: no values); it must not change before
- * ps_client_wait_sent(). Failures are answered, not returned. */
+ * pull). @gradient: the flat array of the request's slot to push from (NULL: no values); it must
+ * not change before ps_client_wait_sent(). Failures are answered, not returned. */
 void ps_client_exchange(struct ps_client *c, const struct worker_action *request, float *values,
                         const float *gradient);
-/* Wait until nothing is sent from @gradient any more. */
-void ps_client_wait_sent(struct ps_client *c, const float *gradient);
+/* Wait until nothing is sent from the gradient in @slot any more. */
+void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
 
 #endif

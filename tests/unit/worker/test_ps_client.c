@@ -20,6 +20,7 @@
 #define ANSWER_CHUNK 100001 /* elements; no divisor of anything here */
 #define ROWS 701
 #define COLUMNS 1000
+#define VERSION 40 /* of shard 0; shard 1 is one ahead */
 #define BIASES 7
 #define BIAS_AT (ROWS * COLUMNS + 13) /* in the flat arrays, behind padding */
 #define FLAT_COUNT (BIAS_AT + BIASES)
@@ -35,6 +36,11 @@ enum script {
     SCRIPT_RAGGED,      /* half a float */
     SCRIPT_OTHER_FIRST, /* an answer that nobody asked for comes first */
     SCRIPT_UNREAD,      /* the stream is not read any more */
+    SCRIPT_TORN,        /* the second chunk is of another version */
+    SCRIPT_OLD,         /* of the version before */
+    SCRIPT_NO_SPARE,    /* no word of a spare replica */
+    SCRIPT_LONG,        /* a decision that is too long */
+    SCRIPT_EMPTY,       /* a decision about nobody */
 };
 
 struct fake {
@@ -51,8 +57,16 @@ struct fake {
     int32_t code;
     float *shards[SHARDS]; /* pushed last, pulled next */
     uint64_t pushed[SHARDS];
+    Gradus__V1__ExchangeRequest heard; /* the last first message; its parts follow */
+    Gradus__V1__Push heard_push;
+    Gradus__V1__Pull heard_pull;
+    uint64_t heard_step; /* of the decision, or of the request for a spare replica */
+    size_t heard_bytes;
+    uint8_t heard_replicas[WORKER_DECISION_BYTES_MAX];
+    int32_t result; /* of pushes */
     unsigned streams;
     struct ps_answer answers[ANSWERS_MAX];
+    uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
     size_t answered;
 };
 
@@ -74,6 +88,7 @@ static void send_values(struct fake *f, struct rpc_call *call, Gradus__V1__Excha
             piece.bytes -= 2;
         }
         m->offset = at;
+        m->version += f->script == SCRIPT_TORN && at > 0 ? 1 : 0;
         assert_int_equal(rpc_send(call, &m->base, &blob), 0);
     }
 }
@@ -85,8 +100,27 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
     char message[] = "told to refuse";
     m.exchange = q->exchange;
-    m.version = 40 + shard;
+    m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
     m.progress = 3;
+    m.staleness = 6;
+    if (f->heard.push != NULL) {
+        m.push = (Gradus__V1__PushResult)f->result;
+    }
+    static uint8_t replicas[WORKER_DECISION_BYTES_MAX + 1];
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
+    decision.step = VERSION - 1;
+    decision.replicas.data = replicas;
+    decision.replicas.len = f->script == SCRIPT_LONG    ? sizeof replicas
+                            : f->script == SCRIPT_EMPTY ? 0
+                                                        : sizeof replicas - 1;
+    replicas[0] = 0xA5;
+    replicas[WORKER_DECISION_BYTES_MAX - 1] = 0x5A;
+    m.decision = &decision; /* asked for or not */
+    spare.given = true;
+    spare.replica = 11;
+    spare.wait_ms = 12;
+    m.spare = f->script == SCRIPT_NO_SPARE ? NULL : &spare;
     switch (f->script) {
     case SCRIPT_REFUSE:
         m.code = f->code;
@@ -136,6 +170,26 @@ struct incoming {
     bool pull;
 };
 
+static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
+{
+    f->heard = *q;
+    if (q->push != NULL) {
+        f->heard_push = *q->push;
+    }
+    if (q->pull != NULL) {
+        f->heard_pull = *q->pull;
+    }
+    if (q->decision != NULL) {
+        f->heard_step = q->decision->step;
+        f->heard_bytes = q->decision->replicas.len;
+        assert_true(f->heard_bytes <= sizeof f->heard_replicas);
+        memcpy(f->heard_replicas, q->decision->replicas.data, f->heard_bytes);
+    }
+    if (q->spare != NULL) {
+        f->heard_step = q->spare->step;
+    }
+}
+
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fake *f = service;
@@ -146,6 +200,9 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         in->shard = q->shard->shard;
         in->pull = q->pull != NULL;
         f->pushed[in->shard] = 0;
+        hear(f, q);
+    } else {
+        assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
     }
     uint64_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
     assert_int_equal(q->offset, f->pushed[in->shard]);
@@ -209,7 +266,13 @@ static void on_answer(void *ctx, const struct ps_answer *answer)
     struct fake *f = ctx;
     pthread_mutex_lock(&f->lock);
     assert_true(f->answered < ANSWERS_MAX);
-    f->answers[f->answered++] = *answer;
+    f->answers[f->answered] = *answer;
+    if (answer->has_decision) {
+        assert_true(answer->decision_bytes <= WORKER_DECISION_BYTES_MAX);
+        memcpy(f->decision, answer->decision, answer->decision_bytes);
+        f->answers[f->answered].decision = f->decision;
+    }
+    f->answered++;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
 }
@@ -231,7 +294,8 @@ static void make_plan(struct fake *f)
 static void start(struct fake *f, size_t message_bytes_max)
 {
     struct err err = {0};
-    *f = (struct fake){.script = SCRIPT_RIGHT};
+    memset(f, 0, sizeof *f);
+    f->result = GRADUS__V1__PUSH_RESULT__APPLIED;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     make_plan(f);
@@ -276,7 +340,7 @@ static void finish(struct fake *f)
     ps_client_cancel(f->client);
     loop_join(f->loop);
     ps_client_close(f->client);
-    ps_client_wait_sent(f->client, f->gradient);
+    ps_client_wait_sent(f->client, 0);
     free(f->gradient); /* nobody reads it any more */
     loop_free(f->loop);
     ps_client_free(f->client);
@@ -305,25 +369,37 @@ static void run_ask(void *ctx)
                        a->action.push ? f->gradient : NULL);
 }
 
+static void carry_out(struct fake *f, const struct worker_action *action)
+{
+    struct ask ask = {.f = f, .action = *action};
+    ask.action.kind = WORKER_DO_EXCHANGE;
+    assert_int_equal(loop_call(f->loop, run_ask, &ask, NULL), 0);
+}
+
 static void exchange(struct fake *f, uint64_t number, uint32_t shard, bool push, bool pull)
 {
-    struct ask ask = {
-        .f = f,
-        .action = {.kind = WORKER_DO_EXCHANGE,
-                   .exchange = number,
-                   .shard = shard,
-                   .generation = 1,
-                   .push = push,
-                   .pull = pull ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
-                   .examples = push ? 1 : 0},
+    const struct worker_action action = {
+        .exchange = number,
+        .shard = shard,
+        .generation = 1,
+        .push = push,
+        .pull = pull ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
+        .examples = push ? 1 : 0,
     };
-    assert_int_equal(loop_call(f->loop, run_ask, &ask, NULL), 0);
+    carry_out(f, &action);
 }
 
 static void set_script(struct fake *f, enum script script)
 {
     pthread_mutex_lock(&f->lock);
     f->script = script;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void set_result(struct fake *f, int32_t result)
+{
+    pthread_mutex_lock(&f->lock);
+    f->result = result;
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -337,6 +413,7 @@ static struct ps_answer next_answer(struct fake *f, uint64_t number)
     struct ps_answer answer = f->answers[0];
     f->answered--;
     memmove(f->answers, f->answers + 1, f->answered * sizeof answer);
+    assert_true(!answer.has_decision || f->answered == 0);
     pthread_mutex_unlock(&f->lock);
     assert_int_equal(answer.exchange, number);
     return answer;
@@ -352,7 +429,7 @@ static void test_values_go_and_come(void **state)
         exchange(&f, 10 + s, s, true, true);
         struct ps_answer a = next_answer(&f, 10 + s);
         assert_int_equal(a.code, 0);
-        assert_int_equal(a.version, 40 + s);
+        assert_int_equal(a.version, VERSION + s);
         assert_int_equal(a.progress, 3);
     }
     for (uint32_t s = 0; s < SHARDS; s++) {
@@ -452,13 +529,166 @@ static void test_answers_that_cannot_be_right(void **state)
     finish(&f);
 }
 
+static void test_what_a_push_says(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    uint8_t replicas[WORKER_DECISION_BYTES_MAX] = {1, [WORKER_DECISION_BYTES_MAX - 1] = 2};
+    struct worker_action a = {
+        .exchange = 1,
+        .shard = 1,
+        .generation = 5,
+        .push = true,
+        .step = 8,
+        .examples = 9,
+        .base_version = 10,
+        .batch = {.epoch = 11, .split = 12, .batch = 13},
+        .batch_end = 14,
+        .decided = true,
+        .pull = WORKER_PULL_AT_LEAST,
+        .version = VERSION,
+        .has_decision = true,
+        .decision_step = 15,
+        .decision = replicas,
+        .decision_bytes = sizeof replicas,
+    };
+    carry_out(&f, &a);
+    struct ps_answer r = next_answer(&f, 1);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.shard, 1);
+    assert_int_equal(f.heard_push.step, 8);
+    assert_int_equal(f.heard_push.examples, 9);
+    assert_int_equal(f.heard_push.base_version, 10);
+    assert_int_equal(f.heard_push.epoch, 11);
+    assert_int_equal(f.heard_push.split, 12);
+    assert_int_equal(f.heard_push.batch, 13);
+    assert_int_equal(f.heard_push.batch_end, 14);
+    assert_true(f.heard_push.decided && !f.heard_push.spare);
+    assert_int_equal(f.heard_pull.kind, GRADUS__V1__PULL__KIND__AT_LEAST);
+    assert_int_equal(f.heard_pull.version, VERSION);
+    assert_int_equal(f.heard_step, 15);
+    assert_int_equal(f.heard_bytes, sizeof replicas);
+    assert_memory_equal(f.heard_replicas, replicas, sizeof replicas);
+
+    a = (struct worker_action){.exchange = 2, .push = true, .replica_first = 3, .replica_end = 4};
+    a.spare = true;
+    carry_out(&f, &a);
+    assert_int_equal(next_answer(&f, 2).code, 0);
+    assert_true(f.heard_push.spare && !f.heard_push.decided);
+    assert_int_equal(f.heard_push.replica_first, 3);
+    assert_int_equal(f.heard_push.replica_end, 4);
+    assert_null(f.heard.decision);
+    assert_null(f.heard.pull);
+
+    a = (struct worker_action){.exchange = 3, .has_decision = true, .decision_step = 16};
+    a.decision = replicas;
+    a.decision_bytes = 1;
+    carry_out(&f, &a); /* alone */
+    r = next_answer(&f, 3);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.push, WORKER_PUSH_NONE);
+    assert_null(f.heard.push);
+    assert_int_equal(f.heard_step, 16);
+    assert_int_equal(f.heard_bytes, 1);
+    finish(&f);
+}
+
+static void test_what_an_answer_says(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    for (int32_t result = 1; result <= WORKER_PUSH_DROPPED; result++) {
+        set_result(&f, result);
+        exchange(&f, (uint64_t)result, 0, true, false); /* of batches */
+        struct ps_answer r = next_answer(&f, (uint64_t)result);
+        assert_int_equal(r.code, 0);
+        assert_int_equal((int)r.push, result);
+        assert_int_equal(r.has_staleness, result == WORKER_PUSH_APPLIED);
+        assert_true(!r.has_staleness || r.staleness == 6);
+        assert_true(r.has_decision && !r.has_spare);
+        assert_int_equal(r.decision_step, VERSION - 1);
+        assert_int_equal(r.decision_bytes, WORKER_DECISION_BYTES_MAX);
+        assert_int_equal(r.decision[0], 0xA5);
+        assert_int_equal(r.decision[WORKER_DECISION_BYTES_MAX - 1], 0x5A);
+    }
+    set_result(&f, GRADUS__V1__PUSH_RESULT__APPLIED);
+    struct worker_action a = {.exchange = 20, .push = true, .replica_end = 1};
+    carry_out(&f, &a); /* of replicas */
+    assert_false(next_answer(&f, 20).has_staleness);
+
+    exchange(&f, 21, 0, false, true); /* what was not asked for is not looked at */
+    struct ps_answer r = next_answer(&f, 21);
+    assert_true(r.code == 0 && r.push == WORKER_PUSH_NONE && !r.has_decision && !r.has_spare);
+
+    a = (struct worker_action){.exchange = 22, .ask_spare = true, .step = 17};
+    carry_out(&f, &a);
+    r = next_answer(&f, 22);
+    assert_int_equal(f.heard_step, 17);
+    assert_true(r.code == 0 && r.has_spare && r.spare_given);
+    assert_int_equal(r.spare_replica, 11);
+    assert_int_equal(r.spare_wait_ms, 12);
+    finish(&f);
+}
+
+static void refused(struct fake *f, const struct worker_action *a, const char *part)
+{
+    carry_out(f, a);
+    struct ps_answer r = next_answer(f, a->exchange);
+    assert_int_equal(r.code, ERR_INTERNAL);
+    if (strstr(r.message, part) == NULL) {
+        fail_msg("expected \"%s\", got \"%s\"", part, r.message);
+    }
+}
+
+static void test_answers_to_other_questions(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    struct worker_action push = {.exchange = 1, .push = true};
+    static const int32_t results[] = {0, 6, -1, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        set_result(&f, results[i]);
+        refused(&f, &push, "answered a push with result");
+    }
+    set_result(&f, GRADUS__V1__PUSH_RESULT__STALE);
+    set_script(&f, SCRIPT_LONG);
+    refused(&f, &push, "a decision of 8193 bytes");
+    set_script(&f, SCRIPT_EMPTY);
+    refused(&f, &push, "a decision of 0 bytes");
+    set_script(&f, SCRIPT_NO_SPARE);
+    refused(&f, &(struct worker_action){.exchange = 2, .ask_spare = true}, "did not say whether");
+
+    /* Numbers of their own: more of an answer may come after it was refused. */
+    struct worker_action pull = {.exchange = 3, .pull = WORKER_PULL_VERSION, .version = VERSION};
+    set_script(&f, SCRIPT_TORN);
+    refused(&f, &pull, "mixed versions 40 and 41");
+    set_script(&f, SCRIPT_OLD);
+    pull.exchange = 4;
+    refused(&f, &pull, "answered version 39, asked for 40");
+    pull.exchange = 5;
+    pull.pull = WORKER_PULL_AT_LEAST;
+    refused(&f, &pull, "answered version 39, asked for 40");
+    set_script(&f, SCRIPT_RIGHT);
+    pull.exchange = 6;
+    pull.version = VERSION - 1; /* a later one will do */
+    carry_out(&f, &pull);
+    assert_int_equal(next_answer(&f, 6).code, 0);
+    pull.exchange = 7;
+    pull.pull = WORKER_PULL_VERSION; /* or not */
+    refused(&f, &pull, "answered version 40, asked for 39");
+    finish(&f);
+}
+
 static void test_more_exchanges_than_there_is_room_for(void **state)
 {
     (void)state;
     struct fake f;
     start(&f, 0);
     set_script(&f, SCRIPT_UNREAD);
-    for (uint64_t i = 0; i < PS_CLIENT_EXCHANGES_MAX; i++) {
+    for (uint64_t i = 0; i < WORKER_EXCHANGES_MAX; i++) {
         exchange(&f, i, 0, false, true);
     }
     exchange(&f, 1000, 0, false, true);
@@ -505,6 +735,9 @@ int main(void)
         cmocka_unit_test(test_a_broken_stream_is_opened_again),
         cmocka_unit_test(test_a_server_that_is_gone),
         cmocka_unit_test(test_answers_that_cannot_be_right),
+        cmocka_unit_test(test_what_a_push_says),
+        cmocka_unit_test(test_what_an_answer_says),
+        cmocka_unit_test(test_answers_to_other_questions),
         cmocka_unit_test(test_more_exchanges_than_there_is_room_for),
         cmocka_unit_test(test_close_while_nothing_is_read),
     };

@@ -1,0 +1,222 @@
+/* Messages to the shards: requests, and gradients in chunks straight from their arrays. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/ps_client_state.h"
+
+#define CHUNK_ELEMENTS (PS_CLIENT_CHUNK_BYTES / sizeof(float))
+#define SEND_WAIT_MS 30000 /* a server that takes nothing for so long is as good as gone */
+
+/* ---- what is being sent ---- */
+
+struct sent {
+    struct ps_client *client;
+    uint32_t slot;
+};
+
+static void on_sent(void *ctx)
+{
+    struct sent *sent = ctx;
+    struct ps_client *c = sent->client;
+    pthread_mutex_lock(&c->sending_mutex);
+    if (--c->sending[sent->slot] == 0) {
+        pthread_cond_broadcast(&c->sending_cond);
+    }
+    pthread_mutex_unlock(&c->sending_mutex);
+    free(sent);
+}
+
+static struct sent *sending_begin(struct ps_client *c, uint32_t slot)
+{
+    struct sent *sent = mem_new(1, sizeof *sent);
+    *sent = (struct sent){c, slot};
+    pthread_mutex_lock(&c->sending_mutex);
+    c->sending[slot]++;
+    pthread_mutex_unlock(&c->sending_mutex);
+    return sent;
+}
+
+void ps_client_wait_sent(struct ps_client *c, uint32_t slot)
+{
+    pthread_mutex_lock(&c->sending_mutex);
+    while (c->sending[slot] > 0) {
+        pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
+    }
+    pthread_mutex_unlock(&c->sending_mutex);
+}
+
+void ps_client_wait_all_sent(struct ps_client *c)
+{
+    for (uint32_t slot = 0; slot < WORKER_SLOTS_MAX; slot++) {
+        ps_client_wait_sent(c, slot);
+    }
+}
+
+/* ---- values ---- */
+
+/* The pieces of the gradient that make up elements [first, first + count) of the shard. */
+static size_t gather(const struct shard_link *link, uint64_t first, uint64_t count,
+                     const float *gradient, struct rpc_piece *pieces)
+{
+    const struct ps_client *c = link->client;
+    size_t n = 0;
+    for (size_t i = 0; i < link->partition_count && count > 0; i++) {
+        const struct partition *p = &link->partitions[i];
+        if (first >= p->offset + p->count) {
+            continue;
+        }
+        uint64_t skip = first - p->offset;
+        uint64_t k = p->count - skip < count ? p->count - skip : count;
+        pieces[n].data = gradient + c->variable_offsets[p->variable] + p->first + skip;
+        pieces[n].bytes = k * sizeof(float);
+        n++;
+        first += k;
+        count -= k;
+    }
+    return n;
+}
+
+static int send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                    const struct rpc_blob *blob, struct err *err)
+{
+    int rc = rpc_stream_send(link->stream, &message->base, blob, err);
+    while (rc == ERR_EXHAUSTED) {
+        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        if (rc == 0) {
+            rc = rpc_stream_send(link->stream, &message->base, blob, err);
+        }
+    }
+    return rc;
+}
+
+/* What only the first message of an exchange says. */
+static void strip(Gradus__V1__ExchangeRequest *message)
+{
+    message->shard = NULL;
+    message->push = NULL;
+    message->pull = NULL;
+    message->decision = NULL;
+    message->spare = NULL;
+}
+
+static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
+                       const float *gradient, struct err *err)
+{
+    struct rpc_piece *pieces = mem_new(link->partition_count, sizeof *pieces);
+    int rc = 0;
+    message->total = link->elements;
+    for (uint64_t at = 0; at < link->elements && rc == 0; at += CHUNK_ELEMENTS) {
+        uint64_t n = link->elements - at < CHUNK_ELEMENTS ? link->elements - at : CHUNK_ELEMENTS;
+        message->offset = at;
+        struct rpc_blob blob = {
+            .pieces = pieces,
+            .piece_count = gather(link, at, n, gradient, pieces),
+            .release = on_sent,
+            .ctx = sending_begin(link->client, slot),
+        };
+        rc = rpc_stream_send(link->stream, &message->base, &blob, err);
+        if (rc == ERR_EXHAUSTED) {
+            /* The blob was released; once the queue has room it goes as a copy. */
+            blob.release = NULL;
+            rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+            if (rc == 0) {
+                rc = send_one(link, message, &blob, err);
+            }
+        }
+        strip(message);
+    }
+    free(pieces);
+    return rc;
+}
+
+/* ---- requests ---- */
+
+/* Messages have pointers to what is not const; those that are sent borrow and are only read. */
+static char *borrow_text(const char *text)
+{
+    char *out;
+    memcpy(&out, &text, sizeof out);
+    return out;
+}
+
+static uint8_t *borrow_bytes(const uint8_t *bytes)
+{
+    uint8_t *out;
+    memcpy(&out, &bytes, sizeof out);
+    return out;
+}
+
+static void fill_push(Gradus__V1__Push *push, const struct worker_action *a)
+{
+    gradus__v1__push__init(push);
+    push->step = a->step;
+    push->replica_first = a->replica_first;
+    push->replica_end = a->replica_end;
+    push->epoch = a->batch.epoch;
+    push->split = a->batch.split;
+    push->batch = a->batch.batch;
+    push->batch_end = a->batch_end;
+    push->examples = a->examples;
+    push->base_version = a->base_version;
+    push->decided = a->decided;
+    push->spare = a->spare;
+}
+
+static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
+{
+    static const Gradus__V1__Pull__Kind kinds[] = {
+        [WORKER_PULL_LATEST] = GRADUS__V1__PULL__KIND__LATEST,
+        [WORKER_PULL_VERSION] = GRADUS__V1__PULL__KIND__VERSION,
+        [WORKER_PULL_PINNED] = GRADUS__V1__PULL__KIND__PINNED,
+        [WORKER_PULL_AT_LEAST] = GRADUS__V1__PULL__KIND__AT_LEAST,
+    };
+    gradus__v1__pull__init(pull);
+    pull->kind = kinds[a->pull];
+    pull->version = a->version;
+    pull->pin_id = borrow_text(a->pin_id);
+    pull->progress = a->progress;
+    pull->epoch = a->batch.epoch;
+    pull->split = a->batch.split;
+}
+
+int ps_client_send(struct shard_link *link, const struct worker_action *a, const float *gradient,
+                   struct err *err)
+{
+    struct ps_client *c = link->client;
+    Gradus__V1__ShardRef shard = GRADUS__V1__SHARD_REF__INIT;
+    shard.job = c->job;
+    shard.shard = link->shard;
+    shard.generation = a->generation;
+    Gradus__V1__Push push;
+    Gradus__V1__Pull pull;
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareRequest spare = GRADUS__V1__SPARE_REQUEST__INIT;
+    Gradus__V1__ExchangeRequest message = GRADUS__V1__EXCHANGE_REQUEST__INIT;
+    message.exchange = a->exchange;
+    message.shard = &shard;
+    message.worker = c->worker;
+    message.idle = a->idle;
+    if (a->push) {
+        fill_push(&push, a);
+        message.push = &push;
+    }
+    if (a->pull != WORKER_PULL_NONE) {
+        fill_pull(&pull, a);
+        message.pull = &pull;
+    }
+    if (a->has_decision) {
+        decision.step = a->decision_step;
+        decision.replicas.data = borrow_bytes(a->decision);
+        decision.replicas.len = a->decision_bytes;
+        message.decision = &decision;
+    }
+    if (a->ask_spare) {
+        spare.step = a->step;
+        message.spare = &spare;
+    }
+    if (a->push && gradient != NULL && link->elements > 0) {
+        return send_chunks(link, &message, a->slot, gradient, err);
+    }
+    return send_one(link, &message, NULL, err);
+}

@@ -1,0 +1,82 @@
+/* What the files of the data plane's client share; nobody else includes it. */
+#ifndef GRADUS_WORKER_PS_CLIENT_STATE_H
+#define GRADUS_WORKER_PS_CLIENT_STATE_H
+
+#include <pthread.h>
+
+#include "gradus/v1/ps.pb-c.h"
+#include "rpc/rpc.h"
+#include "worker/ps_client.h"
+
+#define PS_CLIENT_VALUES_FIELD 15
+
+/* One exchange. In the link's list `open` it belongs to the stream's callbacks, in `answered` to
+ * the loop; `spare` ones are used again. The lists are under the link's mutex. */
+struct pending {
+    struct pending *next;
+    /* what was asked for, to check the answer against */
+    float *values; /* NULL: no pull */
+    enum worker_pull pull;
+    uint64_t version;
+    bool push, batches, ask_spare;
+    /* what came */
+    bool begun;
+    uint64_t received;
+    struct ps_answer answer;
+    uint8_t *decision; /* answer.decision points here */
+    size_t decision_capacity;
+};
+
+struct shard_link {
+    struct ps_client *client;
+    uint32_t shard;
+    const struct partition *partitions;
+    size_t partition_count;
+    uint64_t elements;
+    struct rpc_channel *channel;
+    struct rpc_stream *stream; /* the job's thread opens and frees */
+    pthread_mutex_t mutex;     /* guards what follows */
+    bool broken;               /* `done` came: the stream is to be freed */
+    struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
+    struct pending *spare;
+    size_t pending_count; /* open and answered */
+    bool posted;          /* a message that delivers the answers is on its way */
+};
+
+struct ps_client {
+    char *job, *worker;
+    const struct plan *plan;
+    const uint64_t *variable_offsets;
+    struct rpc_loop *rpc_loop;
+    struct loop *loop;
+    void (*answered)(void *ctx, const struct ps_answer *answer);
+    void *ctx;
+    struct shard_link *links;
+    uint32_t link_count;
+    /* Messages that still refer to the gradient in a slot. */
+    pthread_mutex_t sending_mutex;
+    pthread_cond_t sending_cond;
+    uint64_t sending[WORKER_SLOTS_MAX];
+};
+
+/* ps_client_send.c, the job's thread */
+
+/* Queue all messages of an exchange. Errors: of rpc_stream_send() and of waiting for room; the
+ * stream may hold half a request then. */
+int ps_client_send(struct shard_link *link, const struct worker_action *a, const float *gradient,
+                   struct err *err);
+/* gRPC may hold a slice a little longer than the call that it belonged to. */
+void ps_client_wait_all_sent(struct ps_client *c);
+
+/* ps_client_answer.c */
+
+extern const struct rpc_stream_events ps_client_events; /* the context is the link */
+/* The job's thread: what an answer will be checked against. NULL when too many are open. */
+struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
+                                       float *values);
+/* Under the link's mutex: end an open exchange. */
+void ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
+                            const char *message);
+void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
+
+#endif
