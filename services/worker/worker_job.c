@@ -9,7 +9,7 @@
 #include "wire/wire.h"
 #include "worker/worker_job_state.h"
 
-#define LOOP_MESSAGES 16384 /* more than exchanges, calls and reports can be open at once */
+#define LOOP_MESSAGES 16384 /* more than shards, calls and reports there can be at once */
 
 static void fail_job(struct worker_job *j, const struct err *err)
 {
@@ -41,16 +41,16 @@ static struct metrics *sums_of(struct worker_job *j, uint64_t epoch)
     return &free_one->sums;
 }
 
+/* A replica of another worker is that one's to measure. */
 static void do_compute(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
-    float *slot = worker_model_slot(&j->model, a->slot, &err);
-    if (slot == NULL) {
+    if (worker_model_slot(&j->model, a->slot, &err) == NULL) {
         fail_job(j, &err);
         return;
     }
     if (j->client != NULL) {
-        ps_client_wait_sent(j->client, slot);
+        ps_client_wait_sent(j->client, a->slot);
     }
     uint64_t begin = chrono_now_ns();
     if (j->computed_ns != 0) {
@@ -61,8 +61,12 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         .step = a->step,
         .replica = a->replica,
     };
-    worker_model_gradient(&j->model, &a->batch, &identity, a->set, a->slot,
-                          sums_of(j, a->batch.epoch));
+    if (worker_model_gradient(&j->model, &a->batch, &identity, a->set, a->slot,
+                              a->spare ? NULL : sums_of(j, a->batch.epoch), &err) != 0) {
+        fail_job(j, &err);
+        return;
+    }
+    slow_down_wait(&j->slow_down, chrono_now_ns() - begin);
     uint64_t end = chrono_now_ns();
     j->computed_ns = end;
     meter_change(j->meters->compute_seconds, (double)(end - begin) * 1e-9);
@@ -77,7 +81,9 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     struct err err = {0};
     struct metrics sums;
     metrics_init(&sums, j->model.spec.model.metrics);
+    uint64_t begin = chrono_now_ns();
     int rc = worker_model_evaluate(&j->model, a->first, a->count, &sums, &err);
+    slow_down_wait(&j->slow_down, chrono_now_ns() - begin);
     struct rpc_call *call = worker_job_take_call(j, a->tag);
     if (call != NULL) {
         if (rc == 0) {
@@ -108,10 +114,6 @@ static void do_exchange(struct worker_job *j, const struct worker_action *a)
             fail_job(j, &err);
             return;
         }
-    }
-    if (a->push && a->shard == 0 && a->pull == WORKER_PULL_LATEST) {
-        j->push_exchange = a->exchange;
-        j->push_base = a->base_version;
     }
     const float *gradient = a->push && a->slot != WORKER_SLOT_NONE ? j->model.slots[a->slot] : NULL;
     ps_client_exchange(j->client, a, values, gradient);
@@ -145,11 +147,23 @@ static bool needs_the_data(enum worker_action_kind kind)
            kind == WORKER_DO_EXCHANGE;
 }
 
+/* Does it take part in the training again? Evaluations do not count. */
+static bool begins_work(const struct worker_action *a)
+{
+    return a->kind == WORKER_DO_COMPUTE ||
+           (a->kind == WORKER_DO_EXCHANGE &&
+            (a->push || (a->pull != WORKER_PULL_NONE && a->pull != WORKER_PULL_PINNED)));
+}
+
 static void execute(struct worker_job *j, const struct worker_action *a)
 {
     struct rpc_call *call;
     if (j->halted && needs_the_data(a->kind)) {
         return;
+    }
+    if (begins_work(a)) {
+        j->idle = false;
+        j->report_idle = false;
     }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
@@ -224,6 +238,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->membership = o->membership;
     j->meters = o->meters;
     j->message_bytes_max = o->message_bytes_max;
+    slow_down_init(&j->slow_down, o->slow_down);
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);
     pthread_mutex_init(&j->mail->mutex, NULL);
@@ -233,6 +248,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     if (rc != 0) {
         loop_free(j->loop);
         worker_job_mail_drop(j->mail);
+        slow_down_release(&j->slow_down);
         free(j->id);
         free(j->text);
         free(j);
@@ -263,6 +279,7 @@ void worker_job_free(struct worker_job *j)
     if (loop_post(j->loop, stop, j, NULL) != 0) {
         loop_stop(j->loop);
     }
+    slow_down_end(&j->slow_down);
     pthread_mutex_lock(&j->mail->mutex);
     if (j->client != NULL) {
         ps_client_cancel(j->client); /* the thread may be waiting for a server */
@@ -290,6 +307,7 @@ void worker_job_free(struct worker_job *j)
     worker_job_measurements_clear(&j->reporting);
     worker_model_release(&j->model);
     plan_release(&j->plan);
+    slow_down_release(&j->slow_down);
     free(j->id);
     free(j->text);
     free(j);

@@ -23,6 +23,7 @@ struct worker_job_options {
     struct membership *membership;      /* borrows */
     const struct worker_meters *meters; /* borrows */
     size_t message_bytes_max;
+    double slow_down; /* every computation takes so many times as long; 1: off */
 };
 
 /* Start the job's thread. Errors: ERR_EXHAUSTED. */
@@ -35,7 +36,11 @@ void worker_job_inspect(struct worker_job *j, struct rpc_call *call, struct rpc_
 void worker_job_start(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
 void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
 void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
-/* Finish the batch in hand, answer what is open with ERR_CANCELLED, end the thread, free. */
+/* Finish what is in hand, have its pushes answered, give leases back, take nothing new; then call
+ * @drained(@ctx), on the job's thread and once, unless the job is freed before. It may take as long
+ * as the slowest of the job's other workers, so the caller limits it. Errors: ERR_STATE: over. */
+int worker_job_drain(struct worker_job *j, void (*drained)(void *ctx), void *ctx, struct err *err);
+/* Finish the computation in hand, answer what is open with ERR_CANCELLED, end the thread, free. */
 void worker_job_free(struct worker_job *j);
 
 #endif

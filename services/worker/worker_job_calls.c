@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
 #include "wire/wire.h"
+#include "worker/worker_job_assign.h"
 #include "worker/worker_job_state.h"
 
 /* ---- messages to the job's thread ---- */
@@ -129,13 +130,11 @@ static size_t staleness_bucket(uint64_t staleness)
     return bucket + 2;
 }
 
-/* The push was applied on top of the version before the one that came back with it. */
+/* One shard stands for all of them: a push counts once. */
 static void note_staleness(struct worker_job *j, const struct ps_answer *a)
 {
-    if (a->exchange == j->push_exchange && a->code == 0) {
-        uint64_t before = a->version > 0 ? a->version - 1 : 0;
-        uint64_t staleness = before > j->push_base ? before - j->push_base : 0;
-        j->measured.staleness[staleness_bucket(staleness)]++;
+    if (a->code == 0 && a->shard == 0 && a->has_staleness) {
+        j->measured.staleness[staleness_bucket(a->staleness)]++;
     }
 }
 
@@ -153,8 +152,20 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .message = a->message,
         .version = a->version,
         .progress = a->progress,
+        .push = a->push,
+        .has_decision = a->has_decision,
+        .decision_step = a->decision_step,
+        .decision = a->decision,
+        .decision_bytes = a->decision_bytes,
+        .has_spare = a->has_spare,
+        .spare_given = a->spare_given,
+        .spare_replica = a->spare_replica,
+        .spare_wait_ms = a->spare_wait_ms,
     };
     worker_job_step(j, &event);
+    if (a->code == ERR_ABORTED) {
+        worker_job_drain_over(j); /* its generation is over */
+    }
 }
 
 static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
@@ -249,7 +260,6 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
             .shape = {.records = dataset_info(j->model.train)->records,
                       .batch_records = (uint32_t)j->model.spec.training.batch_size,
                       .split_batches = split_batches_of(j)},
-            .overlap = j->model.spec.training.overlap,
         };
         j->core = worker_new(&config);
         j->started = true;
@@ -258,58 +268,25 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
     (void)rpc_reply(call, &response.base, NULL);
 }
 
-static int assignment_of(const struct worker_job *j, const Gradus__V1__AssignRequest *r,
-                         struct ledger *ledger, struct worker_assignment *a, struct err *err)
-{
-    enum training_mode mode;
-    int rc = wire_mode_from_proto(r->mode, &mode, err);
-    if (rc != 0) {
-        return rc;
-    }
-    if (r->replica_first > r->replica_end || r->replica_end > r->replicas) {
-        return err_set(err, ERR_INVALID, "replicas [%u, %u) of %u", r->replica_first,
-                       r->replica_end, r->replicas);
-    }
-    if (r->ledger != NULL && r->step < r->ledger_step) {
-        return err_set(err, ERR_INVALID, "step %llu is before the ledger's, %llu",
-                       (unsigned long long)r->step, (unsigned long long)r->ledger_step);
-    }
-    if (r->ledger != NULL) {
-        rc = wire_ledger_from_proto(r->ledger, ledger, err);
-        if (rc == 0 && (ledger->shape.records != dataset_info(j->model.train)->records ||
-                        ledger->shape.batch_records != j->model.spec.training.batch_size)) {
-            ledger_release(ledger);
-            rc = err_set(err, ERR_INVALID, "the ledger is not of this job's data");
-        }
-    } else if (r->generation != worker_generation(j->core)) {
-        rc = err_set(err, ERR_INVALID, "a new generation needs a ledger");
-    }
-    *a = (struct worker_assignment){
-        .generation = r->generation,
-        .mode = mode,
-        .replicas = r->replicas,
-        .replica_first = r->replica_first,
-        .replica_end = r->replica_end,
-        .step = r->step,
-        .step_limit = r->step_limit,
-        .ledger = r->ledger != NULL ? ledger : NULL,
-        .ledger_step = r->ledger_step,
-        .hold = r->hold,
-    };
-    return rc;
-}
-
 static void handle_assign(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
 {
     if (!j->started) {
         worker_job_fail_call(call, ERR_STATE, "the job is not started on this worker");
         return;
     }
+    const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)body;
+    if (worker_job_assign_while_draining(j, call, r->generation, r->hold != 0)) {
+        return;
+    }
     struct err err = {0};
     struct ledger ledger = {0};
     struct worker_event event = {.kind = WORKER_ASSIGN};
-    if (assignment_of(j, (const Gradus__V1__AssignRequest *)body, &ledger, &event.assign, &err) !=
-        0) {
+    const struct ledger_shape data = {
+        .records = dataset_info(j->model.train)->records,
+        .batch_records = (uint32_t)j->model.spec.training.batch_size,
+    };
+    if (worker_job_assign_from_proto(r, worker_generation(j->core), &data, &ledger, &event.assign,
+                                     &err) != 0) {
         (void)rpc_fail(call, &err);
         return;
     }
@@ -317,6 +294,8 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
     if (event.tag == 0) {
         worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
     } else {
+        j->assigned = true;
+        j->idle = false;
         worker_job_step(j, &event);
     }
     ledger_release(&ledger);
@@ -328,6 +307,10 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
     const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)body;
     if (!j->started) {
         worker_job_fail_call(call, ERR_STATE, "the job is not started on this worker");
+        return;
+    }
+    if (j->draining) {
+        worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker is leaving");
         return;
     }
     struct worker_event event = {

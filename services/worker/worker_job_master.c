@@ -28,13 +28,26 @@ struct master_call {
     enum worker_event_kind kind; /* of the event that brings the answer */
     int code;
     enum worker_lease_kind lease;
-    uint64_t epoch;
-    uint32_t split, batch_end;
-    bool fresh;
+    struct worker_lease granted;
     uint64_t generation; /* of the request */
 };
 
 static void master_call_free(struct master_call *m);
+
+/* Errors that the core does not send the report again for. */
+static bool is_heard(int code)
+{
+    return code == 0 || code == ERR_NOT_FOUND || code == ERR_ABORTED;
+}
+
+static void note_heard(const struct master_call *m)
+{
+    if (m->kind == WORKER_PROGRESS_REPORTED && m->job->report_idle && is_heard(m->code)) {
+        worker_job_idle_heard(m->job);
+    } else if (m->kind == WORKER_FAILURE_REPORTED && is_heard(m->code)) {
+        worker_job_drain_over(m->job);
+    }
+}
 
 static void master_answered(void *ctx)
 {
@@ -49,31 +62,39 @@ static void master_answered(void *ctx)
             .code = m->code,
             .generation = m->generation,
             .lease = m->lease,
-            .epoch = m->epoch,
-            .split = m->split,
-            .batch_end = m->batch_end,
-            .fresh = m->fresh,
+            .granted = m->granted,
         };
         worker_job_step(m->job, &event);
+        note_heard(m);
     }
     master_call_free(m);
 }
 
+/* What cannot be right counts as no answer, and is asked for again. */
 static void take_lease(struct master_call *m, const Gradus__V1__LeaseSplitResponse *r)
 {
-    m->epoch = r->epoch;
-    m->split = r->split;
-    m->batch_end = r->batch_end;
-    m->fresh = r->fresh;
     switch (r->kind) {
     case GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__LEASE:
+        if (r->lease == NULL) {
+            m->code = ERR_INTERNAL;
+            break;
+        }
         m->lease = WORKER_LEASE_GRANTED;
+        m->granted = (struct worker_lease){
+            .epoch = r->lease->epoch,
+            .split = r->lease->split,
+            .batch_end = r->lease->batch_end,
+            .fresh = r->lease->fresh != 0,
+        };
+        break;
+    case GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__WAIT:
+        m->lease = WORKER_LEASE_WAIT;
         break;
     case GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__DONE:
         m->lease = WORKER_LEASE_DONE;
         break;
     default:
-        m->lease = WORKER_LEASE_WAIT;
+        m->code = ERR_INTERNAL;
         break;
     }
 }
@@ -155,6 +176,17 @@ void worker_job_lease(struct worker_job *j, const struct worker_action *a)
     r.node = &ref;
     r.job = j->id;
     r.generation = a->generation;
+    Gradus__V1__Lease held[WORKER_HELD_MAX], *pointers[WORKER_HELD_MAX];
+    for (size_t i = 0; i < a->held_count; i++) {
+        gradus__v1__lease__init(&held[i]);
+        held[i].epoch = a->held[i].epoch;
+        held[i].split = a->held[i].split;
+        held[i].batch_end = a->held[i].batch_end;
+        held[i].fresh = a->held[i].fresh;
+        pointers[i] = &held[i];
+    }
+    r.held = pointers;
+    r.n_held = a->held_count;
     call_master(j, "LeaseSplit", &r.base, LEASE_TIMEOUT_MS, WORKER_LEASED, a->generation);
 }
 
@@ -169,6 +201,7 @@ void worker_job_report_split(struct worker_job *j, const struct worker_action *a
     r.generation = a->generation;
     r.epoch = a->batch.epoch;
     r.split = a->batch.split;
+    r.batch_end = a->batch_end;
     call_master(j, "ReportSplit", &r.base, REPORT_TIMEOUT_MS, WORKER_SPLIT_REPORTED, a->generation);
 }
 
@@ -216,6 +249,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
         worker_job_measurements_clear(&j->reporting);
         j->reporting = j->measured;
         j->measured = (struct measurements){0};
+        j->report_idle = a->idle_report;
     }
     struct report_parts parts;
     report_fill(&j->reporting, &parts);
@@ -226,6 +260,8 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
     r.sequence = a->sequence;
     r.position = a->position;
     r.idle = a->idle_report;
+    r.dropped = a->dropped;
+    r.speculated = a->speculated;
     r.epochs = parts.pointers;
     r.n_epochs = parts.count;
     r.staleness = j->reporting.staleness;

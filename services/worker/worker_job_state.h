@@ -7,6 +7,7 @@
 
 #include "service/loop.h"
 #include "worker/ps_client.h"
+#include "worker/slow_down.h"
 #include "worker/worker_job.h"
 #include "worker/worker_model.h"
 
@@ -49,8 +50,15 @@ struct worker_job {
     struct worker_actions actions; /* of the running step */
     bool stepping;
     struct measurements measured, reporting;
-    uint64_t push_exchange, push_base; /* the last push to shard 0 and the version it is based on */
-    uint64_t computed_ns;              /* when the last computation ended */
+    uint64_t computed_ns; /* when the last computation ended */
+    struct slow_down slow_down;
+    /* Draining (worker_job_drain.c). */
+    bool assigned;    /* the master gave this worker work */
+    bool report_idle; /* the report under way says so, and nothing was begun since */
+    bool idle;        /* the master knows */
+    bool draining;
+    void (*drained)(void *ctx); /* not called yet */
+    void *drained_ctx;
     struct job_mail *mail;
     /* calls that wait for the core or for a computation */
     struct {
@@ -68,6 +76,15 @@ void worker_job_step(struct worker_job *j, struct worker_event *event);
 void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
 /* The call of @tag, whose reference goes to the caller; NULL when it is gone. */
 struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
+
+/* worker_job_drain.c. */
+/* The master does not know yet that this worker leaves. True: @call is answered. */
+bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
+                                      uint64_t generation, bool hold);
+/* The master has heard that the worker is idle. */
+void worker_job_idle_heard(struct worker_job *j);
+/* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
+void worker_job_drain_over(struct worker_job *j);
 
 /* worker_job_master.c: the actions that are calls to the master. */
 void worker_job_lease(struct worker_job *j, const struct worker_action *a);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -12,6 +14,7 @@
 #include "service/loop.h"
 #include "service/membership.h"
 #include "wire/wire.h"
+#include "worker/slow_down.h"
 #include "worker/worker_job.h"
 
 #define LEAVE_TIMEOUT_MS 2000
@@ -22,6 +25,8 @@ const struct field worker_fields[] = {
      "Address of the master, host:port"},
     {"name", FIELD_STRING, offsetof(struct worker_settings, name), "", 0, 0, NULL,
      "Wanted node id; the master chooses one when it is empty or taken"},
+    {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,
+     NULL, "For experiments: every computation takes so many times as long; 1: off"},
 };
 const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
 
@@ -32,8 +37,11 @@ struct worker_shell {
     struct worker_meters meters;
     struct loop *loop;
     struct worker_job *job; /* NULL: none */
-    pthread_mutex_t mutex;  /* guards job_id, which the heartbeat reads */
-    char job_id[WIRE_ID_BYTES_MAX + 1];
+    bool draining;
+    pthread_mutex_t mutex;              /* guards what follows */
+    char job_id[WIRE_ID_BYTES_MAX + 1]; /* for the heartbeat */
+    bool drained;
+    pthread_cond_t drained_cond;
 };
 
 static void set_job(struct worker_shell *w, struct worker_job *job)
@@ -47,6 +55,16 @@ static void set_job(struct worker_shell *w, struct worker_job *job)
     }
 }
 
+/* Any thread. */
+static void on_drained(void *ctx)
+{
+    struct worker_shell *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    w->drained = true;
+    pthread_cond_signal(&w->drained_cond);
+    pthread_mutex_unlock(&w->mutex);
+}
+
 static void drop_job(struct worker_shell *w, const char *why)
 {
     struct worker_job *job = w->job;
@@ -58,6 +76,9 @@ static void drop_job(struct worker_shell *w, const char *why)
              log_quote(why, quoted, sizeof quoted));
     set_job(w, NULL);
     worker_job_free(job);
+    if (w->draining) {
+        on_drained(w);
+    }
 }
 
 /* ---- calls: any thread → the node's loop ---- */
@@ -126,6 +147,10 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         (void)fail(call, ERR_UNAVAILABLE, "this worker is starting");
         return NULL;
     }
+    if (w->draining) {
+        (void)fail(call, ERR_UNAVAILABLE, "this worker is leaving");
+        return NULL;
+    }
     drop_job(w, "another job is started");
     struct worker_job_options options = {
         .id = id,
@@ -133,6 +158,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .membership = w->membership,
         .meters = &w->meters,
         .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
+        .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;
     if (worker_job_new(&options, &job, &err) != 0) {
@@ -333,6 +359,11 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     struct worker_shell *w = mem_new(1, sizeof *w);
     w->sc = sc;
     pthread_mutex_init(&w->mutex, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* as chrono_now_ms() */
+    pthread_cond_init(&w->drained_cond, &attributes);
+    pthread_condattr_destroy(&attributes);
     w->loop = loop_new(0);
     make_meters(&w->meters, service_meters(sc));
     struct service_methods served = {
@@ -347,6 +378,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     }
     if (rc != 0) {
         loop_free(w->loop);
+        pthread_cond_destroy(&w->drained_cond);
         pthread_mutex_destroy(&w->mutex);
         free(w);
         return rc;
@@ -389,19 +421,48 @@ int worker_shell_ready(struct service_context *sc, struct err *err)
     return rc;
 }
 
-static void drain_job(void *ctx)
+/* ---- the end ---- */
+
+static void drain_begin(void *ctx)
+{
+    struct worker_shell *w = ctx;
+    w->draining = true;
+    if (w->job == NULL || worker_job_drain(w->job, on_drained, w, NULL) != 0) {
+        on_drained(w);
+    }
+}
+
+static void drain_end(void *ctx)
 {
     drop_job(ctx, "the worker stops");
+}
+
+static bool wait_drained(struct worker_shell *w, uint64_t deadline_ms)
+{
+    const struct timespec deadline = {.tv_sec = (time_t)(deadline_ms / 1000),
+                                      .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
+    pthread_mutex_lock(&w->mutex);
+    while (!w->drained && pthread_cond_timedwait(&w->drained_cond, &w->mutex, &deadline) == 0) {
+    }
+    bool drained = w->drained;
+    pthread_mutex_unlock(&w->mutex);
+    return drained;
 }
 
 void worker_shell_drain(struct service_context *sc, int64_t grace_ms)
 {
     struct worker_shell *w = service_state(sc);
-    (void)grace_ms;
-    (void)loop_call(w->loop, drain_job, w, NULL);
+    uint64_t begin_ms = chrono_now_ms();
+    if (loop_call(w->loop, drain_begin, w, NULL) == 0 &&
+        !wait_drained(w, begin_ms + (uint64_t)grace_ms)) {
+        log_warn("drain_cut", "grace_ms=%lld reason=\"work in hand was not finished\"",
+                 (long long)grace_ms);
+    }
+    (void)loop_call(w->loop, drain_end, w, NULL);
     if (w->membership != NULL) {
         membership_leave(w->membership, LEAVE_TIMEOUT_MS);
     }
+    log_info("drained", "ms=%llu", (unsigned long long)(chrono_now_ms() - begin_ms));
 }
 
 void worker_shell_stop(struct service_context *sc)
@@ -412,6 +473,7 @@ void worker_shell_stop(struct service_context *sc)
     worker_job_free(w->job);
     membership_free(w->membership); /* its events post to the loop */
     loop_free(w->loop);
+    pthread_cond_destroy(&w->drained_cond);
     pthread_mutex_destroy(&w->mutex);
     free(w);
 }

@@ -8,6 +8,7 @@
 struct worker_settings {
     char *master; /* host:port */
     char *name;   /* wanted node id; empty: the master chooses */
+    double slow_down;
 };
 extern const struct field worker_fields[];
 extern const size_t worker_field_count;

@@ -1,0 +1,594 @@
+/* A worker process and how it leaves: this program is also the worker, and the test is its master
+ * and its parameter server. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "gradus/v1/cluster.pb-c.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "service/spawn.h"
+#include "wire/wire.h"
+#include "worker/worker_model.h"
+#include "worker/worker_shell.h"
+
+#define AS_WORKER "as-worker"
+#define WAIT_MS 30000
+#define VALUES_FIELD 15
+#define RECORDS 64
+#define BATCH 8
+#define SPLIT_BATCHES 4
+#define GENERATION 3
+#define NOTES_MAX 32
+
+static const char job_text[] = "name: leaving\n"
+                               "data: {dir: %s, train: {file: train.csv}}\n"
+                               "model:\n"
+                               "  layers:\n"
+                               "    - dense: {units: 2}\n"
+                               "  loss: softmax_cross_entropy\n"
+                               "update: {rule: sgd, learning_rate: 0.1}\n"
+                               "training: {mode: %s, batch_size: %d, replicas: 1, epochs: 9,\n"
+                               "           evaluate_every: never}\n"
+                               "cluster: {workers: 1, ps: 1}\n";
+
+/* What the worker did, in order. */
+enum note { NOTE_PUSHED, NOTE_ANSWERED, NOTE_IDLE, NOTE_LEFT };
+
+struct fixture {
+    char dir[32], log_path[64], data_path[64];
+    char text[1024];
+    struct worker_model model;
+    struct model *layers;
+    struct plan plan;
+    struct rpc_server *server;
+    struct spawn worker;
+    struct rpc_channel *channel;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    bool hold;                  /* answers to pushes are kept back */
+    struct rpc_call *held_call; /* with this one */
+    uint64_t held_exchange;
+    uint64_t version;
+    bool failed;
+    enum note notes[NOTES_MAX];
+    size_t note_count;
+};
+
+/* ---- the master ---- */
+
+static void note(struct fixture *f, enum note what)
+{
+    if (f->note_count < NOTES_MAX) {
+        f->notes[f->note_count++] = what;
+    }
+    pthread_cond_broadcast(&f->changed);
+}
+
+static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    char id[] = "worker-1";
+    Gradus__V1__JoinResponse r = GRADUS__V1__JOIN_RESPONSE__INIT;
+    r.id = id;
+    r.heartbeat_interval_ms = 50;
+    r.heartbeat_timeout_ms = 3000;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    Gradus__V1__HeartbeatResponse r = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    struct fixture *f = service;
+    pthread_mutex_lock(&f->lock);
+    note(f, NOTE_LEFT);
+    pthread_mutex_unlock(&f->lock);
+    Gradus__V1__LeaveResponse r = GRADUS__V1__LEAVE_RESPONSE__INIT;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_lease(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)call; /* none is free: it waits */
+    (void)msg;
+    (void)service;
+}
+
+static void on_split(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    Gradus__V1__ReportSplitResponse r = GRADUS__V1__REPORT_SPLIT_RESPONSE__INIT;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_progress(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fixture *f = service;
+    const Gradus__V1__ReportProgressRequest *q =
+        (const Gradus__V1__ReportProgressRequest *)msg->body;
+    pthread_mutex_lock(&f->lock);
+    if (q->idle) {
+        note(f, NOTE_IDLE);
+    }
+    pthread_mutex_unlock(&f->lock);
+    Gradus__V1__ReportProgressResponse r = GRADUS__V1__REPORT_PROGRESS_RESPONSE__INIT;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_failure(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fixture *f = service;
+    print_error("the worker failed: %s\n",
+                ((const Gradus__V1__ReportFailureRequest *)msg->body)->message);
+    pthread_mutex_lock(&f->lock);
+    f->failed = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    Gradus__V1__ReportFailureResponse r = GRADUS__V1__REPORT_FAILURE_RESPONSE__INIT;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static const struct rpc_method master_methods[] = {
+    {.name = "Join", .request = on_join},
+    {.name = "Heartbeat", .request = on_heartbeat},
+    {.name = "Leave", .request = on_leave},
+    {.name = "LeaseSplit", .request = on_lease},
+    {.name = "ReportSplit", .request = on_split},
+    {.name = "ReportProgress", .request = on_progress},
+    {.name = "ReportFailure", .request = on_failure},
+};
+
+/* ---- the parameter server ---- */
+
+static void send_values(struct fixture *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m)
+{
+    static const float zeros[64];
+    assert_true(f->plan.shard_elements[0] <= sizeof zeros / sizeof zeros[0]);
+    struct rpc_piece piece = {zeros, f->plan.shard_elements[0] * sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    m->total = f->plan.shard_elements[0];
+    (void)rpc_send(call, &m->base, &blob);
+}
+
+/* A push is the whole step here, and its answer has the next version. */
+static void answer_push(struct fixture *f, struct rpc_call *call, uint64_t exchange)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    m.exchange = exchange;
+    m.push = GRADUS__V1__PUSH_RESULT__APPLIED;
+    m.version = ++f->version;
+    note(f, NOTE_ANSWERED);
+    send_values(f, call, &m);
+}
+
+static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fixture *f = service;
+    const Gradus__V1__ExchangeRequest *q = (const Gradus__V1__ExchangeRequest *)msg->body;
+    pthread_mutex_lock(&f->lock);
+    if (q->push == NULL) {
+        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+        m.exchange = q->exchange;
+        m.version = f->version;
+        if (q->pull != NULL) {
+            send_values(f, call, &m);
+        } else { /* bounded: idle */
+            (void)rpc_send(call, &m.base, NULL);
+        }
+    } else {
+        assert_non_null(q->pull);
+        note(f, NOTE_PUSHED);
+        if (f->hold) {
+            assert_null(f->held_call);
+            f->held_call = rpc_call_ref(call);
+            f->held_exchange = q->exchange;
+        } else {
+            answer_push(f, call, q->exchange);
+        }
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void not_served(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    struct err err;
+    (void)err_set(&err, ERR_UNSUPPORTED, "not served");
+    (void)rpc_fail(call, &err);
+}
+
+static const struct rpc_method ps_methods[] = {
+    {.name = "OpenShard", .request = not_served},
+    {.name = "SetMembership", .request = not_served},
+    {.name = "Pull", .request = not_served},
+    {.name = "Push", .request = not_served},
+    {.name = "PushPull", .request = not_served},
+    {.name = "Exchange",
+     .request = on_exchange,
+     .request_bulk = VALUES_FIELD,
+     .response_bulk = VALUES_FIELD},
+    {.name = "Pin", .request = not_served},
+    {.name = "Unpin", .request = not_served},
+    {.name = "Checkpoint", .request = not_served},
+    {.name = "CloseShard", .request = not_served},
+    {.name = "Stats", .request = not_served},
+};
+
+/* ---- set-up ---- */
+
+static void make_data(struct fixture *f)
+{
+    (void)snprintf(f->dir, sizeof f->dir, "/tmp/gradus-worker-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    (void)snprintf(f->log_path, sizeof f->log_path, "%s/log", f->dir);
+    (void)snprintf(f->data_path, sizeof f->data_path, "%s/train.csv", f->dir);
+    FILE *file = fopen(f->data_path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < RECORDS; i++) {
+        (void)fprintf(file, "%d,%d,%d\n", i, RECORDS - i, i % 2);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void make_plan(struct fixture *f, const char *mode)
+{
+    struct err err = {0};
+    (void)snprintf(f->text, sizeof f->text, job_text, f->dir, mode, BATCH);
+    if (worker_model_load(&f->model, f->text, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    const struct dataset_info *info = dataset_info(f->model.train);
+    assert_int_equal(info->records, RECORDS);
+    assert_int_equal(
+        model_new(&f->model.spec.model, &info->features, info->classes, &f->layers, &err), 0);
+    struct variable_spec variables[2];
+    assert_int_equal(model_variable_count(f->layers), 2);
+    variables[0] = *model_variable(f->layers, 0);
+    variables[1] = *model_variable(f->layers, 1);
+    assert_int_equal(plan_make(variables, 2, &f->model.spec.cluster, &f->plan, &err), 0);
+}
+
+static void serve(struct fixture *f)
+{
+    struct err err = {0};
+    const char *listen = "127.0.0.1:0";
+    struct rpc_server_options options = {.addresses = &listen, .address_count = 1, .grace_ms = 1};
+    f->server = rpc_server_new(&options, &err);
+    assert_non_null(f->server);
+    assert_int_equal(rpc_server_add(f->server, &gradus__v1__cluster__descriptor, master_methods,
+                                    sizeof master_methods / sizeof master_methods[0], f, &err),
+                     0);
+    assert_int_equal(rpc_server_add(f->server, &gradus__v1__parameter_server__descriptor,
+                                    ps_methods, sizeof ps_methods / sizeof ps_methods[0], f, &err),
+                     0);
+    assert_int_equal(rpc_server_start(f->server, &err), 0);
+}
+
+static void start_worker(struct fixture *f, const char *grace)
+{
+    const char *flags[] = {"/proc/self/exe", AS_WORKER, "--grace-ms", grace, "--slow-down", "1.5",
+                           "--master",       NULL,      NULL};
+    flags[7] = rpc_server_address(f->server, 0);
+    char *argv[sizeof flags / sizeof flags[0]] = {NULL};
+    for (size_t i = 0; flags[i] != NULL; i++) {
+        argv[i] = mem_strdup(flags[i]);
+    }
+    struct err err = {0};
+    char line[SPAWN_LINE_BYTES_MAX], address[64];
+    if (spawn_start(&f->worker, "worker", argv, f->log_path, &err) != 0 ||
+        spawn_ready_line(&f->worker, line, WAIT_MS, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    for (size_t i = 0; argv[i] != NULL; i++) {
+        free(argv[i]);
+    }
+    assert_true(spawn_line_value(line, "grpc", address, sizeof address));
+    const struct rpc_channel_options options = {.target = address};
+    f->channel = rpc_channel_new(&options, &err);
+    assert_non_null(f->channel);
+}
+
+static void begin(struct fixture *f, const char *mode, const char *grace)
+{
+    memset(f, 0, sizeof *f);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    make_data(f);
+    make_plan(f, mode);
+    serve(f);
+    start_worker(f, grace);
+}
+
+static void end(struct fixture *f)
+{
+    rpc_channel_free(f->channel);
+    spawn_release(&f->worker);
+    rpc_call_unref(f->held_call);
+    rpc_server_free(f->server);
+    plan_release(&f->plan);
+    model_free(f->layers);
+    worker_model_release(&f->model);
+    (void)unlink(f->log_path);
+    (void)unlink(f->data_path);
+    (void)rmdir(f->dir);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+}
+
+/* ---- what the master asks for ---- */
+
+static int call(struct fixture *f, const char *method, const ProtobufCMessage *body,
+                struct err *err)
+{
+    const struct rpc_request request = {
+        .service = &gradus__v1__worker__descriptor,
+        .method = method,
+        .body = body,
+        .timeout_ms = WAIT_MS,
+    };
+    struct rpc_msg *reply = NULL;
+    int rc = rpc_call_blocking(f->channel, &request, &reply, err);
+    rpc_msg_unref(reply);
+    return rc;
+}
+
+static char job_id[] = "job-1";
+
+static void start_job(struct fixture *f)
+{
+    char node[] = "ps-1";
+    char *address = mem_strdup(rpc_server_address(f->server, 0));
+    Gradus__V1__ShardLocation location = GRADUS__V1__SHARD_LOCATION__INIT, *locations = &location;
+    location.node = node;
+    location.address = address;
+    Gradus__V1__Plan plan;
+    wire_plan_to_proto(&f->plan, &plan);
+    Gradus__V1__StartJobRequest r = GRADUS__V1__START_JOB_REQUEST__INIT;
+    r.job = job_id;
+    r.text = f->text;
+    r.plan = &plan;
+    r.shards = &locations;
+    r.n_shards = 1;
+    struct err err = {0};
+    int rc;
+    do { /* it may not know yet that it has joined */
+        rc = call(f, "StartJob", &r.base, &err);
+    } while (rc == ERR_UNAVAILABLE && sched_yield() == 0);
+    if (rc != 0) {
+        fail_msg("%s", err.msg);
+    }
+    wire_plan_release(&plan);
+    free(address);
+}
+
+static int assign(struct fixture *f, uint64_t generation, bool hold, struct err *err)
+{
+    const struct ledger_shape shape = {RECORDS, BATCH, SPLIT_BATCHES};
+    struct ledger ledger;
+    struct consistency c;
+    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
+    consistency_of(&f->model.spec, &c);
+    Gradus__V1__Ledger packed_ledger;
+    Gradus__V1__Consistency consistency;
+    Gradus__V1__Lease lease = GRADUS__V1__LEASE__INIT, *leases = &lease;
+    wire_ledger_to_proto(&ledger, &packed_ledger);
+    wire_consistency_to_proto(&c, &consistency);
+    lease.batch_end = SPLIT_BATCHES;
+    lease.fresh = true;
+    Gradus__V1__AssignRequest r = GRADUS__V1__ASSIGN_REQUEST__INIT;
+    r.job = job_id;
+    r.generation = generation;
+    r.consistency = &consistency;
+    r.replica_end = 1;
+    r.step_limit = 1000;
+    r.ledger = &packed_ledger;
+    r.leases = &leases;
+    r.n_leases = 1;
+    r.hold = hold;
+    int rc = call(f, "Assign", &r.base, err);
+    ledger_release(&ledger);
+    return rc;
+}
+
+/* Keep back the answer to a push from now on, and wait until one came. */
+static void hold_a_push(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->hold = true;
+    while (f->held_call == NULL && !f->failed) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    assert_false(f->failed);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void let_go(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->hold = false;
+    answer_push(f, f->held_call, f->held_exchange);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* SIGTERM, and wait until the job knows of it: it takes no more work. */
+static void ask_end(struct fixture *f)
+{
+    struct err err = {0};
+    spawn_ask_end(&f->worker);
+    int rc;
+    do {
+        rc = assign(f, GENERATION, false, &err);
+    } while (rc == 0);
+    assert_int_equal(rc, ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "this worker is leaving"));
+}
+
+static void assert_ended(struct fixture *f)
+{
+    char how[64];
+    assert_int_equal(spawn_wait(&f->worker, WAIT_MS, NULL), 0);
+    assert_string_equal(spawn_describe(&f->worker, how, sizeof how), "exit code 0");
+    assert_false(f->failed);
+}
+
+static void assert_notes(struct fixture *f, const enum note *expected, size_t count)
+{
+    pthread_mutex_lock(&f->lock);
+    size_t first = f->note_count > count ? f->note_count - count : 0;
+    assert_true(f->note_count >= count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(f->notes[first + i], expected[i]);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+#define ASSERT_LAST(f, ...)                                                                        \
+    assert_notes(f, (const enum note[]){__VA_ARGS__},                                              \
+                 sizeof(const enum note[]){__VA_ARGS__} / sizeof(enum note))
+
+/* ---- tests ---- */
+
+static void drain_in(const char *mode)
+{
+    struct fixture f;
+    begin(&f, mode, "60s");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    hold_a_push(&f);
+    ask_end(&f);
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0); /* a hold is nothing new to it */
+    let_go(&f);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_PUSHED, NOTE_ANSWERED, NOTE_IDLE, NOTE_LEFT);
+    end(&f);
+}
+
+static void test_work_in_hand_is_finished_in_sync(void **state)
+{
+    (void)state;
+    drain_in("sync");
+}
+
+static void test_work_in_hand_is_finished_in_async(void **state)
+{
+    (void)state;
+    drain_in("async");
+}
+
+static void test_work_in_hand_is_finished_in_bounded(void **state)
+{
+    (void)state;
+    drain_in("bounded");
+}
+
+static void test_a_generation_that_is_over_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "sync", "600s");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    hold_a_push(&f);
+    ask_end(&f);
+    assert_int_equal(assign(&f, GENERATION + 1, false, NULL), ERR_UNAVAILABLE);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_PUSHED, NOTE_LEFT);
+    end(&f);
+}
+
+static void test_the_grace_period_ends_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "async", "1ms");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    hold_a_push(&f);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_PUSHED, NOTE_LEFT);
+    end(&f);
+}
+
+/* Nothing is in hand: without a job, without an assignment, standing still. */
+static void test_idle_workers_leave_at_once(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "sync", "600s");
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+    begin(&f, "sync", "600s");
+    start_job(&f);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_LEFT);
+    end(&f);
+    begin(&f, "async", "600s");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
+    pthread_mutex_lock(&f.lock);
+    while (f.note_count == 0) {
+        pthread_cond_wait(&f.changed, &f.lock);
+    }
+    pthread_mutex_unlock(&f.lock);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_IDLE, NOTE_LEFT);
+    end(&f);
+}
+
+static int be_a_worker(int argc, char **argv)
+{
+    const struct service service = {
+        .name = "worker",
+        .summary = "for tests",
+        .fields = worker_fields,
+        .field_count = worker_field_count,
+        .config_bytes = sizeof(struct worker_settings),
+        .start = worker_shell_start,
+        .ready = worker_shell_ready,
+        .drain = worker_shell_drain,
+        .stop = worker_shell_stop,
+    };
+    return service_main(argc, argv, &service);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], AS_WORKER) == 0) {
+        return be_a_worker(argc - 1, argv + 1);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_work_in_hand_is_finished_in_sync),
+        cmocka_unit_test(test_work_in_hand_is_finished_in_async),
+        cmocka_unit_test(test_work_in_hand_is_finished_in_bounded),
+        cmocka_unit_test(test_a_generation_that_is_over_is_not_waited_for),
+        cmocka_unit_test(test_the_grace_period_ends_it),
+        cmocka_unit_test(test_idle_workers_leave_at_once),
+    };
+    rpc_init();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rpc_shutdown();
+    return failed;
+}
