@@ -39,7 +39,8 @@ struct rig {
     struct shard *shard;
     struct shard_actions actions;
     float values[RIG_VERSIONS][RIG_FLOATS];
-    uint64_t version; /* of the newest applied */
+    uint64_t version;  /* of the newest applied */
+    uint64_t examples; /* applied */
     unsigned kept[RIG_VERSIONS];
     long buffers; /* alive */
     struct rig_reply *replies;
@@ -116,6 +117,7 @@ static inline void rig_apply(struct rig *r, const struct shard_action *a)
         r->values[a->version][i] = r->values[r->version][i] - step;
     }
     r->version = a->version;
+    r->examples += a->examples;
 }
 
 static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
@@ -194,6 +196,7 @@ static inline void rig_step(struct rig *r, const struct shard_event *e)
     struct shard_info info;
     shard_info(r->shard, &info);
     assert_int_equal(info.version, r->version);
+    assert_int_equal(info.examples, r->examples);
 }
 
 /* The only reply to @tag so far, or NULL. */
