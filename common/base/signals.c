@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/signalfd.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -32,4 +33,16 @@ void signals_block(const sigset_t *set)
             (void)sigaction(i, &action, NULL);
         }
     }
+}
+
+int signals_open(const sigset_t *set, struct err *err)
+{
+    int fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd >= 0 ? fd : err_errno(err, errno, "make a descriptor for signals");
+}
+
+int signals_read(int fd)
+{
+    struct signalfd_siginfo info;
+    return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }

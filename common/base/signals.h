@@ -1,12 +1,19 @@
-/* Signals that one place waits for (sigwait, signalfd) and no thread is interrupted by. */
+/* Signals that one place waits for and no thread is interrupted by. */
 #ifndef GRADUS_BASE_SIGNALS_H
 #define GRADUS_BASE_SIGNALS_H
 
 #include <signal.h>
 
-/* Block @set in this thread and in those it makes; call first of all in main. Threads that a
+#include "base/err.h"
+
+/* Block @set in this thread and in those it makes; call first of all in main, once. Threads that a
  * library made before main (OpenBLAS does) have the signals unblocked: the first one that reaches
  * such a thread blocks it there and is sent on to the process. */
 void signals_block(const sigset_t *set);
+/* A descriptor that can be read while one of @set, which is blocked, waits; close() it. Signals
+ * that nobody reads wait for the next descriptor. Errors: ERR_EXHAUSTED. */
+int signals_open(const sigset_t *set, struct err *err);
+/* The next signal, or 0 when none waits. */
+int signals_read(int fd);
 
 #endif

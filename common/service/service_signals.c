@@ -1,17 +1,18 @@
 #include "service/service_signals.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/signals.h"
 
-/* What the thread is told, one byte each: a signal's number, or this. */
+/* What the thread hears: a signal's number, or one of these. */
 #define WAKE 0
 #define TIMED_OUT (-1)
 
@@ -21,38 +22,19 @@ struct service_signals {
     bool ending;
     bool over; /* nothing to force any more */
     int64_t stop_ms;
+    int signal_fd, wake_fd;
     pthread_t thread;
 };
 
-/* A handler and a pipe, and not sigwait() with blocked signals: libraries may start threads before
- * main() (OpenBLAS does), which block nothing, and a signal that the kernel gives to one of them
- * would end the process. A handler can reach only what is global. */
-static int notices[2] = {-1, -1};
-
-static void tell(int what)
+static void wake(struct service_signals *s)
 {
-    const unsigned char byte = (unsigned char)what;
-    while (write(notices[1], &byte, 1) < 0 && errno == EINTR) {
-    }
-}
-
-static void on_signal(int signal)
-{
-    int saved = errno;
-    tell(signal);
-    errno = saved;
-}
-
-static void endings(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SERVICE_SIGNAL_PARENT);
+    uint64_t one = 1;
+    ssize_t n = write(s->wake_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable all the same */
 }
 
 /* The next thing told, or TIMED_OUT at @deadline_ms. */
-static int hear(uint64_t deadline_ms)
+static int hear(struct service_signals *s, uint64_t deadline_ms)
 {
     for (;;) {
         uint64_t now_ms = chrono_now_ms();
@@ -60,14 +42,21 @@ static int hear(uint64_t deadline_ms)
         if (deadline_ms != UINT64_MAX) {
             left_ms = deadline_ms > now_ms ? (int)(deadline_ms - now_ms) : 0;
         }
-        struct pollfd p = {.fd = notices[0], .events = POLLIN};
-        int rc = poll(&p, 1, left_ms);
-        unsigned char byte = WAKE;
+        struct pollfd fds[2] = {
+            {.fd = s->signal_fd, .events = POLLIN},
+            {.fd = s->wake_fd, .events = POLLIN},
+        };
+        int rc = poll(fds, 2, left_ms);
         if (rc == 0) {
             return TIMED_OUT;
         }
-        if (rc > 0 && read(notices[0], &byte, 1) == 1) {
-            return byte;
+        int signal = rc > 0 ? signals_read(s->signal_fd) : 0;
+        if (signal != 0) {
+            return signal;
+        }
+        uint64_t count;
+        if (rc > 0 && read(s->wake_fd, &count, sizeof count) == (ssize_t)sizeof count) {
+            return WAKE;
         }
     }
 }
@@ -85,7 +74,7 @@ static void guard_end(struct service_signals *s, int first)
 {
     uint64_t deadline_ms = chrono_now_ms() + (uint64_t)s->stop_ms;
     while (!is_over(s)) {
-        int heard = hear(deadline_ms);
+        int heard = hear(s, deadline_ms);
         if (heard == TIMED_OUT) {
             log_error("exit_forced", "reason=\"the end took too long\" stop_ms=%lld",
                       (long long)s->stop_ms);
@@ -105,10 +94,7 @@ static void guard_end(struct service_signals *s, int first)
 static void *watch(void *arg)
 {
     struct service_signals *s = arg;
-    sigset_t set;
-    endings(&set);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    int first = hear(UINT64_MAX);
+    int first = hear(s, UINT64_MAX);
     if (is_over(s)) {
         return NULL;
     }
@@ -123,46 +109,64 @@ static void *watch(void *arg)
     return NULL;
 }
 
-static int catch_signals(struct err *err)
+/* Takes the signals; the descriptors are the caller's to close also after an error. */
+static int listen_to_signals(struct service_signals *s, struct err *err)
 {
-    if (pipe2(notices, O_CLOEXEC | O_NONBLOCK) != 0) {
-        return err_errno(err, errno, "make the pipe for signals");
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(SIGHUP, &ignore, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0) {
+        return err_errno(err, errno, "ignore signals");
     }
     sigset_t set;
-    endings(&set);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    const struct sigaction catch = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    if (sigaction(SIGTERM, &catch, NULL) != 0 || sigaction(SIGINT, &catch, NULL) != 0 ||
-        sigaction(SERVICE_SIGNAL_PARENT, &catch, NULL) != 0 ||
-        sigaction(SIGHUP, &ignore, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0) {
-        return err_errno(err, errno, "catch signals");
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SERVICE_SIGNAL_PARENT);
+    signals_block(&set);
+    s->signal_fd = signals_open(&set, err);
+    if (s->signal_fd < 0) {
+        return s->signal_fd;
     }
-    return 0;
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return s->wake_fd >= 0 ? 0 : err_errno(err, errno, "make a descriptor to wake the signals");
+}
+
+static void release(struct service_signals *s)
+{
+    if (s->signal_fd >= 0) {
+        (void)close(s->signal_fd);
+    }
+    if (s->wake_fd >= 0) {
+        (void)close(s->wake_fd);
+    }
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
 }
 
 struct service_signals *service_signals_new(int64_t stop_ms, struct err *err)
 {
-    if (catch_signals(err) != 0) {
-        return NULL;
-    }
     struct service_signals *s = mem_new(1, sizeof *s);
     s->stop_ms = stop_ms;
+    s->signal_fd = -1;
+    s->wake_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    int rc = pthread_create(&s->thread, NULL, watch, s);
+    int rc = listen_to_signals(s, err);
+    if (rc == 0) {
+        rc = pthread_create(&s->thread, NULL, watch, s);
+        if (rc != 0) {
+            rc = err_errno(err, rc, "start the thread for signals");
+        }
+    }
     if (rc != 0) {
-        pthread_cond_destroy(&s->changed);
-        pthread_mutex_destroy(&s->lock);
-        free(s);
-        err_errno(err, rc, "start the thread for signals");
+        release(s);
         return NULL;
     }
     (void)pthread_setname_np(s->thread, "signals");
     return s;
 }
 
-/* The pipe and the handlers stay: a signal in the last moments of the process changes nothing. */
+/* The signals stay blocked: one in the last moments of the process changes nothing. */
 void service_signals_free(struct service_signals *s)
 {
     if (s == NULL) {
@@ -171,17 +175,14 @@ void service_signals_free(struct service_signals *s)
     pthread_mutex_lock(&s->lock);
     s->over = true;
     pthread_mutex_unlock(&s->lock);
-    tell(WAKE);
+    wake(s);
     pthread_join(s->thread, NULL);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
+    release(s);
 }
 
 void service_signals_end(struct service_signals *s)
 {
-    (void)s;
-    tell(WAKE);
+    wake(s);
 }
 
 bool service_signals_ending(struct service_signals *s)

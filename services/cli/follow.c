@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/chrono.h"
@@ -54,12 +53,18 @@ struct follower {
     char reason_shown[256];
 };
 
-void follow_block_signals(void)
+static sigset_t interrupts(void)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    return set;
+}
+
+void follow_block_signals(void)
+{
+    const sigset_t set = interrupts();
     signals_block(&set);
 }
 
@@ -240,8 +245,7 @@ static void cancel(struct follower *f)
 /* Returns an exit code, or -1 to go on. */
 static int on_signal(struct follower *f)
 {
-    struct signalfd_siginfo info;
-    if (read(f->signal_fd, &info, sizeof info) != (ssize_t)sizeof info) {
+    if (signals_read(f->signal_fd) == 0) {
         return -1;
     }
     f->interrupts++;
@@ -375,10 +379,7 @@ static int loop(struct follower *f)
 
 int follow(struct client *client, const struct follow_options *options)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
+    const sigset_t set = interrupts();
     struct follower f = {
         .options = options,
         .client = client,
@@ -387,9 +388,9 @@ int follow(struct client *client, const struct follow_options *options)
     };
     pthread_mutex_init(&f.inbox.mutex, NULL);
     f.inbox.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    f.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct err err = {0};
-    int code = open_stream(&f, &err) != 0 ? cli_fail(&err) : loop(&f);
+    f.signal_fd = signals_open(&set, &err);
+    int code = f.signal_fd < 0 || open_stream(&f, &err) != 0 ? cli_fail(&err) : loop(&f);
     if (f.stream != NULL) {
         rpc_stream_free(f.stream);
     }
@@ -398,7 +399,9 @@ int follow(struct client *client, const struct follow_options *options)
     rpc_msg_unref(f.shown);
     rpc_msg_unref(f.inbox.newest);
     (void)close(f.inbox.event_fd);
-    (void)close(f.signal_fd);
+    if (f.signal_fd >= 0) {
+        (void)close(f.signal_fd);
+    }
     pthread_mutex_destroy(&f.inbox.mutex);
     return code;
 }
