@@ -98,24 +98,27 @@ class Deaths(ClusterTest):
         self.assertEqual(json.loads(out)["steps"], 30 * 32)
 
     def test_ps_killed(self):
-        process = self.start_run(training__epochs=1000, cluster__ps=2)
-        self.wait_log("state", "master.log", "to=RUNNING")
-        children = self.child(process, "gradus-ps")
-        os.kill(children[0], signal.SIGKILL)
-        out, err = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 1, err)
-        self.assertIn("ps-", json.loads(out)["reason"])
-        self.assert_gone(children)
+        sets = {"training__epochs": 20, "training__checkpoint_every": 50, "training__evaluate_every": "never",
+                "cluster__ps": 2}
+        plain = self.run_job("plain", **sets)
+        process = self.start_run("killed", **sets)
+        checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
+        self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
+        os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("RECOVERING", err)
+        result = json.loads(out)
+        self.assertEqual((result["state"], result["steps"]), ("SUCCEEDED", plain["steps"]))
+        self.assertEqual(self.export(result["job"], "killed"), self.export(plain["job"], "plain"))
 
     def test_ps_killed_while_the_job_starts(self):
         process = self.start_run(training__epochs=1, cluster__ps=2)
         self.wait_log("state", "master.log", "to=STARTING")
         os.kill(self.child(process, "gradus-ps")[0], signal.SIGKILL)
         out, err = process.communicate(timeout=120)
-        if process.returncode == 0:  # it was started again, and the job with it
-            self.assertEqual(json.loads(out)["steps"], 32)
-        else:  # the job ran already
-            self.assertIn("ps-", json.loads(out)["reason"], err)
+        self.assertEqual(process.returncode, 0, err)  # it was started again, and the job with it
+        self.assertEqual(json.loads(out)["steps"], 32)
         self.assertIn("started again", err)
 
     def test_the_starter_killed_leaves_no_orphan(self):
@@ -214,14 +217,24 @@ class Services(ClusterTest):
         master, _, _ = self.start_cluster()
         job = self.submit(master, training__epochs=1)
         self.assertEqual(self.watch(master, job)[0], 0)
-        running = self.submit(master, training__epochs=1000)
-        self.wait_for("RUNNING", lambda: self.status(master, running)["state"] == "RUNNING")
+        running = self.submit(master, training__epochs=10000, training__checkpoint_every=20,
+                              training__evaluate_every="never")
+        saved = self.wait_for("a checkpoint", lambda: self.status(master, running)["checkpoint"])
         master.stop(signal.SIGKILL)
         again = self.start("master", f"--state-dir={self.dir}/cluster")
         listed = json.loads(gradus("list", "--json", "--master", again.address).stdout)
         states = {entry["job"]: entry["state"] for entry in listed}
-        self.assertEqual(states, {job: "SUCCEEDED", running: "FAILED"})
+        self.assertEqual(states, {job: "SUCCEEDED", running: "RECOVERING"})
         self.assertIn("restarted", [e["reason"] for e in listed if e["job"] == running][0])
+        self.start("ps", f"--master={again.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
+        self.start("worker", f"--master={again.address}")
+        status = self.wait_for("RUNNING", lambda: (
+            lambda s: s if s["state"] == "RUNNING" else None)(self.status(again, running)))
+        self.assertEqual(status["recoveries"], 1)
+        self.assertGreaterEqual(status["steps"], int(saved.rsplit("-", 1)[1]))
+        shown = gradus("status", running, "--master", again.address).stdout
+        self.assertIn("\nrecoveries  1 time back to a checkpoint", shown)
+        self.assertEqual(gradus("cancel", running, "--now", "--master", again.address).returncode, 0)
 
     def test_cancel_and_checkpoint_on_request(self):
         master, _, _ = self.start_cluster(ps=2, workers=2)

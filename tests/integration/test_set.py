@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
-import time
 import unittest
+import urllib.request
 
 from cluster import BIN, SOURCE, ClusterTest, gradus
 
@@ -108,24 +109,42 @@ class Running(Set):
         self.assertGreater(sum(status["staleness"]), 0)
         self.assertEqual((status["dropped"], status["recoveries"]), (0, 0))
 
-    def test_who_stops_waiting_does_not_stop_the_change(self):
-        master, _, workers = self.start_cluster(ps=1, workers=1, *["--heartbeat-timeout-ms=60000"])
+    def standing_still(self):
+        """A cluster with a job that reaches no step boundary until its worker goes on."""
+        master, _, workers = self.start_cluster(1, 1, "--heartbeat-timeout-ms=60000")
         job = self.running(master, training__epochs=10000, training__evaluate_every="never")
-        workers[0].process.send_signal(signal.SIGSTOP)  # so that no step boundary comes
+        workers[0].process.send_signal(signal.SIGSTOP)
+        return master, workers[0].process, job
+
+    def metric(self, service, name):
+        page = urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10).read().decode()
+        return float(re.search(rf"^gradus_{name} (\S+)$", page, re.M).group(1))
+
+    def happens(self, master, worker, job):
+        worker.send_signal(signal.SIGCONT)
+        self.wait_for("ASYNC", lambda: self.status(master, job)["consistency"]["mode"] == "ASYNC")
+        self.assertEqual(self.metric(master, "master_changes_total"), 1)
+        self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
+
+    def test_a_timeout_does_not_stop_the_change(self):
+        master, worker, job = self.standing_still()
         late = gradus("set", job, "training.mode=async", "--timeout=500ms", "--master", master.address)
         self.assertEqual(late.returncode, 1, late.stderr)
         self.assertIn("may still happen", late.stderr)
-        waiting = subprocess.Popen([os.path.join(BIN, "gradus"), "set", job, "training.epochs=9999",
+        self.assertIn("another change", self.set(master, job, "training.epochs=9", expect=1))
+        self.happens(master, worker, job)
+
+    def test_an_interrupt_does_not_stop_the_change(self):
+        master, worker, job = self.standing_still()
+        waiting = subprocess.Popen([os.path.join(BIN, "gradus"), "set", job, "training.mode=async",
                                     "--master", master.address], stderr=subprocess.PIPE, text=True)
         self.processes.append(waiting)
-        time.sleep(1)
+        self.wait_for("the change to wait", lambda: self.metric(master, "master_requests_waiting") == 1)
         waiting.send_signal(signal.SIGINT)
         err = waiting.communicate(timeout=30)[1]
         self.assertEqual(waiting.returncode, 130, err)
         self.assertIn("may still happen", err)
-        workers[0].process.send_signal(signal.SIGCONT)
-        self.wait_for("ASYNC", lambda: self.status(master, job)["consistency"]["mode"] == "ASYNC")
-        self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
+        self.happens(master, worker, job)
 
     def test_a_range_of_workers(self):
         process = self.start_run(training__epochs=1000, cluster__workers="1..2")
