@@ -17,12 +17,6 @@ void worker_job_drain_over(struct worker_job *j)
     }
 }
 
-void worker_job_idle_heard(struct worker_job *j)
-{
-    j->idle = true;
-    worker_job_drain_over(j);
-}
-
 bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
                                       uint64_t generation, bool hold)
 {

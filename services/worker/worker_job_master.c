@@ -40,11 +40,17 @@ static bool is_heard(int code)
     return code == 0 || code == ERR_NOT_FOUND || code == ERR_ABORTED;
 }
 
-static void note_heard(const struct master_call *m)
+/* Before the core hears of it, which may begin something, or report again. */
+static void note_idle(const struct master_call *m)
 {
-    if (m->kind == WORKER_PROGRESS_REPORTED && m->job->report_idle && is_heard(m->code)) {
-        worker_job_idle_heard(m->job);
-    } else if (m->kind == WORKER_FAILURE_REPORTED && is_heard(m->code)) {
+    if (m->kind == WORKER_PROGRESS_REPORTED && is_heard(m->code)) {
+        m->job->idle = m->job->report_idle;
+    }
+}
+
+static void end_drain(const struct master_call *m)
+{
+    if (m->job->idle || (m->kind == WORKER_FAILURE_REPORTED && is_heard(m->code))) {
         worker_job_drain_over(m->job);
     }
 }
@@ -64,8 +70,9 @@ static void master_answered(void *ctx)
             .lease = m->lease,
             .granted = m->granted,
         };
+        note_idle(m);
         worker_job_step(m->job, &event);
-        note_heard(m);
+        end_drain(m);
     }
     master_call_free(m);
 }

@@ -81,8 +81,6 @@ struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
 /* The master does not know yet that this worker leaves. True: @call is answered. */
 bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
                                       uint64_t generation, bool hold);
-/* The master has heard that the worker is idle. */
-void worker_job_idle_heard(struct worker_job *j);
 /* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
 void worker_job_drain_over(struct worker_job *j);
 
