@@ -37,6 +37,18 @@ static bool quiet(const struct worker *w)
 
 /* ---- exchanges ---- */
 
+static void pull_from(struct worker *w, uint32_t shard, const struct holding *progress_of)
+{
+    struct worker_action request = worker_request(w, shard);
+    request.pull = WORKER_PULL_LATEST;
+    if (progress_of != NULL) {
+        request.progress = true;
+        request.batch.epoch = progress_of->epoch;
+        request.batch.split = progress_of->split;
+    }
+    worker_exchange(w, &request, false);
+}
+
 static void pull_latest(struct worker *w, uint32_t first_shard, const struct holding *progress_of)
 {
     struct async_state *a = &w->async;
@@ -45,18 +57,11 @@ static void pull_latest(struct worker *w, uint32_t first_shard, const struct hol
     a->progress_least = UINT32_MAX;
     a->pushes_without_pull = 0;
     for (uint32_t s = first_shard; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.pull = WORKER_PULL_LATEST;
-        if (progress_of != NULL) {
-            request.progress = true;
-            request.batch.epoch = progress_of->epoch;
-            request.batch.split = progress_of->split;
-        }
-        worker_exchange(w, &request, false);
+        pull_from(w, s, progress_of);
     }
 }
 
-static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, bool decided)
+static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, bool pull)
 {
     const struct group *g = &w->async.pushing;
     struct ledger_batch batch;
@@ -69,13 +74,20 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
         request.examples = g->examples;
         request.base_version = w->gradient_versions[s];
         request.slot = g->slot;
-        request.decided = decided;
-        if (w->async.pushing_pulls) {
+        request.decided = lead_decides(w) && s != WORKER_LEAD;
+        if (pull) {
             request.pull = WORKER_PULL_LATEST;
             request.set = overlaps(w) ? worker_other_set(w) : w->current;
         }
         worker_exchange(w, &request, false);
     }
+}
+
+/* In bounded mode a pull may have to wait for workers that are behind, and these for this one's
+ * push to the other shards: so the lead's word comes without. */
+static bool lead_pulls_at_once(const struct worker *w)
+{
+    return w->async.pushing_pulls && rules(w)->mode != TRAINING_BOUNDED;
 }
 
 static void push_group(struct worker *w)
@@ -86,10 +98,10 @@ static void push_group(struct worker *w)
     a->pushing_pulls = a->pushes_without_pull + 1 >= rules(w)->pull_every;
     if (lead_decides(w)) {
         a->phase = ASYNC_PUSH_LEAD;
-        push_to(w, WORKER_LEAD, WORKER_LEAD + 1, false);
+        push_to(w, WORKER_LEAD, WORKER_LEAD + 1, lead_pulls_at_once(w));
     } else {
         a->phase = ASYNC_PUSH;
-        push_to(w, 0, w->config.shard_count, false);
+        push_to(w, 0, w->config.shard_count, a->pushing_pulls);
     }
 }
 
@@ -126,7 +138,7 @@ static void push_dropped(struct worker *w)
         h->state = HOLDING_OPEN;
         h->next = g->first;
     }
-    pull_latest(w, w->async.pushing_pulls ? WORKER_LEAD + 1 : 0, NULL);
+    pull_latest(w, lead_pulls_at_once(w) ? WORKER_LEAD + 1 : WORKER_LEAD, NULL);
     if (w->training_open == 0) {
         w->async.phase = ASYNC_STILL; /* there is only the lead */
     }
@@ -135,7 +147,10 @@ static void push_dropped(struct worker *w)
 static void push_decided(struct worker *w)
 {
     w->async.phase = ASYNC_PUSH;
-    push_to(w, WORKER_LEAD + 1, w->config.shard_count, true);
+    push_to(w, WORKER_LEAD + 1, w->config.shard_count, w->async.pushing_pulls);
+    if (w->async.pushing_pulls && !lead_pulls_at_once(w)) {
+        pull_from(w, WORKER_LEAD, NULL);
+    }
     if (w->training_open == 0) {
         push_done(w); /* there is only the lead */
     }

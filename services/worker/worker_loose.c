@@ -41,10 +41,20 @@ void worker_loose_pull_next(struct worker *w, struct worker_action *request)
     }
 }
 
-bool worker_loose_outrun(const struct worker *w, const struct worker_action *request, int code)
+/* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
+bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code)
 {
-    return code == ERR_RANGE && consistency_is_loose(&w->a.consistency) && !request->push &&
-           request->pull == WORKER_PULL_VERSION;
+    if (code != ERR_RANGE || !consistency_is_loose(&w->a.consistency) || request->push ||
+        request->pull != WORKER_PULL_VERSION) {
+        return false;
+    }
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        uint64_t *version = &w->versions[request->set][s];
+        if (*version != WORKER_VERSION_NONE && *version <= request->version) {
+            *version = WORKER_VERSION_NONE;
+        }
+    }
+    return true;
 }
 
 /* Count the replicas of this worker in steps [position, version) that no sum will have. */
@@ -83,7 +93,7 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     uint64_t highest = 0;
     bool complete = true;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        if (versions[s] == WORKER_VERSION_NONE) {
+        if (versions[s] == WORKER_VERSION_NONE || versions[s] < least) {
             pull(w, s, set, WORKER_PULL_AT_LEAST, least);
             complete = false;
             continue;

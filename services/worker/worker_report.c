@@ -2,6 +2,22 @@
 
 #include "worker/worker_state.h"
 
+/* The same measurements once more; where the worker is may have changed since then, and with a new
+ * generation even what a position means. */
+static void report_again(struct worker *w)
+{
+    bool idle_still = w->idle_due && !w->measured && w->report.generation == w->a.generation;
+    if (w->report.idle_report && !idle_still) {
+        w->report.idle_report = false;
+        w->idle_reported = false;
+    }
+    w->report.generation = w->a.generation;
+    w->report.position = w->position;
+    w->report.again = true;
+    w->report_retry_ms = 0;
+    *worker_add(w, WORKER_DO_REPORT_PROGRESS) = w->report;
+}
+
 void worker_report_pump(struct worker *w)
 {
     if (!w->assigned) {
@@ -9,10 +25,7 @@ void worker_report_pump(struct worker *w)
     }
     if (w->report_open) {
         if (w->report_retry_ms != 0 && w->report_retry_ms <= w->now_ms) {
-            w->report_retry_ms = 0;
-            w->report.generation = w->a.generation;
-            w->report.again = true;
-            *worker_add(w, WORKER_DO_REPORT_PROGRESS) = w->report;
+            report_again(w);
         }
         return;
     }

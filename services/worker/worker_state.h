@@ -242,8 +242,8 @@ void worker_loose_wait(struct worker *w);
 void worker_loose_answered(struct worker *w, const struct worker_action *request,
                            const struct worker_event *event);
 void worker_loose_spare_computed(struct worker *w);
-/* A shard is too far ahead of the version that was asked for. */
-bool worker_loose_outrun(const struct worker *w, const struct worker_action *request, int code);
+/* Was the answer that a shard is too far ahead of the version that was asked for? */
+bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code);
 /* worker_lease.c: leases, and the reports of finished ones */
 void worker_lease_begin(struct worker *w);
 void worker_lease_pump(struct worker *w);

@@ -1,0 +1,352 @@
+/* Small parameter servers for tests of the worker's core: versions, steps, decisions, spares,
+ * staleness and clocks as docs/protocol.md has them, and nothing of values. What a worker may never
+ * send is asserted here. One job, a few workers, at most 32 replicas. */
+#ifndef GRADUS_TESTS_UNIT_WORKER_FAKE_SHARDS_H
+#define GRADUS_TESTS_UNIT_WORKER_FAKE_SHARDS_H
+
+#include "support/test.h"
+
+#include <string.h>
+
+#include "worker/worker.h"
+
+#define FAKE_WORKERS_MAX 4
+#define FAKE_SHARDS_MAX 3
+#define FAKE_STEPS_MAX 4096
+#define FAKE_EPOCHS_MAX 64
+#define FAKE_SPLITS_MAX 8
+#define FAKE_PARKED_MAX 512
+
+struct fake_request {
+    size_t worker;
+    struct worker_action action;
+    bool push_done; /* a push that is in and whose pull is not answered yet */
+    enum worker_push_result result;
+};
+
+struct fake_shard {
+    uint32_t number;
+    uint64_t generation, version;
+    struct consistency consistency;
+    /* sync */
+    uint32_t in, empty;                /* replicas of step `version` */
+    uint32_t decided[FAKE_STEPS_MAX];  /* of each step; 0: none yet */
+    uint32_t applied[FAKE_STEPS_MAX];  /* the replicas in the sum */
+    uint32_t by_spare[FAKE_STEPS_MAX]; /* of them, from a helper */
+    uint64_t spares_wanted;            /* the n-th request is given one when this is odd there */
+    /* async, bounded */
+    uint32_t done[FAKE_EPOCHS_MAX][FAKE_SPLITS_MAX];
+    uint64_t clock[FAKE_WORKERS_MAX];
+    struct { /* the push that its clock rose with last: once, however often it is sent */
+        uint64_t epoch;
+        uint32_t split, end;
+    } counted[FAKE_WORKERS_MAX];
+    bool inactive[FAKE_WORKERS_MAX];
+    size_t workers;
+    uint64_t dropped_base; /* of the last gradient that was dropped */
+
+    struct fake_request parked[FAKE_PARKED_MAX];
+    size_t parked_count;
+};
+
+/* Answers leave through this. */
+struct fake_answers {
+    struct {
+        size_t worker;
+        struct worker_action request;
+        struct worker_event event;
+        uint8_t decision[4];
+    } items[FAKE_PARKED_MAX + 1];
+    size_t count;
+};
+
+static inline void fake_answer(const struct fake_shard *s, const struct fake_request *r, int code,
+                               struct fake_answers *out)
+{
+    const struct worker_action *a = &r->action;
+    struct worker_event *e = &out->items[out->count].event;
+    out->items[out->count].worker = r->worker;
+    out->items[out->count].request = *a;
+    *e = (struct worker_event){
+        .kind = WORKER_EXCHANGED, .exchange = a->exchange, .code = code, .message = "refused"};
+    if (code == 0) {
+        e->push = r->result;
+        e->version = a->pull == WORKER_PULL_VERSION ? a->version : s->version;
+        if (a->progress) {
+            e->progress = s->done[a->batch.epoch][a->batch.split];
+        }
+        uint32_t set = a->push && s->number == 0 && consistency_is_partial(&s->consistency)
+                           ? s->decided[a->step]
+                           : 0;
+        if (set != 0) {
+            e->has_decision = true;
+            e->decision_step = a->step;
+            e->decision_bytes = (s->consistency.replicas + 7) / 8;
+            memcpy(out->items[out->count].decision, &set, 4); /* little-endian, as bits are */
+        }
+    }
+    out->count++;
+}
+
+static inline void fake_park(struct fake_shard *s, const struct fake_request *r)
+{
+    assert_true(s->parked_count < FAKE_PARKED_MAX);
+    s->parked[s->parked_count++] = *r;
+}
+
+static inline uint32_t fake_mask(const struct worker_action *a)
+{
+    uint32_t below_end = a->replica_end == 32 ? UINT32_MAX : (UINT32_C(1) << a->replica_end) - 1;
+    return below_end & ~((UINT32_C(1) << a->replica_first) - 1);
+}
+
+static inline uint32_t fake_count(uint32_t mask)
+{
+    return (uint32_t)__builtin_popcount(mask);
+}
+
+/* ---- sync ---- */
+
+static inline void fake_step_complete(struct fake_shard *s, uint32_t set)
+{
+    s->applied[s->version] = set;
+    s->decided[s->version] = set;
+    s->version++;
+    assert_true(s->version < FAKE_STEPS_MAX);
+    s->in = 0;
+    s->empty = 0;
+}
+
+static inline void fake_step_check(struct fake_shard *s)
+{
+    uint32_t all = s->consistency.replicas;
+    if (!consistency_is_partial(&s->consistency)) {
+        if (fake_count(s->in) == all) {
+            fake_step_complete(s, s->in);
+        }
+        return;
+    }
+    if (s->number == 0) {
+        uint32_t possible = all - fake_count(s->empty);
+        uint32_t enough = s->consistency.aggregate < possible ? s->consistency.aggregate : possible;
+        if (s->in != 0 && fake_count(s->in & ~s->empty) >= enough) {
+            fake_step_complete(s, s->in);
+        }
+    } else if (s->decided[s->version] != 0 && (s->decided[s->version] & ~s->in) == 0) {
+        fake_step_complete(s, s->decided[s->version]);
+    }
+}
+
+/* The result of a push of a step; WORKER_PUSH_NONE: it waits. */
+static inline enum worker_push_result fake_push_result(const struct fake_shard *s,
+                                                       const struct worker_action *a)
+{
+    uint32_t mask = fake_mask(a);
+    if (a->step < s->version) {
+        return (s->applied[a->step] & mask) == mask ? WORKER_PUSH_APPLIED : WORKER_PUSH_STALE;
+    }
+    return consistency_is_partial(&s->consistency) ? WORKER_PUSH_NONE : WORKER_PUSH_ACCEPTED;
+}
+
+static inline void fake_push_sync(struct fake_shard *s, struct fake_request *r)
+{
+    const struct worker_action *a = &r->action;
+    assert_true(a->step <= s->version); /* nobody can be further than all shards are */
+    uint32_t mask = fake_mask(a);
+    bool duplicate = a->step < s->version || (s->in & mask) == mask;
+    if (a->step == s->version && !duplicate) {
+        s->in |= mask;
+        s->empty |= a->examples == 0 ? mask : 0;
+        s->by_spare[a->step] |= a->spare ? mask : 0;
+        fake_step_check(s);
+        r->result = fake_push_result(s, a);
+    } else {
+        r->result = fake_push_result(s, a);
+        if (r->result == WORKER_PUSH_APPLIED || r->result == WORKER_PUSH_ACCEPTED) {
+            r->result = WORKER_PUSH_DUPLICATE;
+        }
+    }
+}
+
+static inline void fake_spare(struct fake_shard *s, const struct fake_request *r,
+                              struct fake_answers *out)
+{
+    const struct worker_action *a = &r->action;
+    assert_int_equal(s->number, 0);
+    assert_false(a->push || a->pull != WORKER_PULL_NONE);
+    fake_answer(s, r, 0, out);
+    struct worker_event *e = &out->items[out->count - 1].event;
+    e->has_spare = true;
+    if (a->step < s->version) {
+        return; /* over */
+    }
+    e->spare_wait_ms = 5;
+    if (++s->spares_wanted % 3 == 0) {
+        return;
+    }
+    for (uint32_t k = s->consistency.replicas; k-- > 0 && !e->spare_given;) {
+        if ((s->in & (UINT32_C(1) << k)) == 0) {
+            e->spare_given = true;
+            e->spare_replica = k;
+        }
+    }
+}
+
+static inline void fake_decision(struct fake_shard *s, const struct worker_action *a)
+{
+    uint32_t set = 0;
+    assert_true(a->decision_bytes <= 4 && s->number != 0);
+    memcpy(&set, a->decision, a->decision_bytes);
+    assert_true(a->decision_step <= s->version && set != 0);
+    uint32_t *known = &s->decided[a->decision_step];
+    assert_true(*known == 0 || *known == set);
+    *known = set;
+    if (a->decision_step == s->version) {
+        fake_step_check(s);
+    }
+}
+
+/* ---- async, bounded ---- */
+
+/* Applied or a duplicate: the worker has these batches behind it. On every shard alike, or two
+ * workers could wait for each other at different ones. */
+static inline void fake_tick(struct fake_shard *s, size_t worker, const struct worker_action *a)
+{
+    if (s->counted[worker].epoch != a->batch.epoch || s->counted[worker].split != a->batch.split ||
+        s->counted[worker].end != a->batch_end) {
+        s->counted[worker].epoch = a->batch.epoch;
+        s->counted[worker].split = a->batch.split;
+        s->counted[worker].end = a->batch_end;
+        s->clock[worker] += a->batch_end - a->batch.batch;
+    }
+}
+
+/* Returns 0 or the error that a shard would send. */
+static inline int fake_push_async(struct fake_shard *s, struct fake_request *r)
+{
+    const struct worker_action *a = &r->action;
+    const struct consistency *c = &s->consistency;
+    uint32_t *done = &s->done[a->batch.epoch][a->batch.split];
+    assert_true(a->batch_end > a->batch.batch);
+    assert_true(a->base_version <= s->version);
+    bool decides = c->policy == POLICY_MAX_STALENESS;
+    assert_true(!decides || a->decided == (s->number != 0));
+    s->inactive[r->worker] = false;
+    if (a->batch_end <= *done) {
+        fake_tick(s, r->worker, a);
+        r->result = WORKER_PUSH_DUPLICATE;
+        return 0;
+    }
+    if (a->batch.batch != *done) {
+        return ERR_RANGE;
+    }
+    if (decides && s->number == 0 && s->version - a->base_version > c->max_staleness) {
+        r->result = WORKER_PUSH_DROPPED;
+        return 0;
+    }
+    fake_tick(s, r->worker, a);
+    *done = a->batch_end;
+    s->version++;
+    r->result = WORKER_PUSH_APPLIED;
+    return 0;
+}
+
+static inline bool fake_is_ahead(const struct fake_shard *s, size_t worker)
+{
+    for (size_t k = 0; k < s->workers && s->consistency.mode == TRAINING_BOUNDED; k++) {
+        if (!s->inactive[k] && s->clock[worker] > s->clock[k] + s->consistency.staleness) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- requests ---- */
+
+/* Answer it if it can be; false: it must wait. */
+static inline bool fake_try(struct fake_shard *s, struct fake_request *r, struct fake_answers *out)
+{
+    const struct worker_action *a = &r->action;
+    bool sync = s->consistency.mode == TRAINING_SYNC;
+    if (a->push && sync && r->result == WORKER_PUSH_NONE) {
+        r->result = fake_push_result(s, a);
+        if (r->result == WORKER_PUSH_NONE) {
+            return false;
+        }
+    }
+    if ((a->pull == WORKER_PULL_VERSION || a->pull == WORKER_PULL_AT_LEAST) &&
+        s->version < a->version) {
+        return false;
+    }
+    if (a->pull == WORKER_PULL_LATEST && fake_is_ahead(s, r->worker)) {
+        return false;
+    }
+    bool gone = a->pull == WORKER_PULL_VERSION && a->version + 1 < s->version;
+    fake_answer(s, r, gone ? ERR_RANGE : 0, out);
+    return true;
+}
+
+static inline void fake_wake(struct fake_shard *s, struct fake_answers *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->parked_count; i++) {
+        if (!fake_try(s, &s->parked[i], out)) {
+            s->parked[kept++] = s->parked[i];
+        }
+    }
+    s->parked_count = kept;
+}
+
+static inline void fake_take(struct fake_shard *s, size_t worker, const struct worker_action *a,
+                             struct fake_answers *out)
+{
+    struct fake_request r = {.worker = worker, .action = *a};
+    if (a->generation != s->generation) {
+        fake_answer(s, &r, a->generation < s->generation ? ERR_ABORTED : ERR_STATE, out);
+        return;
+    }
+    if (a->ask_spare) {
+        fake_spare(s, &r, out);
+        return;
+    }
+    if (a->has_decision) {
+        fake_decision(s, a);
+    }
+    if (a->idle) {
+        s->inactive[worker] = true;
+    } else if (a->pull == WORKER_PULL_LATEST) {
+        s->inactive[worker] = false;
+    }
+    int code = 0;
+    if (a->push && s->consistency.mode == TRAINING_SYNC) {
+        fake_push_sync(s, &r);
+    } else if (a->push) {
+        code = fake_push_async(s, &r);
+    }
+    if (code != 0) {
+        fake_answer(s, &r, code, out);
+    } else if (!fake_try(s, &r, out)) {
+        fake_park(s, &r);
+    }
+    fake_wake(s, out);
+}
+
+static inline void fake_membership(struct fake_shard *s, uint64_t generation,
+                                   const struct consistency *c, size_t workers,
+                                   struct fake_answers *out)
+{
+    s->generation = generation;
+    s->consistency = *c;
+    s->workers = workers;
+    s->in = 0;
+    s->empty = 0;
+    memset(s->clock, 0, sizeof s->clock);
+    memset(s->counted, 0xff, sizeof s->counted);
+    memset(s->inactive, 0, sizeof s->inactive);
+    for (size_t i = 0; i < s->parked_count; i++) {
+        fake_answer(s, &s->parked[i], ERR_ABORTED, out);
+    }
+    s->parked_count = 0;
+}
+
+#endif
