@@ -1,0 +1,163 @@
+/* What goes wrong, and what clients do. */
+#include "sim/sim.h"
+
+#include <string.h>
+
+const char *const sim_fault_names[FAULT_KIND_COUNT] = {
+#define X(NAME, name) #name,
+    SIM_FAULTS(X)
+#undef X
+};
+
+static void end_at(struct world *w, uint32_t index, uint64_t us)
+{
+    world_at(w, us, EVENT_FAULT_END, 0, index, 0);
+}
+
+static void block(struct world *w, uint32_t from, uint32_t to, uint64_t until_us)
+{
+    if (w->blocked_until[from][to] < until_us) {
+        w->blocked_until[from][to] = until_us;
+    }
+}
+
+static void break_streams(struct world *w, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = 0; i < w->stream_count; i++) {
+        struct stream *s = &w->streams[i];
+        if ((s->worker == a && s->ps == b) || (s->worker == b && s->ps == a)) {
+            stream_break(w, i);
+        }
+    }
+}
+
+static void pause_node(struct world *w, uint32_t node, uint64_t until_us)
+{
+    struct sim_node *n = &w->nodes[node];
+    if (n->up && !n->paused) {
+        n->paused = true;
+        n->resume_us = until_us;
+    }
+}
+
+static void leave(struct world *w, uint32_t node)
+{
+    struct sim_node *n = &w->nodes[node];
+    if (!n->up || n->paused || n->leaving) {
+        return;
+    }
+    n->leaving = true;
+    if (n->role == ROLE_MASTER) {
+        node_kill(w, node);
+        return;
+    }
+    if (n->role == ROLE_WORKER) {
+        worker_drop(w, node, SIM_NONE);
+    }
+    member_leave(w, node);
+}
+
+void fault_begin(struct world *w, uint32_t index)
+{
+    const struct sim_fault *f = &w->schedule->faults[index];
+    struct sim_node *n = &w->nodes[f->node];
+    if ((w->quiet && f->kind != FAULT_JOIN) || f->node >= w->node_count ||
+        f->other >= w->node_count) {
+        return; /* too late, or of a node that was shrunk away */
+    }
+    w->counts.faults[f->kind]++;
+    TRACE(w, f->node, "FAULT %s", sim_fault_names[f->kind]);
+    switch (f->kind) {
+    case FAULT_CRASH:
+        node_kill(w, f->node);
+        end_at(w, index, f->until_us);
+        break;
+    case FAULT_MIDSTEP:
+        if (n->up && !n->armed) {
+            n->armed = true;
+            n->armed_actions = f->number;
+            end_at(w, index, f->until_us);
+        }
+        break;
+    case FAULT_PAUSE:
+        pause_node(w, f->node, f->until_us);
+        end_at(w, index, f->until_us);
+        break;
+    case FAULT_SLOW:
+        n->slow = f->number;
+        end_at(w, index, f->until_us);
+        break;
+    case FAULT_CUT:
+        block(w, f->node, f->other, f->until_us);
+        break;
+    case FAULT_SPLIT:
+        block(w, f->node, f->other, f->until_us);
+        block(w, f->other, f->node, f->until_us);
+        break;
+    case FAULT_BREAK:
+        break_streams(w, f->node, f->other);
+        break;
+    case FAULT_LEAVE:
+        leave(w, f->node);
+        end_at(w, index, f->until_us);
+        break;
+    case FAULT_JOIN:
+        node_start(w, f->node);
+        break;
+    case FAULT_CANCEL:
+    case FAULT_CHECKPOINT:
+    case FAULT_SET:
+        master_client(w, f);
+        break;
+    case FAULT_KIND_COUNT:
+        break;
+    }
+}
+
+void fault_end(struct world *w, uint32_t index)
+{
+    const struct sim_fault *f = &w->schedule->faults[index];
+    struct sim_node *n = &w->nodes[f->node];
+    switch (f->kind) {
+    case FAULT_CRASH:
+    case FAULT_LEAVE:
+        node_start(w, f->node);
+        break;
+    case FAULT_MIDSTEP:
+        n->armed = false;
+        node_start(w, f->node);
+        break;
+    case FAULT_PAUSE:
+        if (n->resume_us <= w->now_us) {
+            n->paused = false;
+        }
+        break;
+    case FAULT_SLOW:
+        n->slow = 1;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Everything is well from now on: cuts are healed, processes run, the network loses nothing. */
+void faults_stop(struct world *w)
+{
+    if (w->quiet) {
+        return;
+    }
+    w->quiet = true;
+    TRACE(w, 0, "FAULTS end");
+    for (uint32_t i = 0; i < w->node_count; i++) {
+        struct sim_node *n = &w->nodes[i];
+        n->armed = false;
+        n->slow = 1;
+        if (n->paused) {
+            n->paused = false;
+        }
+        if (!n->up && n->life > 0) {
+            node_start(w, i);
+        }
+    }
+    memset(w->blocked_until, 0, sizeof w->blocked_until);
+}

@@ -1,0 +1,528 @@
+/* The shell of the master: requests become events, actions become messages, rows and files. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "job/job_spec.h"
+
+#define HEARTBEAT_TIMEOUT_MS 3000
+#define PARK_MARGIN_MS 300
+#define SHORT_MS 5000
+#define CLIENT_REQUEST (UINT64_C(1) << 62) /* requests of clients, who are at the master's door */
+
+uint32_t job_index(struct world *w, const char *id)
+{
+    for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
+        if (w->jobs[i].submitted && strcmp(w->jobs[i].id, id) == 0) {
+            return i;
+        }
+    }
+    violated(w, INVARIANT_ORDER, "the master speaks of job '%s', which nobody submitted", id);
+}
+
+/* ---- what its calls say ---- */
+
+static void flatten(struct world *w, struct flat_ledger *to, const struct ledger *from)
+{
+    to->present = from != NULL;
+    if (from == NULL) {
+        return;
+    }
+    if (from->split_count > SIM_SPLITS_MAX) {
+        violated(w, INVARIANT_ORDER, "a ledger of %u splits", from->split_count);
+    }
+    to->shape = from->shape;
+    to->epoch = from->epoch;
+    to->split_count = from->split_count;
+    for (uint32_t i = 0; i < from->split_count; i++) {
+        to->done[i] = from->done[i];
+    }
+}
+
+static uint32_t node_at(struct world *w, const char *address)
+{
+    uint32_t node = (uint32_t)strtoul(address + 1, NULL, 10); /* "n3" */
+    if (node >= w->node_count) {
+        violated(w, INVARIANT_ORDER, "the master calls '%s'", address);
+    }
+    return node;
+}
+
+/* The plan of a job never changes; the first one that is seen says where its elements are. */
+static void learn_plan(struct world *w, struct sim_job *j, const struct plan *plan)
+{
+    if (plan == NULL || j->has_plan) {
+        return;
+    }
+    uint64_t offsets[64] = {0};
+    uint64_t at = 0;
+    for (size_t v = 0; v < plan->variable_count && v < 64; v++) {
+        offsets[v] = at;
+        uint64_t n =
+            plan_rows(&plan->variables[v].shape) * plan_row_elements(&plan->variables[v].shape);
+        at += n;
+    }
+    if (at > SIM_ELEMENTS_MAX || plan->shard_count > SIM_SHARDS_MAX) {
+        violated(w, INVARIANT_ORDER, "a plan of %u shards and %u elements", plan->shard_count,
+                 (unsigned)at);
+    }
+    j->has_plan = true;
+    j->elements = (uint32_t)at;
+    j->shard_count = plan->shard_count;
+    for (uint32_t s = 0; s < plan->shard_count; s++) {
+        size_t count;
+        const struct partition *p = plan_shard(plan, s, &count);
+        j->shard_elements[s] = (uint32_t)plan->shard_elements[s];
+        for (size_t i = 0; i < count; i++) {
+            for (uint64_t k = 0; k < p[i].count; k++) {
+                j->map[s][p[i].offset + k] = (uint16_t)(offsets[p[i].variable] + p[i].first + k);
+            }
+        }
+    }
+}
+
+static void fill_call(struct world *w, struct unary_request *q, const struct master_call *c)
+{
+    struct sim_job *j = &w->jobs[job_index(w, c->job)];
+    q->call = c->kind;
+    q->number = c->number;
+    q->job = (uint32_t)(j - w->jobs);
+    q->shard = c->shard;
+    q->generation = c->generation;
+    q->version = c->version;
+    q->step = c->step;
+    q->step_limit = c->step_limit;
+    q->ledger_step = c->ledger_step;
+    q->replica_first = c->replica_first;
+    q->replica_end = c->replica_end;
+    q->hold = c->hold;
+    q->slots = c->slots;
+    if (c->consistency != NULL) {
+        q->consistency = *c->consistency;
+        if (consistency_is_partial(c->consistency)) {
+            j->partial = true;
+        }
+    }
+    flatten(w, &q->ledger, c->ledger);
+    for (size_t i = 0; i < c->worker_count && i < SIM_WORKERS_MAX; i++) {
+        q->workers[i] = name_of(w, c->workers[i]);
+    }
+    q->worker_count = (uint32_t)c->worker_count;
+    for (size_t i = 0; i < c->lease_count && i < SIM_LEASES_MAX; i++) {
+        q->leases[i] = c->leases[i];
+    }
+    q->lease_count = (uint32_t)c->lease_count;
+    for (size_t i = 0; i < c->shard_count; i++) {
+        q->shard_nodes[c->shards[i].shard] = (uint8_t)node_at(w, c->shards[i].address);
+    }
+    q->shard_count = (uint32_t)c->shard_count;
+    snprintf(q->pin_id, sizeof q->pin_id, "%s", c->pin_id == NULL ? "" : c->pin_id);
+    const char *directory = c->kind == MASTER_CALL_OPEN ? c->restore : c->directory;
+    snprintf(q->directory, sizeof q->directory, "%s", directory == NULL ? "" : directory);
+    q->first = c->first;
+    q->count = c->count;
+    learn_plan(w, j, c->plan);
+}
+
+static void call(struct world *w, const struct master_call *c)
+{
+    uint32_t to = node_at(w, c->address);
+    uint32_t index;
+    struct unary *u = unary_new(w, 0, to, UNARY_CALL, c->timeout_ms, &index);
+    fill_call(w, &u->req, c);
+    /* A short call waits for a connection as long as it may; a long one is refused at once. */
+    u->wait_for_ready = c->timeout_ms <= SHORT_MS;
+    struct sim_job *j = &w->jobs[u->req.job];
+    if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened) {
+        j->opened = c->generation;
+        memset(j->granted, 0, sizeof j->granted);
+    }
+    if (c->kind == MASTER_CALL_ASSIGN) {
+        for (size_t i = 0; i < c->lease_count; i++) {
+            check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);
+        }
+    }
+    unary_send(w, index);
+}
+
+/* ---- answers to nodes and clients ---- */
+
+static void answer_client(struct world *w, const struct master_reply *r)
+{
+    uint64_t what = r->request - CLIENT_REQUEST;
+    TRACE(w, 0, "answers the client's request %u: %s%s%s", (unsigned)(what & 0xffffff),
+          r->err.code == 0 ? "ok" : err_code_name(r->err.code), r->err.code == 0 ? "" : ", ",
+          r->err.code == 0 ? "" : r->err.msg);
+    if (r->job != NULL) {
+        check_record(w, r->job);
+    }
+}
+
+static void answer(struct world *w, const struct master_reply *r)
+{
+    if (r->request >= CLIENT_REQUEST) {
+        answer_client(w, r);
+        return;
+    }
+    uint32_t index = (uint32_t)(r->request >> 2 & 0xffffff);
+    uint32_t attempt = (uint32_t)(r->request & 3);
+    struct unary *u = &w->unaries[index];
+    if (u->serial != r->request >> 26 || u->served_life[attempt] != w->nodes[0].life) {
+        violated(w, INVARIANT_ANSWER,
+                 "the master answers a request twice, or one that it was "
+                 "not asked");
+    }
+    struct unary_reply *out = unary_reply(w, index, attempt);
+    out->code = r->err.code;
+    if (r->err.code != 0) {
+        snprintf(out->message, sizeof out->message, "%.150s", r->err.msg);
+    }
+    out->name = r->node == NULL || r->err.code != 0 ? 0 : name_of(w, r->node);
+    for (size_t i = 0; i < r->stop_job_count; i++) {
+        out->stop_jobs |= 1u << job_index(w, r->stop_jobs[i]);
+    }
+    out->lease_kind = r->lease_kind;
+    out->lease = r->lease;
+    if (u->kind == UNARY_LEASE && r->err.code == 0 && r->lease_kind == MASTER_LEASE_GRANTED) {
+        check_lease(w, u->req.job, u->req.name, u->req.generation, &r->lease);
+    }
+    unary_answer(w, index, attempt);
+}
+
+/* ---- events ---- */
+
+static void store(struct world *w, const struct job_record *r)
+{
+    check_record(w, r);
+    disk_store(w, r);
+}
+
+static void act(struct world *w)
+{
+    for (size_t i = 0; i < w->actions.count; i++) {
+        const struct master_action *a = &w->actions.items[i];
+        if (a->kind != MASTER_LOG && a->kind != MASTER_CHANGED && node_acts(w, 0)) {
+            node_kill(w, 0);
+            return;
+        }
+        switch (a->kind) {
+        case MASTER_REPLY:
+            answer(w, &a->reply);
+            break;
+        case MASTER_CALL:
+            call(w, &a->call);
+            break;
+        case MASTER_PREPARE:
+            disk_prepare(w, &a->prepare);
+            break;
+        case MASTER_MANIFEST:
+            disk_manifest(w, &a->manifest);
+            break;
+        case MASTER_FIND:
+            disk_find(w, &a->find);
+            break;
+        case MASTER_STORE:
+            store(w, a->job);
+            break;
+        case MASTER_CHANGED:
+            check_record(w, a->job);
+            break;
+        case MASTER_LOG:
+            TRACE(w, 0, "%s %s", a->log.event, a->log.text);
+            if (strcmp(a->log.event, "job_state_refused") == 0) {
+                violated(w, INVARIANT_STATE, "%s", a->log.text);
+            }
+            break;
+        }
+    }
+}
+
+void master_event(struct world *w, struct master_event *e)
+{
+    e->now_ms = node_ms(w, 0);
+    e->wall_ms = (int64_t)e->now_ms;
+    master_step(w->master, e, &w->actions);
+    act(w);
+    if (w->master == NULL) {
+        return;
+    }
+    uint64_t timer_ms = w->actions.timer_ms;
+    timer_set(w, 0, EVENT_MASTER_TIMER, 0, &w->master_timer,
+              timer_ms == UINT64_MAX ? UINT64_MAX : node_us_of(w, 0, timer_ms));
+}
+
+void master_tick(struct world *w)
+{
+    struct master_event e = {.kind = MASTER_TICK};
+    master_event(w, &e);
+}
+
+void master_begin(struct world *w)
+{
+    w->master = master_new(&(struct master_config){
+        .heartbeat_timeout_ms = HEARTBEAT_TIMEOUT_MS, .jobs_max = 16, .finished_max = 100});
+    w->master_timer = SIM_TIMER_NONE;
+    disk_restore(w);
+}
+
+void master_end(struct world *w)
+{
+    master_free(w->master);
+    w->master = NULL;
+    w->actions.count = 0;
+}
+
+static void fill_join(struct world *w, const struct unary *u, struct master_event *e,
+                      char address[16])
+{
+    const struct sim_node *n = &w->nodes[u->from];
+    snprintf(address, 16, "n%u", u->from);
+    e->kind = MASTER_JOIN;
+    e->join = (struct master_join_event){
+        .role = n->role == ROLE_PS ? MASTER_PS : MASTER_WORKER,
+        .incarnation = u->req.incarnation,
+        .name = "",
+        .address = address,
+        .http_address = "",
+        .version = GRADUS_VERSION,
+        .host = "host",
+        .pid = u->from,
+    };
+}
+
+static size_t fill_epochs(const struct unary_request *q, struct master_epoch_progress *out,
+                          double sums[][8])
+{
+    for (uint32_t i = 0; i < q->epoch_count; i++) {
+        struct metrics m;
+        metrics_init(&m, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
+        m.examples = q->epochs[i].examples;
+        m.loss_sum = (double)m.examples;
+        size_t count = metrics_pack(&m, sums[i]);
+        metrics_release(&m);
+        out[i] = (struct master_epoch_progress){q->epochs[i].epoch, q->epochs[i].batches,
+                                                q->epochs[i].examples, sums[i], count};
+    }
+    return q->epoch_count;
+}
+
+void master_called(struct world *w, uint32_t index, uint32_t attempt)
+{
+    static const enum master_event_kind KINDS[UNARY_KIND_COUNT] = {
+        [UNARY_JOIN] = MASTER_JOIN,
+        [UNARY_HEARTBEAT] = MASTER_HEARTBEAT,
+        [UNARY_LEAVE] = MASTER_LEAVE,
+        [UNARY_LEASE] = MASTER_LEASE_SPLIT,
+        [UNARY_REPORT_SPLIT] = MASTER_REPORT_SPLIT,
+        [UNARY_REPORT_PROGRESS] = MASTER_REPORT_PROGRESS,
+        [UNARY_REPORT_FAILURE] = MASTER_REPORT_FAILURE,
+    };
+    struct unary *u = &w->unaries[index];
+    const struct unary_request *q = &u->req;
+    struct master_event e = {.kind = KINDS[u->kind],
+                             .request = (uint64_t)u->serial << 26 | (uint64_t)index << 2 | attempt};
+    char address[16];
+    const char *jobs[SIM_JOBS_MAX];
+    struct master_epoch_progress epochs[SIM_EPOCHS_MAX];
+    double sums[SIM_EPOCHS_MAX][8];
+    if (u->kind == UNARY_JOIN) {
+        fill_join(w, u, &e, address);
+    } else if (u->kind == UNARY_HEARTBEAT || u->kind == UNARY_LEAVE) {
+        e.node = (struct master_node_event){
+            .node = w->names[q->name], .incarnation = q->incarnation, .jobs = jobs};
+        for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
+            if ((q->held_jobs >> i & 1u) != 0) {
+                jobs[e.node.job_count++] = w->jobs[i].id;
+            }
+        }
+    } else {
+        uint64_t left_ms = u->deadline_us > w->now_us ? (u->deadline_us - w->now_us) / SIM_MS : 0;
+        e.worker = (struct master_worker_event){
+            .node = w->names[q->name],
+            .incarnation = q->incarnation,
+            .job = w->jobs[q->job].id,
+            .generation = q->generation,
+            .wait_ms = left_ms > PARK_MARGIN_MS ? left_ms - PARK_MARGIN_MS : 0,
+            .held = q->leases,
+            .held_count = q->lease_count,
+            .epoch = q->epoch,
+            .split = q->split,
+            .batch_end = q->batch_end,
+            .sequence = q->sequence,
+            .position = q->position,
+            .dropped = q->dropped,
+            .speculated = q->speculated,
+            .idle = q->idle,
+            .epochs = epochs,
+            .epoch_count = fill_epochs(q, epochs, sums),
+            .staleness = q->staleness,
+            .staleness_count = JOB_STALENESS_BUCKETS,
+            .code = q->code,
+            .message = q->message,
+        };
+    }
+    master_event(w, &e);
+}
+
+void master_answered(struct world *w, const struct unary *u, const struct unary_reply *r)
+{
+    struct err err = {0};
+    double sums[8];
+    struct ledger ledger;
+    struct master_event e = {.kind = MASTER_CALL_DONE};
+    struct sim_job *j = &w->jobs[u->req.job];
+    e.call.number = u->req.number;
+    if (r->code != 0) {
+        err_set(&err, r->code, "%s", r->message);
+        e.call.err = &err;
+        master_event(w, &e);
+        return;
+    }
+    e.call.version = r->version;
+    e.call.examples = r->examples;
+    e.call.pushes = r->pushes;
+    e.call.duplicates = r->duplicates;
+    e.call.dropped = r->dropped;
+    e.call.position = r->position;
+    e.call.file = r->file;
+    e.call.bytes = r->bytes;
+    e.call.checksum = r->checksum;
+    uint32_t done[SIM_SPLITS_MAX];
+    if (r->ledger.present) {
+        memcpy(done, r->ledger.done, sizeof done);
+        ledger = (struct ledger){r->ledger.shape, r->ledger.epoch, r->ledger.split_count, done};
+        e.call.ledger = &ledger;
+    }
+    if (u->req.call == MASTER_CALL_INSPECT) {
+        e.call.train = (struct dataset_info){.records = j->records,
+                                             .features = {1, {4}},
+                                             .label_is_class = true,
+                                             .classes = 3,
+                                             .label_scale = 1};
+        e.call.test = e.call.train;
+        e.call.test.records = j->test_records;
+    } else if (u->req.call == MASTER_CALL_EVALUATE) {
+        struct metrics m;
+        metrics_init(&m, 1u << METRIC_LOSS | 1u << METRIC_ACCURACY);
+        m.examples = r->count;
+        e.call.sum_count = metrics_pack(&m, sums);
+        metrics_release(&m);
+        e.call.sums = sums;
+    }
+    master_event(w, &e);
+}
+
+/* ---- clients ---- */
+
+static bool parse(const char *text, const char *const *sets, size_t set_count,
+                  struct job_spec *spec, struct world *w, bool must)
+{
+    struct diags diags = {0};
+    bool good = job_spec_parse(text, strlen(text), "job", sets, set_count, spec, &diags) == 0;
+    if (!good && must) {
+        struct buf out = {0};
+        diags_format(&diags, &out);
+        violated(w, INVARIANT_ORDER, "a job file of the schedule is wrong: %s", buf_str(&out));
+    }
+    diags_release(&diags);
+    return good;
+}
+
+static void learn_job(struct sim_job *j, const struct job_spec *spec,
+                      const struct sim_job_plan *plan)
+{
+    j->records = plan->records;
+    j->test_records = plan->test_records;
+    j->batch_records = (uint32_t)spec->training.batch_size;
+    j->epochs = (uint32_t)spec->training.epochs;
+    j->steps = (uint64_t)spec->training.steps;
+    j->split_batches = (uint32_t)spec->training.split_batches;
+    j->batches = (j->records + j->batch_records - 1) / j->batch_records;
+    consistency_of(spec, &j->first);
+    j->partial = consistency_is_partial(&j->first);
+}
+
+void master_submit(struct world *w, uint32_t job)
+{
+    const struct sim_job_plan *plan = &w->schedule->jobs[job];
+    struct sim_job *j = &w->jobs[job];
+    if (w->master == NULL || w->nodes[0].paused) { /* the client tries again */
+        world_at(w, w->now_us + 500 * SIM_MS, EVENT_SUBMIT, 0, job, 0);
+        return;
+    }
+    struct job_spec spec = {0};
+    (void)parse(plan->text, NULL, 0, &spec, w, true);
+    learn_job(j, &spec, plan);
+    snprintf(j->id, sizeof j->id, "%s-1", spec.name);
+    j->submitted = true;
+    TRACE(w, 0, "is given job %s", j->id);
+    struct master_event e = {.kind = MASTER_SUBMIT,
+                             .request = CLIENT_REQUEST + ++w->client_request};
+    e.submit = (struct master_submit_event){.spec = &spec, .request_id = spec.name};
+    char request_id[32];
+    snprintf(request_id, sizeof request_id, "r%u", job);
+    e.submit.request_id = request_id;
+    master_event(w, &e);
+    job_spec_release(&spec);
+    if (!j->known) { /* killed before it was stored: the client submits it again */
+        world_at(w, w->now_us + 500 * SIM_MS, EVENT_SUBMIT, 0, job, 0);
+    }
+}
+
+static void client_set(struct world *w, struct sim_job *j, const struct sim_fault *f)
+{
+    const char *sets[SIM_CHANGE_SETS];
+    size_t count = 0;
+    while (count < SIM_CHANGE_SETS && f->change[count][0] != '\0') {
+        sets[count] = f->change[count];
+        count++;
+    }
+    const struct job_record *r = master_job(w->master, j->id, node_ms(w, 0));
+    if (r == NULL) {
+        return;
+    }
+    char *base = mem_strdup(r->text);
+    struct job_spec spec = {0};
+    if (parse(base, sets, count, &spec, w, false)) {
+        j->changed = true;
+        struct consistency to;
+        consistency_of(&spec, &to);
+        j->partial = j->partial || consistency_is_partial(&to);
+        struct master_event e = {.kind = MASTER_SET,
+                                 .request = CLIENT_REQUEST + ++w->client_request};
+        e.set = (struct master_set_event){.job = j->id, .spec = &spec, .base = base};
+        TRACE(w, 0, "is asked to set %s %s %s of %s", f->change[0], f->change[1], f->change[2],
+              j->id);
+        master_event(w, &e);
+    } else {
+        TRACE(w, 0, "a client's change is no job file: %s %s", f->change[0], f->change[1]);
+    }
+    job_spec_release(&spec);
+    free(base);
+}
+
+void master_client(struct world *w, const struct sim_fault *f)
+{
+    struct sim_job *j = &w->jobs[f->number];
+    if (w->master == NULL || w->nodes[0].paused || !j->known) {
+        return; /* nobody answers the door */
+    }
+    struct master_event e = {.request = CLIENT_REQUEST + ++w->client_request};
+    if (f->kind == FAULT_CANCEL) {
+        TRACE(w, 0, "is asked to cancel %s", j->id);
+        e.kind = MASTER_CANCEL;
+        e.cancel = (struct master_cancel_event){j->id, (f->other & 1) != 0};
+        j->cancelled = true;
+        master_event(w, &e);
+    } else if (f->kind == FAULT_CHECKPOINT) {
+        TRACE(w, 0, "is asked for a checkpoint of %s", j->id);
+        e.kind = MASTER_CHECKPOINT;
+        e.job = j->id;
+        master_event(w, &e);
+    } else {
+        client_set(w, j, f);
+    }
+}

@@ -1,0 +1,123 @@
+/* A node's place in the cluster: membership_core with the calls of common/service/membership.c. */
+#include "sim/sim.h"
+
+#include <string.h>
+
+#define CALL_TIMEOUT_MS 2000
+
+static uint32_t held_jobs(const struct world *w, uint32_t node)
+{
+    const struct sim_node *n = &w->nodes[node];
+    uint32_t held = 0;
+    if (n->role == ROLE_WORKER) {
+        return n->job->there ? 1u << n->job->job : 0;
+    }
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
+        if (n->shards[i] != NULL && n->shards[i]->open) {
+            held |= 1u << n->shards[i]->job;
+        }
+    }
+    return held;
+}
+
+static void drop_jobs(struct world *w, uint32_t node, uint32_t job)
+{
+    if (w->nodes[node].role == ROLE_PS) {
+        ps_drop(w, node, job);
+    } else {
+        worker_drop(w, node, job);
+    }
+}
+
+static void call(struct world *w, uint32_t node, enum membership_call kind)
+{
+    static const enum unary_kind KINDS[] = {[MEMBERSHIP_JOIN] = UNARY_JOIN,
+                                            [MEMBERSHIP_HEARTBEAT] = UNARY_HEARTBEAT,
+                                            [MEMBERSHIP_LEAVE] = UNARY_LEAVE};
+    struct sim_node *n = &w->nodes[node];
+    uint32_t index;
+    struct unary *u = unary_new(w, node, 0, KINDS[kind], CALL_TIMEOUT_MS, &index);
+    u->req.name = n->name;
+    u->req.incarnation = n->incarnation;
+    u->req.membership_call = n->member.call;
+    u->req.held_jobs = kind == MEMBERSHIP_HEARTBEAT ? held_jobs(w, node) : 0;
+    unary_send(w, index);
+}
+
+static void step(struct world *w, uint32_t node, struct membership_event *e,
+                 const struct unary_reply *r)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct membership_actions todo;
+    e->now_ms = node_ms(w, node);
+    membership_step(&n->member, e, &todo);
+    if (todo.lost) {
+        TRACE(w, node, "is not known to the master any more");
+        n->name = 0;
+        drop_jobs(w, node, SIM_NONE);
+    }
+    if (todo.joined) {
+        n->name = r->name;
+        TRACE(w, node, "is %s", w->names[n->name]);
+    }
+    if (todo.call != MEMBERSHIP_NO_CALL) {
+        call(w, node, todo.call);
+    }
+    if (todo.timer_ms != 0) {
+        timer_set(w, node, EVENT_MEMBER_TIMER, 0, &n->member_timer,
+                  node_us_of(w, node, todo.timer_ms));
+    }
+    if (todo.left) {
+        node_kill(w, node);
+    }
+}
+
+void member_begin(struct world *w, uint32_t node)
+{
+    struct sim_node *n = &w->nodes[node];
+    memset(&n->member, 0, sizeof n->member);
+    n->member.seed = n->incarnation;
+    n->member_timer = SIM_TIMER_NONE;
+    member_timer(w, node);
+}
+
+void member_timer(struct world *w, uint32_t node)
+{
+    struct membership_event e = {.kind = MEMBERSHIP_ON_TIMER};
+    step(w, node, &e, NULL);
+}
+
+void member_answer(struct world *w, uint32_t node, const struct unary *u,
+                   const struct unary_reply *r)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct membership_event e = {.kind = MEMBERSHIP_ON_ANSWER,
+                                 .call = u->req.membership_call,
+                                 .code = r->code,
+                                 .interval_ms = 1000};
+    bool heartbeat = u->kind == UNARY_HEARTBEAT && r->code == 0;
+    uint32_t stop_jobs = r->stop_jobs;
+    uint32_t life = n->life;
+    step(w, node, &e, r);
+    if (!heartbeat || n->life != life || n->member.state != MEMBERSHIP_IN) {
+        return;
+    }
+    for (uint32_t job = 0; job < SIM_JOBS_MAX; job++) {
+        if ((stop_jobs >> job & 1u) != 0) {
+            TRACE(w, node, "is told by a heartbeat to drop %s", w->jobs[job].id);
+            drop_jobs(w, node, job);
+        }
+    }
+}
+
+void member_hurry(struct world *w, uint32_t node)
+{
+    struct membership_event e = {.kind = MEMBERSHIP_ON_HURRY};
+    step(w, node, &e, NULL);
+}
+
+void member_leave(struct world *w, uint32_t node)
+{
+    struct membership_event e = {.kind = MEMBERSHIP_ON_LEAVE};
+    step(w, node, &e, NULL);
+}

@@ -1,0 +1,263 @@
+/* The shell of a parameter server: requests find their shard, streams keep theirs. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sim_shard **find(struct world *w, uint32_t node, uint32_t job, uint32_t shard)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
+        if (n->shards[i] != NULL && n->shards[i]->job == job && n->shards[i]->number == shard) {
+            return &n->shards[i];
+        }
+    }
+    return NULL;
+}
+
+/* A closed shard leaves the table; false: the server died meanwhile. */
+static void sweep(struct world *w, uint32_t node)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS && n->up; i++) {
+        struct sim_shard *s = n->shards[i];
+        if (s != NULL && !s->open) {
+            n->shards[i] = NULL;
+            shard_drop(w, s);
+        }
+    }
+}
+
+/* ---- OpenShard ---- */
+
+static void answer_state(struct world *w, struct sim_shard *s, uint32_t unary, uint32_t attempt)
+{
+    struct shard_event e = {.kind = SHARD_STATE, .generation = w->unaries[unary].req.generation};
+    struct sim_request *r = request_new(w, s);
+    r->unary = unary;
+    r->attempt = attempt;
+    e.tag = request_tag(w, r);
+    shard_take(w, s, &e);
+}
+
+/* The one thread that makes shards has come to this request. */
+void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    struct sim_node *n = &w->nodes[node];
+    const struct unary_request *q = &w->unaries[unary].req;
+    struct err err = {0};
+    struct sim_shard **there = find(w, node, q->job, q->shard);
+    enum shard_open what =
+        shard_open_decide(there == NULL ? NULL : (*there)->core,
+                          there == NULL ? 0 : (*there)->opened, q->generation, &err);
+    if (what == SHARD_OPEN_OLD) {
+        unary_refuse(w, unary, attempt, err.code, err.msg);
+        return;
+    }
+    if (what == SHARD_OPEN_SAME) {
+        answer_state(w, *there, unary, attempt);
+        sweep(w, node);
+        return;
+    }
+    uint32_t life = n->life;
+    if (what == SHARD_OPEN_REPLACE) {
+        struct sim_shard *old = *there;
+        *there = NULL;
+        shard_drop(w, old);
+        if (n->life != life) {
+            return;
+        }
+    }
+    struct sim_shard *s = shard_make(w, node, q, &err);
+    if (s == NULL) {
+        unary_refuse(w, unary, attempt, err.code, err.msg);
+        return;
+    }
+    uint32_t i = 0;
+    while (i < SIM_SHARDS_OF_PS && n->shards[i] != NULL) {
+        i++;
+    }
+    if (i == SIM_SHARDS_OF_PS) {
+        violated(w, INVARIANT_ORDER, "a server has more than %d shards", SIM_SHARDS_OF_PS);
+    }
+    n->shards[i] = s;
+    answer_state(w, s, unary, attempt);
+    sweep(w, node);
+}
+
+static void open_later(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    struct sim_node *n = &w->nodes[node];
+    uint64_t us = n->open_free_us > w->now_us ? n->open_free_us : w->now_us;
+    us += 1 + world_draw(w, "open", w->serials++, w->schedule->knobs.load_us + 1);
+    n->open_free_us = us;
+    world_at(w, us, EVENT_OPENED, node, unary << 2 | attempt, 0);
+}
+
+/* ---- the others ---- */
+
+static enum shard_event_kind kind_of(enum master_call_kind call)
+{
+    switch (call) {
+    case MASTER_CALL_MEMBERSHIP:
+        return SHARD_MEMBERSHIP;
+    case MASTER_CALL_PIN:
+        return SHARD_PIN;
+    case MASTER_CALL_UNPIN:
+        return SHARD_UNPIN;
+    case MASTER_CALL_CHECKPOINT:
+        return SHARD_CHECKPOINT;
+    default:
+        return SHARD_CLOSE;
+    }
+}
+
+void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    const struct unary_request *q = &w->unaries[unary].req;
+    if (q->call == MASTER_CALL_OPEN) {
+        open_later(w, node, unary, attempt);
+        return;
+    }
+    struct sim_shard **there = find(w, node, q->job, q->shard);
+    if (there == NULL) {
+        if (q->call == MASTER_CALL_CLOSE) {
+            (void)unary_reply(w, unary, attempt);
+            unary_answer(w, unary, attempt);
+        } else {
+            unary_refuse(w, unary, attempt, ERR_NOT_FOUND, "the shard is not on this server");
+        }
+        return;
+    }
+    struct sim_shard *s = *there;
+    struct sim_request *r = request_new(w, s);
+    r->unary = unary;
+    r->attempt = attempt;
+    struct shard_event e = {
+        .kind = kind_of(q->call), .generation = q->generation, .tag = request_tag(w, r)};
+    const char *workers[SIM_WORKERS_MAX];
+    uint32_t done[SIM_SPLITS_MAX];
+    struct ledger ledger;
+    if (e.kind == SHARD_MEMBERSHIP) {
+        for (uint32_t i = 0; i < q->worker_count; i++) {
+            workers[i] = w->names[q->workers[i]];
+        }
+        e.workers = workers;
+        e.worker_count = q->worker_count;
+        e.version = q->version;
+        e.consistency = &q->consistency;
+        if (q->ledger.present) {
+            memcpy(done, q->ledger.done, sizeof done);
+            ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
+            e.ledger = &ledger;
+        }
+    }
+    e.pin_id = q->pin_id;
+    e.slots = q->slots;
+    if (e.kind == SHARD_PIN && q->slots) {
+        e.slots_buffer = gradient_new(w);
+        s->gradients++;
+    }
+    shard_take(w, s, &e);
+    sweep(w, node);
+}
+
+/* ---- exchanges ---- */
+
+static void refuse(struct world *w, uint32_t exchange, int code, const char *why)
+{
+    const struct exchange q = w->exchanges[exchange];
+    exchange_free(w, exchange);
+    uint32_t index = exchange_new(w);
+    struct exchange *x = &w->exchanges[index];
+    x->stream = q.stream;
+    x->number = q.number;
+    x->code = code;
+    snprintf(x->message, sizeof x->message, "%s", why);
+    stream_answer(w, index);
+}
+
+void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
+{
+    struct exchange *x = &w->exchanges[exchange];
+    const struct stream *stream = &w->streams[x->stream];
+    struct sim_shard **there = find(w, node, stream->job, stream->shard);
+    if (there == NULL) {
+        refuse(w, exchange, ERR_NOT_FOUND, "the shard is not on this server");
+        return;
+    }
+    struct sim_shard *s = *there;
+    struct sim_request *r = request_new(w, s);
+    r->exchange = exchange;
+    struct shard_event e = {.kind = SHARD_EXCHANGE,
+                            .generation = x->generation,
+                            .tag = request_tag(w, r),
+                            .worker = w->names[x->name],
+                            .has_push = x->has_push,
+                            .has_pull = x->has_pull,
+                            .idle = x->idle,
+                            .has_decision = x->has_decision,
+                            .decision_step = x->decision_step,
+                            .decision_bytes = x->decision_bytes,
+                            .has_spare = x->has_spare,
+                            .spare_step = x->spare_step,
+                            .push = x->push,
+                            .pull = x->pull};
+    uint8_t decision[8];
+    memcpy(decision, &x->decision, sizeof decision);
+    e.decision = decision;
+    e.pull.pin_id = x->pin_id;
+    if (x->has_push && x->push.elements > 0) {
+        struct gradient *g = gradient_new(w);
+        g->t = x->values;
+        g->ids = x->ids;
+        e.push.buffer = g;
+        s->gradients++;
+    }
+    shard_take(w, s, &e);
+    sweep(w, node);
+}
+
+void ps_gone(struct world *w, uint32_t node, uint32_t stream)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (size_t i = 0; i < w->request_count && n->up; i++) {
+        struct sim_request *r = &w->requests[i];
+        if (!r->used || r->exchange == SIM_NONE || w->exchanges[r->exchange].stream != stream) {
+            continue;
+        }
+        struct shard_event e = {.kind = SHARD_GONE, .tag = request_tag(w, r)};
+        struct sim_shard *s = r->shard;
+        uint32_t life = n->life;
+        shard_take(w, s, &e);
+        if (n->life == life) {
+            request_drop(w, &w->requests[i]);
+        }
+    }
+}
+
+/* ---- the end ---- */
+
+void ps_drop(struct world *w, uint32_t node, uint32_t job)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS && n->up; i++) {
+        struct sim_shard *s = n->shards[i];
+        if (s != NULL && (job == SIM_NONE || s->job == job)) {
+            n->shards[i] = NULL;
+            shard_drop(w, s);
+        }
+    }
+}
+
+void ps_end(struct world *w, uint32_t node)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
+        if (n->shards[i] != NULL) {
+            shard_release(w, n->shards[i]);
+            n->shards[i] = NULL;
+        }
+    }
+}

@@ -1,0 +1,497 @@
+/* A shard on a parameter server: memory and actions around its core, as ps_shard.c, ps_apply.c and
+ * snapshot.c of services/ps have them. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- memory ---- */
+
+struct gradient *gradient_new(struct world *w)
+{
+    struct gradient *g = w->gradients;
+    if (g == NULL) {
+        g = mem_new(1, sizeof *g);
+    } else {
+        w->gradients = g->next;
+    }
+    memset(g, 0, sizeof *g);
+    return g;
+}
+
+static void gradient_release(struct world *w, struct sim_shard *s, struct gradient *g)
+{
+    if (s->gradients == 0) {
+        violated(w, INVARIANT_ORDER, "a buffer is released that the core does not have");
+    }
+    s->gradients--;
+    g->next = w->gradients;
+    w->gradients = g;
+}
+
+struct sim_request *request_new(struct world *w, struct sim_shard *s)
+{
+    uint32_t index = w->request_free;
+    if (index != SIM_NONE) {
+        w->request_free = w->requests[index].next;
+    } else {
+        w->requests =
+            mem_grow(w->requests, &w->request_capacity, w->request_count + 1, sizeof *w->requests);
+        index = (uint32_t)w->request_count++;
+        w->requests[index].serial = 0;
+    }
+    struct sim_request *r = &w->requests[index];
+    *r = (struct sim_request){.next = index,
+                              .used = true,
+                              .waiting = true,
+                              .shard = s,
+                              .exchange = SIM_NONE,
+                              .serial = r->serial + 1};
+    s->waiting++;
+    return r;
+}
+
+/* It is answered, or its caller is gone. */
+void request_drop(struct world *w, struct sim_request *r)
+{
+    uint32_t index = (uint32_t)(r - w->requests);
+    r->shard->waiting--;
+    r->used = false;
+    r->next = w->request_free;
+    w->request_free = index;
+    if (r->exchange != SIM_NONE) {
+        exchange_free(w, r->exchange);
+    }
+}
+
+void *request_tag(const struct world *w, const struct sim_request *r)
+{
+    return (void *)(((uintptr_t)r->serial << 24 | (uintptr_t)(r - w->requests)) + 1);
+}
+
+static struct sim_request *request_of(struct world *w, struct sim_shard *s, const void *tag)
+{
+    uintptr_t n = (uintptr_t)tag - 1;
+    struct sim_request *r = &w->requests[n & 0xffffff];
+    if ((n & 0xffffff) >= w->request_count || !r->used || r->serial != n >> 24 || r->shard != s) {
+        violated(w, INVARIANT_ANSWER, "a shard answers a request twice, or one that is gone");
+    }
+    return r;
+}
+
+/* ---- snapshots ---- */
+
+static struct snapshot_slot *find_version(struct world *w, struct sim_shard *s, uint64_t version)
+{
+    for (uint32_t i = 0; i < SIM_SNAPSHOTS_MAX; i++) {
+        if (s->snapshots[i].refs > 0 && s->snapshots[i].version == version) {
+            return &s->snapshots[i];
+        }
+    }
+    violated(w, INVARIANT_READ, "version %llu of shard %u is not readable; it has %llu",
+             (unsigned long long)version, s->number,
+             (unsigned long long)s->snapshots[s->present].version);
+}
+
+/* Slow readers take the buffers that the next versions need. */
+static bool can_apply(const struct world *w, const struct sim_shard *s)
+{
+    return s->readers < w->schedule->knobs.readers_max;
+}
+
+static void read_slowly(struct world *w, struct sim_shard *s, struct snapshot_slot *snapshot,
+                        uint64_t us)
+{
+    snapshot->refs++;
+    s->readers++;
+    world_at(w, us, EVENT_READER, s->node, (uint32_t)(snapshot - s->snapshots), s->serial);
+}
+
+void ps_reader(struct world *w, const struct event *e)
+{
+    struct sim_node *n = &w->nodes[e->node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
+        struct sim_shard *s = n->shards[i];
+        if (s == NULL || s->serial != e->more) {
+            continue;
+        }
+        s->snapshots[e->arg].refs--;
+        s->readers--;
+        if (s->open && shard_wants_snapshot(s->core)) {
+            struct shard_event more = {.kind = SHARD_SNAPSHOT, .generation = s->opened};
+            shard_take(w, s, &more);
+        }
+        return;
+    }
+}
+
+/* ---- actions ---- */
+
+static void apply(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct gradient *g = a->buffer;
+    struct snapshot_slot *present = &s->snapshots[s->present];
+    struct snapshot_slot *base = a->has_base ? find_version(w, s, a->base_version) : NULL;
+    if (a->version != present->version + 1) {
+        violated(w, INVARIANT_VERSION, "shard %u goes from version %llu to %llu", s->number,
+                 (unsigned long long)present->version, (unsigned long long)a->version);
+    }
+    check_applied(w, s, a, g);
+    if (s->previous != SIM_NONE) {
+        s->snapshots[s->previous].refs--;
+    }
+    uint32_t next = 0;
+    while (next < SIM_SNAPSHOTS_MAX && s->snapshots[next].refs > 0) {
+        next++;
+    }
+    if (next == SIM_SNAPSHOTS_MAX) {
+        violated(w, INVARIANT_ORDER, "no snapshot is free on shard %u", s->number);
+    }
+    struct snapshot_slot *to = &s->snapshots[next];
+    to->version = a->version;
+    to->refs = 1;
+    if (g == NULL) {
+        to->t = present->t;
+    } else {
+        struct numbers_update u = {.scale = 1.0F / (float)a->examples,
+                                   .lr_scale = a->lr_scale,
+                                   .lambda = a->lambda,
+                                   .base = base == NULL ? NULL : base->t.v};
+        numbers_apply(present->t.v, to->t.v, s->slot.v, g->t.v, s->elements, &u);
+        ids_add(&s->applied, &g->ids);
+    }
+    to->ids = s->applied;
+    s->examples += a->examples;
+    s->previous = s->present;
+    s->present = next;
+    w->counts.steps++;
+}
+
+static void add(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct gradient *to = a->buffer;
+    const struct gradient *from = a->source;
+    if (to == from || ids_overlap(&to->ids, &from->ids)) {
+        violated(w, INVARIANT_ONCE, "shard %u sums the same batch twice", s->number);
+    }
+    for (uint32_t i = 0; i < s->elements; i++) {
+        to->t.v[i] += from->t.v[i];
+    }
+    ids_add(&to->ids, &from->ids);
+}
+
+static void flatten(struct flat_ledger *to, const struct ledger *from)
+{
+    to->present = from != NULL;
+    if (from != NULL) {
+        to->shape = from->shape;
+        to->epoch = from->epoch;
+        to->split_count = from->split_count;
+        memcpy(to->done, from->done, from->split_count * sizeof *from->done);
+    }
+}
+
+static void reply_unary(struct world *w, struct sim_shard *s, struct sim_request *r,
+                        const struct shard_action *a)
+{
+    struct unary_reply *out = unary_reply(w, r->unary, r->attempt);
+    bool close = w->unaries[r->unary].req.call == MASTER_CALL_CLOSE;
+    out->code = a->code;
+    if (a->code != 0) {
+        snprintf(out->message, sizeof out->message, "%.150s", s->actions.err.msg);
+    } else {
+        struct shard_info info;
+        shard_info(s->core, &info);
+        out->version = a->version;
+        out->generation = a->generation;
+        out->examples = a->examples_applied;
+        out->pushes = info.pushes_applied;
+        out->duplicates = info.pushes_duplicate;
+        out->dropped = info.pushes_dropped;
+        flatten(&out->ledger, a->ledger);
+    }
+    uint32_t unary = r->unary;
+    uint32_t attempt = r->attempt;
+    if (close && a->code == 0) {
+        s->open = false;
+    }
+    request_drop(w, r);
+    unary_answer(w, unary, attempt);
+}
+
+static void fill_values(struct world *w, struct sim_shard *s, struct exchange *x, uint64_t version)
+{
+    struct snapshot_slot *snapshot = find_version(w, s, version);
+    const struct sim_knobs *k = &w->schedule->knobs;
+    x->has_values = true;
+    x->values = snapshot->t;
+    x->ids = snapshot->ids;
+    x->opened = s->opened;
+    if (k->reader_part > 0 && !w->quiet &&
+        world_draw(w, "reader", w->serials++, 1000000) < k->reader_part) {
+        read_slowly(w, s, snapshot,
+                    w->now_us + 1 + world_draw(w, "reader", w->serials++, k->reader_us));
+    }
+}
+
+static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_request *r,
+                           const struct shard_action *a)
+{
+    const struct exchange *q = &w->exchanges[r->exchange];
+    uint32_t stream = q->stream;
+    uint64_t number = q->number;
+    request_drop(w, r);
+    uint32_t index = exchange_new(w);
+    struct exchange *x = &w->exchanges[index];
+    x->stream = stream;
+    x->number = number;
+    x->code = a->code;
+    x->version = a->version;
+    x->generation = a->generation;
+    if (a->code != 0) {
+        snprintf(x->message, sizeof x->message, "%.110s", s->actions.err.msg);
+    } else {
+        x->result = a->push;
+        x->progress = a->progress;
+        x->staleness = a->staleness;
+        x->has_decision = a->has_decision;
+        x->decision_step = a->decision_step;
+        x->decision_bytes = a->has_decision ? a->decision_bytes : 0;
+        memcpy(&x->decision, a->decision, x->decision_bytes > 8 ? 8 : x->decision_bytes);
+        x->has_spare = a->has_spare;
+        x->spare_given = a->spare_given;
+        x->spare_replica = a->spare_replica;
+        x->spare_wait_ms = a->spare_wait_ms;
+        w->counts.duplicates += a->push == SHARD_PUSH_DUPLICATE;
+        w->counts.dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
+        if (a->values) {
+            fill_values(w, s, x, a->version);
+        }
+    }
+    w->counts.old += a->code == ERR_ABORTED;
+    if (w->streams[stream].gone) { /* on its way out, behind others of the same stream */
+        exchange_free(w, index);
+        return;
+    }
+    stream_answer(w, index);
+}
+
+static void keep(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    find_version(w, s, a->version)->refs++;
+    s->kept++;
+    if (a->buffer != NULL) {
+        ((struct gradient *)a->buffer)->t = s->slot;
+    }
+}
+
+static void forget(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct snapshot_slot *snapshot = find_version(w, s, a->version);
+    bool has_own = snapshot == &s->snapshots[s->present] ||
+                   (s->previous != SIM_NONE && snapshot == &s->snapshots[s->previous]);
+    uint32_t own = has_own ? 1 : 0;
+    if (s->kept == 0 || snapshot->refs <= own) {
+        violated(w, INVARIANT_ORDER, "version %llu of shard %u is forgotten, but not kept",
+                 (unsigned long long)a->version, s->number);
+    }
+    s->kept--;
+    snapshot->refs--;
+}
+
+static void write_file(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct sim_request *r = request_of(w, s, a->tag);
+    uint32_t unary = r->unary;
+    uint32_t attempt = r->attempt;
+    (void)find_version(w, s, a->version);
+    request_drop(w, r);
+    disk_write(w, s, a, unary, attempt);
+}
+
+static void act(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct sim_request *r;
+    switch (a->kind) {
+    case SHARD_ADD:
+        add(w, s, a);
+        break;
+    case SHARD_APPLY:
+        apply(w, s, a);
+        break;
+    case SHARD_RELEASE:
+        gradient_release(w, s, a->buffer);
+        break;
+    case SHARD_KEEP:
+        keep(w, s, a);
+        break;
+    case SHARD_FORGET:
+        forget(w, s, a);
+        break;
+    case SHARD_WRITE:
+        write_file(w, s, a);
+        break;
+    case SHARD_REPLY:
+        if (a->tag == NULL) {
+            break; /* of a drop that nobody asked for */
+        }
+        r = request_of(w, s, a->tag);
+        if (r->exchange != SIM_NONE) {
+            reply_exchange(w, s, r, a);
+        } else {
+            reply_unary(w, s, r, a);
+        }
+        break;
+    }
+}
+
+/* False: the server died in the middle. */
+static bool act_all(struct world *w, struct sim_shard *s)
+{
+    for (size_t i = 0; i < s->actions.count; i++) {
+        if (node_acts(w, s->node)) {
+            node_kill(w, s->node);
+            return false;
+        }
+        act(w, s, &s->actions.items[i]);
+    }
+    return true;
+}
+
+static bool step(struct world *w, struct sim_shard *s, struct shard_event *e)
+{
+    struct shard_info before;
+    e->now_ms = node_ms(w, s->node);
+    shard_info(s->core, &before);
+    shard_step(s->core, e, &s->actions);
+    if (!act_all(w, s)) {
+        return false;
+    }
+    check_step(w, s, e, &before);
+    return true;
+}
+
+void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e)
+{
+    e->can_apply = e->has_push && can_apply(w, s);
+    if (!step(w, s, e)) {
+        return;
+    }
+    while (s->open && can_apply(w, s) && shard_wants_snapshot(s->core)) {
+        struct shard_event more = {.kind = SHARD_SNAPSHOT, .can_apply = true};
+        if (!step(w, s, &more)) {
+            return;
+        }
+    }
+}
+
+/* ---- life ---- */
+
+static void load(struct world *w, struct sim_shard *s, const struct unary_request *q,
+                 struct shard_options *o, struct err *err)
+{
+    struct tensor values;
+    struct tensor slot = {{0}};
+    struct disk_cut cut = {0};
+    const struct sim_job *j = &w->jobs[s->job];
+    if (q->directory[0] == '\0') {
+        numbers_initial(key_of_job(w, s->job), j->elements, &values);
+    } else if (!disk_read(w, q->directory, &values, &slot, &cut)) {
+        err_set(err, ERR_NOT_FOUND, "checkpoint %s is not complete", q->directory);
+        return;
+    }
+    struct snapshot_slot *first = &s->snapshots[0];
+    first->version = q->version;
+    first->refs = 1;
+    first->ids = cut.ids;
+    s->applied = cut.ids;
+    s->examples = cut.examples;
+    o->examples = cut.examples;
+    for (uint32_t i = 0; i < s->elements; i++) {
+        first->t.v[i] = values.v[s->map[i]];
+        s->slot.v[i] = slot.v[s->map[i]];
+    }
+}
+
+struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_request *q,
+                             struct err *err)
+{
+    struct sim_job *j = &w->jobs[q->job];
+    struct sim_shard *s = mem_new(1, sizeof *s);
+    s->open = true;
+    s->node = node;
+    s->job = q->job;
+    s->number = q->shard;
+    s->serial = (uint32_t)++w->serials;
+    s->opened = q->generation;
+    s->version_first = q->version;
+    s->elements = j->shard_elements[q->shard];
+    s->previous = SIM_NONE;
+    memcpy(s->map, j->map[q->shard], sizeof s->map);
+    uint32_t done[SIM_SPLITS_MAX];
+    memcpy(done, q->ledger.done, sizeof done);
+    struct ledger ledger = {q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
+    j->split_batches = q->ledger.shape.split_batches;
+    const char *workers[SIM_WORKERS_MAX];
+    for (uint32_t i = 0; i < q->worker_count; i++) {
+        workers[i] = w->names[q->workers[i]];
+    }
+    struct shard_options o = {.shard = q->shard,
+                              .generation = q->generation,
+                              .version = q->version,
+                              .elements = s->elements,
+                              .consistency = q->consistency,
+                              .has_slots = true,
+                              .ledger = &ledger,
+                              .workers = workers,
+                              .worker_count = q->worker_count};
+    load(w, s, q, &o, err);
+    s->core = err->code != 0 ? NULL : shard_new(&o, err);
+    if (s->core == NULL) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void forget_waiting(struct world *w, struct sim_shard *s, bool answer)
+{
+    for (size_t i = 0; i < w->request_count && s->waiting > 0; i++) {
+        struct sim_request *r = &w->requests[i];
+        if (r->used && r->shard == s) {
+            if (answer && r->exchange == SIM_NONE) {
+                unary_refuse(w, r->unary, r->attempt, ERR_ABORTED, "the shard is closed");
+            }
+            request_drop(w, r);
+        }
+    }
+}
+
+/* Everything of it is put back; what its core did not is a leak. */
+void shard_drop(struct world *w, struct sim_shard *s)
+{
+    if (s->open) {
+        struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX};
+        s->open = false;
+        if (!step(w, s, &e)) {
+            shard_release(w, s); /* it was in no table any more */
+            return;
+        }
+    }
+    if (s->gradients > 0 || s->kept > 0 || s->waiting > 0) {
+        violated(w, INVARIANT_CLEAN, "a closed shard has %u buffers, %u versions, %u requests left",
+                 s->gradients, s->kept, s->waiting);
+    }
+    shard_release(w, s);
+}
+
+void shard_release(struct world *w, struct sim_shard *s)
+{
+    forget_waiting(w, s, false);
+    shard_free(s->core);
+    shard_actions_release(&s->actions);
+    free(s);
+}

@@ -1,0 +1,446 @@
+/* From a seed to a schedule: which jobs, which machines, what goes wrong when. */
+#include "sim/sim.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+const char *const sim_mode_names[SIM_MODE_COUNT] = {
+#define X(NAME, name) #name,
+    SIM_MODES(X)
+#undef X
+};
+
+struct maker {
+    struct sim_schedule *s;
+    uint64_t key, draws;
+    uint64_t length_us; /* about how long the jobs take when nothing goes wrong */
+};
+
+static uint64_t below(struct maker *m, uint64_t n)
+{
+    return rng_below(m->key, m->draws++, n);
+}
+
+static uint64_t between(struct maker *m, uint64_t low, uint64_t high)
+{
+    return low + below(m, high - low + 1);
+}
+
+static bool chance(struct maker *m, uint32_t percent)
+{
+    return below(m, 100) < percent;
+}
+
+/* As likely between 1 and 10 as between 10 and 100. */
+static uint64_t about(struct maker *m, uint64_t low, uint64_t high)
+{
+    double u = rng_uniform(m->key, m->draws++);
+    return (uint64_t)((double)low * exp(u * log((double)high / (double)low)));
+}
+
+/* ---- jobs ---- */
+
+struct text {
+    char *at;
+    size_t left;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(t->at, t->left, fmt, args);
+    va_end(args);
+    size_t used = n < 0 || (size_t)n >= t->left ? t->left - 1 : (size_t)n;
+    t->at += used;
+    t->left -= used;
+}
+
+static void put_policy(struct maker *m, struct text *t)
+{
+    switch (below(m, 5)) {
+    case 0:
+    case 1:
+        put(t, "  staleness_policy: max_staleness\n  max_staleness: %u\n", (unsigned)below(m, 4));
+        break;
+    case 2:
+        put(t, "  staleness_policy: scale_lr\n");
+        break;
+    case 3:
+        put(t, "  staleness_policy: delay_compensation\n");
+        break;
+    default:
+        break;
+    }
+}
+
+static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64_t replicas)
+{
+    static const enum sim_mode MODES[] = {SIM_SYNC, SIM_PARTIAL, SIM_SPECULATE, SIM_ASYNC,
+                                          SIM_BOUNDED};
+    if (mode == SIM_ANY || mode == SIM_CHANGE) {
+        mode = MODES[below(m, 5)];
+    }
+    put(t, "  replicas: %u\n", (unsigned)replicas);
+    switch (mode) {
+    case SIM_PARTIAL:
+        if (replicas > 1) {
+            put(t, "  replicas_to_aggregate: %u\n", (unsigned)between(m, 1, replicas - 1));
+        }
+        break;
+    case SIM_SPECULATE:
+        put(t, "  speculate: true\n  speculate_after: %u\n", (unsigned)between(m, 1, 4));
+        break;
+    case SIM_BOUNDED:
+        put(t, "  mode: bounded\n  staleness: %u\n", (unsigned)between(m, 1, 5));
+        break;
+    case SIM_ASYNC:
+        put(t, "  mode: async\n");
+        break;
+    default:
+        break;
+    }
+    if (mode != SIM_ASYNC && mode != SIM_BOUNDED) {
+        return;
+    }
+    if (chance(m, 20)) {
+        put(t, "  overlap: true\n");
+        return; /* which goes with little else */
+    }
+    put_policy(m, t);
+    if (chance(m, 40)) {
+        put(t, "  push_every: %u\n", (unsigned)between(m, 1, 4));
+    }
+    if (chance(m, 30)) {
+        put(t, "  pull_every: %u\n", (unsigned)between(m, 1, 4));
+    }
+}
+
+static void put_interval(struct maker *m, struct text *t, const char *key, uint32_t never)
+{
+    if (chance(m, never)) {
+        put(t, "  %s: never\n", key);
+    } else if (chance(m, 30)) {
+        put(t, "  %s: 1 epochs\n", key);
+    } else {
+        put(t, "  %s: %u steps\n", key, (unsigned)between(m, 1, 12));
+    }
+}
+
+static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
+{
+    struct sim_job_plan *job = &m->s->jobs[index];
+    struct text t = {job->text, sizeof job->text};
+    uint64_t batch = between(m, 1, 6);
+    uint64_t batches = chance(m, 70) ? between(m, 2, 16) : between(m, 5, SIM_BATCHES_MAX);
+    uint64_t epochs = between(m, 1, SIM_EPOCHS_MAX);
+    uint64_t workers = m->s->worker_count;
+    uint64_t most = workers + m->s->spare_count;
+    uint64_t least = between(m, 1, workers);
+    most = between(m, least, most);
+    uint64_t replicas = between(m, most, 8);
+    job->records = (uint32_t)(batch * (batches - 1) + between(m, 1, batch));
+    if (replicas > job->records) {
+        job->records = (uint32_t)replicas;
+    }
+    job->test_records = chance(m, 60) ? (uint32_t)between(m, 1, 3000) : 0;
+    job->submit_us = index == 0 ? below(m, 20 * SIM_MS) : below(m, 1 * SIM_S);
+    put(&t, "name: job%u\ndata:\n  train: {file: a.csv}\n", index);
+    put(&t, "model:\n  layers:\n    - dense: {units: 3}\n  loss: softmax_cross_entropy\n"
+            "  metrics: [accuracy]\nupdate:\n  rule: momentum\ntraining:\n");
+    put(&t, "  batch_size: %u\n", (unsigned)batch);
+    if (chance(m, 15)) {
+        put(&t, "  steps: %u\n", (unsigned)between(m, 1, batches * epochs));
+    }
+    put(&t, "  epochs: %u\n", (unsigned)epochs);
+    put(&t, "  split_batches: %u\n", (unsigned)between(m, 1, 5));
+    put_interval(m, &t, "evaluate_every", 40);
+    put_interval(m, &t, "checkpoint_every", 30);
+    if (chance(m, 40)) {
+        put(&t, "  checkpoints_keep: %u\n", (unsigned)between(m, 0, 2));
+    }
+    put_mode(m, &t, mode, replicas);
+    put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitions: 3\n", (unsigned)least,
+        (unsigned)most, (unsigned)between(m, 1, m->s->ps_count));
+    uint64_t steps = batches * epochs;
+    m->length_us += steps * (m->s->knobs.compute_us + 2 * m->s->knobs.delay_us) / workers;
+}
+
+/* ---- machines and network ---- */
+
+static void make_knobs(struct maker *m)
+{
+    struct sim_knobs *k = &m->s->knobs;
+    *k = (struct sim_knobs){
+        .delay_us = (uint32_t)about(m, 100, 4000),
+        .compute_us = (uint32_t)about(m, 300, 30000),
+        .load_us = (uint32_t)about(m, 1000, 100000),
+        .file_us = (uint32_t)about(m, 1000, 300000),
+        .readers_max = 8,
+        .reader_us = 1,
+        .tail_us = 1,
+    };
+}
+
+static void bad_network(struct maker *m)
+{
+    struct sim_knobs *k = &m->s->knobs;
+    if (chance(m, 70)) {
+        k->tail_part = (uint32_t)about(m, 5000, 300000);
+        k->tail_us = (uint32_t)about(m, 5000, 3000000);
+    }
+    if (chance(m, 60)) {
+        k->loss_part = (uint32_t)about(m, 1000, 150000);
+    }
+    if (chance(m, 60)) {
+        k->twice_part = (uint32_t)about(m, 10000, 400000);
+    }
+    if (chance(m, 60)) {
+        k->break_part = (uint32_t)about(m, 500, 30000);
+    }
+}
+
+static void bad_machines(struct maker *m)
+{
+    struct sim_knobs *k = &m->s->knobs;
+    k->skew = chance(m, 70);
+    if (chance(m, 60)) {
+        k->reader_part = (uint32_t)about(m, 20000, 900000);
+        k->reader_us = (uint32_t)about(m, 1000, 500000);
+        k->readers_max = (uint32_t)between(m, 1, 3);
+    }
+    if (chance(m, 30)) {
+        k->file_us = (uint32_t)about(m, 100000, 5000000);
+    }
+}
+
+/* ---- faults ---- */
+
+static uint64_t when(struct maker *m)
+{
+    uint64_t begin = 5 * SIM_MS;
+    if (chance(m, 75)) {
+        return begin + below(m, m->length_us * 3 / 2 + 100 * SIM_MS);
+    }
+    return begin + about(m, 10 * SIM_MS, 20 * SIM_S);
+}
+
+static struct sim_fault *add_fault(struct maker *m, enum sim_fault_kind kind, uint32_t node)
+{
+    struct sim_schedule *s = m->s;
+    static struct sim_fault spill;
+    struct sim_fault *f = s->fault_count < SIM_FAULTS_MAX ? &s->faults[s->fault_count++] : &spill;
+    *f = (struct sim_fault){.kind = kind, .node = node, .at_us = when(m)};
+    f->until_us = f->at_us + about(m, 1 * SIM_MS, 10 * SIM_S);
+    return f;
+}
+
+static uint32_t any_ps(struct maker *m)
+{
+    return (uint32_t)between(m, 1, m->s->ps_count);
+}
+
+static uint32_t any_worker(struct maker *m)
+{
+    return m->s->ps_count + (uint32_t)between(m, 1, m->s->worker_count);
+}
+
+static uint32_t any_node(struct maker *m)
+{
+    return (uint32_t)below(m, 1 + m->s->ps_count + m->s->worker_count);
+}
+
+static void crash(struct maker *m, uint32_t node)
+{
+    if (chance(m, 40)) {
+        struct sim_fault *f = add_fault(m, FAULT_MIDSTEP, node);
+        f->number = (uint32_t)below(m, 6);
+    } else {
+        add_fault(m, chance(m, 85) ? FAULT_CRASH : FAULT_LEAVE, node);
+    }
+}
+
+static void partition(struct maker *m)
+{
+    struct sim_fault *f = add_fault(m, chance(m, 50) ? FAULT_CUT : FAULT_SPLIT, any_node(m));
+    do {
+        f->other = any_node(m);
+    } while (f->other == f->node);
+}
+
+static void slowness(struct maker *m)
+{
+    if (chance(m, 50)) {
+        add_fault(m, FAULT_PAUSE, any_node(m));
+    } else {
+        struct sim_fault *f = add_fault(m, FAULT_SLOW, any_worker(m));
+        f->number = (uint32_t)about(m, 2, 20);
+    }
+}
+
+static void set(struct maker *m)
+{
+    static const char *const MODES[] = {"sync", "async", "bounded"};
+    struct sim_fault *f = add_fault(m, FAULT_SET, 0);
+    uint32_t n = 0;
+    f->number = (uint32_t)below(m, m->s->job_count);
+    if (chance(m, 75)) {
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.mode=%s", MODES[below(m, 3)]);
+    }
+    if (chance(m, 30)) {
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.replicas=%u", (unsigned)between(m, 1, 8));
+    }
+    switch (below(m, 8)) {
+    case 0:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.staleness=%u",
+                 (unsigned)between(m, 1, 4));
+        break;
+    case 1:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.replicas_to_aggregate=%u",
+                 (unsigned)below(m, 4));
+        break;
+    case 2:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.speculate=%s",
+                 chance(m, 60) ? "true" : "false");
+        break;
+    case 3:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.push_every=%u",
+                 (unsigned)between(m, 1, 3));
+        break;
+    case 4:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.staleness_policy=max_staleness");
+        break;
+    case 5:
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.staleness_policy=none");
+        break;
+    default:
+        if (n == 0) {
+            snprintf(f->change[n++], SIM_SET_BYTES, "training.pull_every=%u",
+                     (unsigned)between(m, 1, 3));
+        }
+        break;
+    }
+}
+
+static void client(struct maker *m)
+{
+    if (chance(m, 15)) {
+        struct sim_fault *f = add_fault(m, FAULT_CANCEL, 0);
+        f->number = (uint32_t)below(m, m->s->job_count);
+        f->other = (uint32_t)below(m, 2);
+    } else if (chance(m, 60)) {
+        struct sim_fault *f = add_fault(m, FAULT_CHECKPOINT, 0);
+        f->number = (uint32_t)below(m, m->s->job_count);
+    } else {
+        set(m);
+    }
+}
+
+enum trouble {
+    BAD_NETWORK,
+    BAD_MACHINES,
+    WORKERS_DIE,
+    SERVERS_DIE,
+    MASTER_DIES,
+    SLOWNESS,
+    PARTITIONS,
+    CLIENTS,
+    TROUBLE_COUNT
+};
+
+static void make_trouble(struct maker *m, enum trouble kind, uint64_t times)
+{
+    if (kind == BAD_NETWORK) {
+        bad_network(m);
+        return;
+    }
+    if (kind == BAD_MACHINES) {
+        bad_machines(m);
+        return;
+    }
+    for (uint64_t i = 0; i < times; i++) {
+        switch (kind) {
+        case WORKERS_DIE:
+            crash(m, any_worker(m));
+            break;
+        case SERVERS_DIE:
+            crash(m, any_ps(m));
+            break;
+        case MASTER_DIES:
+            crash(m, 0);
+            break;
+        case SLOWNESS:
+            slowness(m);
+            break;
+        case PARTITIONS:
+            if (chance(m, 20)) {
+                struct sim_fault *f = add_fault(m, FAULT_BREAK, any_ps(m));
+                f->other = any_worker(m);
+            } else {
+                partition(m);
+            }
+            break;
+        default:
+            client(m);
+            break;
+        }
+    }
+}
+
+static void make_faults(struct maker *m)
+{
+    uint64_t kind = below(m, 20);
+    if (kind == 0) {
+        return; /* a calm day */
+    }
+    if (kind < 11) { /* one kind of trouble, and perhaps a second one */
+        make_trouble(m, (enum trouble)below(m, TROUBLE_COUNT), between(m, 1, 5));
+        if (chance(m, 50)) {
+            make_trouble(m, (enum trouble)below(m, TROUBLE_COUNT), between(m, 1, 2));
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < TROUBLE_COUNT; i++) {
+        if (chance(m, 45)) {
+            make_trouble(m, (enum trouble)i, between(m, 1, 4));
+        }
+    }
+}
+
+void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(seed, "schedule")};
+    memset(s, 0, sizeof *s);
+    s->seed = seed;
+    s->mode = mode;
+    s->ps_count = (uint32_t)between(&m, 1, SIM_SHARDS_MAX);
+    s->worker_count = (uint32_t)between(&m, 1, 4);
+    s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
+    s->job_count = chance(&m, 10) && s->worker_count > 1 ? 2 : 1;
+    if (mode == SIM_ANY && chance(&m, 15)) {
+        mode = SIM_CHANGE;
+    }
+    make_knobs(&m);
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        make_job(&m, i, mode);
+    }
+    make_faults(&m);
+    for (uint32_t i = 0; i < s->spare_count; i++) {
+        add_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);
+    }
+    if (mode == SIM_CHANGE) {
+        for (uint64_t i = between(&m, 1, 4); i > 0; i--) {
+            set(&m);
+        }
+    }
+    s->quiet_us = m.length_us * 2 + 1 * SIM_S;
+    for (uint32_t i = 0; i < s->fault_count; i++) {
+        uint64_t until =
+            s->faults[i].kind == FAULT_JOIN ? s->faults[i].at_us : s->faults[i].until_us;
+        s->quiet_us = until > s->quiet_us ? until : s->quiet_us;
+    }
+}

@@ -1,0 +1,743 @@
+/* The simulator: the cores of a master, of parameter servers and of workers in one process, under
+ * virtual time, over a network and machines that fail as a seed says.
+ *
+ * A *schedule* is everything that is decided beforehand: the jobs, the nodes, what goes wrong when.
+ * A *world* is the run of one schedule. A run is a function of its schedule alone, so a schedule
+ * that fails can be run again, smaller (shrink.c), or with its trace.
+ *
+ * The files are the shells around the cores: world.c clocks and processes; net.c calls and streams;
+ * member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, worker_node.c,
+ * worker_job.c, worker_act.c what services/ does in threads; disk.c checkpoints; fault.c what goes
+ * wrong. check.c knows what must hold. Time is in microseconds; the cores see milliseconds of their
+ * node's own clock. */
+#ifndef GRADUS_SIM_SIM_H
+#define GRADUS_SIM_SIM_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "job/consistency.h"
+#include "job/ledger.h"
+#include "master/master.h"
+#include "ps/shard.h"
+#include "service/membership_core.h"
+#include "worker/worker.h"
+
+#define SIM_NODES_MAX 12
+#define SIM_JOBS_MAX 2
+#define SIM_SHARDS_MAX 3
+#define SIM_ELEMENTS_MAX 16 /* floats of a whole model */
+#define SIM_EPOCHS_MAX 3
+#define SIM_BATCHES_MAX 60 /* of an epoch: a bit of a word each */
+#define SIM_SPLITS_MAX 60
+#define SIM_NAMES_MAX 256 /* ids that the master gave to nodes */
+#define SIM_NAME_BYTES 32
+#define SIM_TEXT_BYTES 1400
+#define SIM_FAULTS_MAX 32
+#define SIM_VERSIONS_MAX 1024 /* of a shard */
+#define SIM_MS UINT64_C(1000)
+#define SIM_S UINT64_C(1000000)
+#define SIM_NONE UINT32_MAX
+
+/* ---- schedules (schedule.c) ---- */
+
+#define SIM_MODES(X)                                                                               \
+    X(ANY, any)                                                                                    \
+    X(SYNC, sync)                                                                                  \
+    X(PARTIAL, partial)                                                                            \
+    X(SPECULATE, speculate)                                                                        \
+    X(ASYNC, async)                                                                                \
+    X(BOUNDED, bounded)                                                                            \
+    X(CHANGE, change)
+
+enum sim_mode {
+#define X(NAME, name) SIM_##NAME,
+    SIM_MODES(X)
+#undef X
+        SIM_MODE_COUNT
+};
+extern const char *const sim_mode_names[SIM_MODE_COUNT];
+
+/* One line per kind: what befalls @node (and @other) from at_us until until_us. */
+#define SIM_FAULTS(X)                                                                              \
+    X(CRASH, crash)           /* killed; started again at the end */                               \
+    X(MIDSTEP, midstep)       /* killed after `number` actions of its next step with any */        \
+    X(PAUSE, pause)           /* SIGSTOP, SIGCONT */                                               \
+    X(SLOW, slow)             /* computes `number` times as long */                                \
+    X(CUT, cut)               /* nothing goes from node to other */                                \
+    X(SPLIT, split)           /* nothing goes between node and other */                            \
+    X(BREAK, break)           /* connections between node and other are reset, once */             \
+    X(LEAVE, leave)           /* SIGTERM; started again at the end */                              \
+    X(JOIN, join)             /* a spare worker is started */                                      \
+    X(CANCEL, cancel)         /* a client cancels job `number` */                                  \
+    X(CHECKPOINT, checkpoint) /* a client wants a checkpoint of job `number` */                    \
+    X(SET, set)               /* a client changes job `number` as `change` says */
+
+enum sim_fault_kind {
+#define X(NAME, name) FAULT_##NAME,
+    SIM_FAULTS(X)
+#undef X
+        FAULT_KIND_COUNT
+};
+extern const char *const sim_fault_names[FAULT_KIND_COUNT];
+
+#define SIM_CHANGE_SETS 4
+#define SIM_SET_BYTES 48
+
+struct sim_fault {
+    enum sim_fault_kind kind;
+    bool off; /* shrunk away */
+    uint64_t at_us, until_us;
+    uint32_t node, other, number;
+    char change[SIM_CHANGE_SETS][SIM_SET_BYTES]; /* "training.mode=async" */
+};
+
+/* How the machines and the network are. Parts are in millionths of messages. */
+struct sim_knobs {
+    uint32_t delay_us;           /* usual time of a message: half to one and a half */
+    uint32_t tail_part, tail_us; /* some take up to so much longer */
+    uint32_t loss_part, twice_part, break_part;
+    uint32_t compute_us, load_us, file_us;
+    uint32_t reader_part, reader_us, readers_max; /* slow readers of snapshots */
+    bool skew;                                    /* clocks differ, and run at 0.9 to 1.1 */
+};
+
+struct sim_job_plan {
+    char text[SIM_TEXT_BYTES];
+    uint64_t submit_us;
+    uint32_t records, test_records;
+};
+
+struct sim_schedule {
+    uint64_t seed;
+    enum sim_mode mode;
+    uint32_t ps_count, worker_count, spare_count;
+    struct sim_job_plan jobs[SIM_JOBS_MAX];
+    uint32_t job_count;
+    struct sim_knobs knobs;
+    struct sim_fault faults[SIM_FAULTS_MAX];
+    uint32_t fault_count;
+    uint64_t quiet_us; /* nothing goes wrong from then on */
+};
+
+void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *out);
+
+/* ---- what is pushed and read ---- */
+
+/* Which batches of a job: bit b of word e is batch b of epoch e. */
+struct ids {
+    uint64_t epoch[SIM_EPOCHS_MAX];
+};
+
+struct tensor {
+    float v[SIM_ELEMENTS_MAX];
+};
+
+/* A gradient in a server's memory; what core events call a buffer. */
+struct gradient {
+    struct gradient *next; /* free list */
+    struct tensor t;
+    struct ids ids; /* of the batches that are summed up in it */
+};
+
+/* ---- the network (net.c) ---- */
+
+enum unary_kind {
+    UNARY_CALL, /* of the master; `call` says which */
+    UNARY_JOIN,
+    UNARY_HEARTBEAT,
+    UNARY_LEAVE,
+    UNARY_LEASE,
+    UNARY_REPORT_SPLIT,
+    UNARY_REPORT_PROGRESS,
+    UNARY_REPORT_FAILURE,
+    UNARY_KIND_COUNT
+};
+
+struct flat_ledger { /* a ledger in a message */
+    bool present;
+    struct ledger_shape shape;
+    uint64_t epoch;
+    uint32_t split_count;
+    uint32_t done[SIM_SPLITS_MAX];
+};
+
+#define SIM_WORKERS_MAX 10
+#define SIM_LEASES_MAX 8
+
+/* The fields of all requests; each kind uses some. */
+struct unary_request {
+    enum master_call_kind call;
+    uint64_t number; /* of the master's call */
+    uint32_t job, shard;
+    uint64_t generation, version, step, step_limit, ledger_step;
+    uint32_t replica_first, replica_end;
+    bool hold, slots, idle;
+    struct consistency consistency;
+    struct flat_ledger ledger;
+    uint16_t workers[SIM_WORKERS_MAX]; /* names */
+    uint32_t worker_count;
+    struct lease leases[SIM_LEASES_MAX];
+    uint32_t lease_count;
+    uint8_t shard_nodes[SIM_SHARDS_MAX]; /* START: where they are */
+    uint32_t shard_count;
+    char pin_id[64], directory[80];
+    uint64_t first, count;
+    /* of nodes */
+    uint16_t name; /* who asks; 0: nobody knows */
+    uint64_t incarnation;
+    uint32_t held_jobs; /* a bit for each job */
+    uint64_t membership_call;
+    uint64_t epoch, sequence, position, dropped, speculated;
+    uint32_t split, batch_end;
+    struct {
+        uint64_t epoch, batches, examples;
+    } epochs[SIM_EPOCHS_MAX];
+    uint32_t epoch_count;
+    uint64_t staleness[JOB_STALENESS_BUCKETS];
+    int code;
+    char message[128];
+};
+
+struct unary_reply {
+    int code;
+    char message[160];
+    uint64_t generation, version, position, examples, pushes, duplicates, dropped;
+    struct flat_ledger ledger;
+    uint64_t count; /* EVALUATE: test records */
+    char file[40];
+    uint64_t bytes, checksum;
+    uint16_t name;      /* JOIN */
+    uint32_t stop_jobs; /* HEARTBEAT */
+    enum master_lease_kind lease_kind;
+    struct lease lease;
+};
+
+struct unary {
+    enum unary_kind kind;
+    uint32_t from, to, from_life;
+    uint32_t serial; /* of this use of the slot */
+    uint32_t refs;   /* events and waiting servers that know it */
+    uint32_t next;   /* of free ones */
+    bool done;       /* the caller has its answer */
+    bool lost;       /* and will hear nothing but a broken connection */
+    bool wait_for_ready;
+    uint32_t served_life[2]; /* life of the callee that has it; 0: none */
+    uint64_t deadline_us;
+    struct unary_request req;
+    struct unary_reply rsp[2]; /* a request that came twice is answered twice */
+};
+
+struct stream { /* of one worker's job and one shard */
+    uint32_t worker, worker_life, ps, ps_life;
+    uint32_t job, shard;
+    uint32_t serial;                /* of the worker's job */
+    uint64_t request_us, answer_us; /* when the last one arrives: they stay in order */
+    bool broken;                    /* the worker knows */
+    bool gone;                      /* the server knows */
+};
+
+struct exchange { /* a request or an answer on its way */
+    uint32_t stream;
+    uint32_t next; /* of a server's that wait, or of free ones */
+    uint64_t number, generation;
+    uint16_t name;
+    bool has_push, has_pull, idle, has_decision, has_spare, spare_given, has_values;
+    struct shard_push push;
+    struct shard_pull pull;
+    char pin_id[64];
+    uint64_t decision_step, decision; /* a bit for each replica */
+    size_t decision_bytes;
+    uint64_t spare_step;
+    uint32_t spare_replica, spare_wait_ms;
+    /* of an answer */
+    int code;
+    char message[120];
+    enum shard_push_result result;
+    uint64_t version, staleness;
+    uint32_t progress;
+    struct tensor values;
+    struct ids ids;  /* summed in the push; applied in the values */
+    uint64_t opened; /* the generation that the shard was opened with */
+};
+
+/* ---- nodes ---- */
+
+struct sim_timer {
+    uint64_t due_us;    /* UINT64_MAX: it is not set */
+    uint64_t queued_us; /* of the earliest event that is in the heap for it */
+};
+
+struct snapshot_slot {
+    uint64_t version;
+    uint32_t refs; /* holds of the present, the previous, pins and readers */
+    struct tensor t;
+    struct ids ids;
+};
+#define SIM_SNAPSHOTS_MAX 24
+
+struct sim_request { /* a tag of a shard's core */
+    uint32_t next;   /* free ones */
+    bool used, waiting;
+    struct sim_shard *shard;
+    uint32_t unary, attempt; /* or */
+    uint32_t exchange;       /* SIM_NONE: it is a unary one */
+    uint32_t serial;
+};
+
+struct sim_shard { /* on a parameter server */
+    bool open;
+    uint32_t node, job, number, serial;
+    uint64_t opened, version_first; /* generation and version that it was opened with */
+    uint32_t elements;
+    uint16_t map[SIM_ELEMENTS_MAX]; /* element of the shard → of the model */
+    struct shard *core;
+    struct shard_actions actions;
+    struct snapshot_slot snapshots[SIM_SNAPSHOTS_MAX];
+    uint32_t present, previous; /* SIM_NONE */
+    uint32_t readers;           /* slow ones */
+    struct tensor slot;         /* momentum */
+    struct ids applied;
+    uint64_t examples;
+    uint32_t gradients; /* buffers that its core has */
+    uint32_t waiting;   /* requests without an answer */
+    uint32_t kept;      /* SHARD_KEEP without its SHARD_FORGET */
+    bool stepping;
+};
+
+struct sim_link {    /* of a worker's job to a shard */
+    uint32_t stream; /* SIM_NONE */
+    uint8_t node;
+};
+
+struct pending_exchange {
+    bool open, pulls;
+    uint64_t number;
+    uint32_t shard, stream;
+    enum worker_set set;
+    uint32_t slot;
+    bool push;
+};
+#define SIM_PENDING_MAX 192 /* 64 for each shard, as in the client */
+
+struct worker_values { /* a set: what came from each shard */
+    struct tensor t;
+    struct {
+        uint64_t version, opened;
+        struct ids ids;
+        bool known;
+    } shard[SIM_SHARDS_MAX];
+};
+
+struct worker_slot {
+    struct tensor t;
+    struct ids ids;
+    uint64_t examples;
+    uint64_t base[SIM_SHARDS_MAX]; /* versions that it was computed on, of the first batch */
+};
+
+enum mail_kind { MAIL_REQUEST, MAIL_EXCHANGED, MAIL_MASTER, MAIL_TIMER };
+struct mail {
+    enum mail_kind kind;
+    uint32_t index, attempt; /* unary or exchange */
+};
+#define SIM_MAIL_MAX 512
+
+struct sim_measured {
+    struct {
+        bool used;
+        uint64_t epoch, batches, examples;
+    } epochs[SIM_EPOCHS_MAX];
+    uint64_t staleness[JOB_STALENESS_BUCKETS];
+};
+
+struct sim_worker_job {
+    bool there, loaded, started, halted;
+    uint32_t serial; /* of worker jobs in this world */
+    uint32_t job;
+    uint16_t name; /* the node's when it was started */
+    uint32_t shard_count;
+    struct worker *core;
+    struct consistency consistency; /* of the last assignment that it took */
+    struct worker_actions actions;
+    size_t at;     /* next action to do */
+    bool stepping; /* actions are being done */
+    bool busy;     /* computing or loading: mail waits */
+    struct worker_action computing;
+    bool has_loading; /* the mail to handle when the data is there */
+    struct mail loading_mail;
+    struct mail mail[SIM_MAIL_MAX];
+    uint32_t mail_first, mail_count;
+    struct sim_timer timer;
+    struct sim_link links[SIM_SHARDS_MAX];
+    struct pending_exchange pending[SIM_PENDING_MAX];
+    uint32_t pending_count;             /* up to the last that is open */
+    uint32_t filling[WORKER_SET_COUNT]; /* open pulls into a set */
+    struct worker_values sets[WORKER_SET_COUNT];
+    struct worker_slot slots[WORKER_SLOTS_MAX];
+    struct {
+        uint64_t tag;
+        uint32_t unary, attempt;
+    } calls[WORKER_EVALUATIONS_MAX + 8];
+    uint64_t tag_last;
+    struct sim_measured measured, reporting;
+};
+
+#define SIM_TIMER_NONE ((struct sim_timer){UINT64_MAX, UINT64_MAX})
+
+enum sim_role { ROLE_MASTER, ROLE_PS, ROLE_WORKER };
+
+#define SIM_SHARDS_OF_PS (SIM_JOBS_MAX * 2)
+
+struct sim_node {
+    enum sim_role role;
+    bool up, paused, leaving;
+    uint32_t life; /* 1 for the first process; higher with every start */
+    uint64_t resume_us;
+    uint32_t slow; /* × */
+    /* local time = offset + time · rate / 1024 */
+    uint64_t clock_offset_us, clock_rate;
+    bool armed; /* dies after so many actions */
+    uint32_t armed_actions;
+    uint64_t back_us; /* when it starts again after that; 0: when things are quiet */
+    uint32_t link_count[SIM_NODES_MAX]; /* messages sent to each: the counters of its draws */
+
+    struct membership_core member;
+    uint64_t incarnation;
+    uint16_t name; /* 0: none */
+    struct sim_timer member_timer;
+
+    struct sim_shard *shards[SIM_SHARDS_OF_PS]; /* a server's */
+    uint64_t file_free_us, open_free_us;        /* when its one thread for that is free */
+    struct sim_worker_job *job;                 /* a worker's; memory is kept */
+};
+
+/* ---- jobs, as the simulator sees them ---- */
+
+struct sim_grant { /* the last one of a split */
+    uint16_t name;
+    uint64_t generation;
+};
+
+struct sim_job {
+    char id[48];
+    bool submitted, known;
+    uint32_t records, test_records, batch_records, split_batches, batches, epochs;
+    uint64_t steps;
+    enum job_state state;
+    bool has_plan;
+    uint32_t shard_count, elements;
+    uint32_t shard_elements[SIM_SHARDS_MAX];
+    uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
+    struct consistency first; /* of the job file */
+    bool changed, partial;    /* was it ever */
+    bool cancelled;           /* a client asked for it */
+    uint64_t generation;
+    uint64_t opened; /* the generation of the last start */
+    /* Per version of the present opening: what the first shard that made it applied. */
+    struct {
+        bool known, sync;
+        uint64_t opened;
+        struct ids ids;
+    } made[SIM_VERSIONS_MAX];
+    struct sim_grant granted[SIM_EPOCHS_MAX][SIM_SPLITS_MAX];
+    char reason[256];
+    char checkpoint[96];
+};
+
+struct disk;
+
+/* ---- events ---- */
+
+enum event_kind {
+    EVENT_REQUEST, /* arg: unary·4 + attempt */
+    EVENT_REPLY,   /* the same; attempt 2: the connection broke, 3: the deadline */
+    EVENT_EXCHANGE,
+    EVENT_ANSWER,
+    EVENT_BROKEN, /* stream, at the worker */
+    EVENT_GONE,   /* stream, at the server */
+    EVENT_MASTER_TIMER,
+    EVENT_WORKER_TIMER,
+    EVENT_MEMBER_TIMER,
+    EVENT_COMPUTED,
+    EVENT_OPENED, /* a server has the time to make a shard: arg as of EVENT_REQUEST */
+    EVENT_FILE,   /* arg: a disk operation */
+    EVENT_READER, /* a slow reader of a snapshot is done */
+    EVENT_FAULT,
+    EVENT_FAULT_END,
+    EVENT_SUBMIT,
+    EVENT_QUIET,
+};
+
+struct event {
+    uint64_t us;
+    uint32_t seq;
+    uint8_t kind, node;
+    uint32_t life, arg, more;
+};
+
+/* ---- the world ---- */
+
+#define SIM_INVARIANTS(X)                                                                          \
+    X(ASSERT, "no assertion of a core fails")                                                      \
+    X(CRASH, "no core crashes")                                                                    \
+    X(ONCE, "a batch is applied at most once on a shard")                                          \
+    X(ALL, "every batch is applied exactly once on every shard in the end")                        \
+    X(SAME, "all shards apply the same batches in a step")                                         \
+    X(EXAMPLES, "the examples of an update are those of its batches")                              \
+    X(VERSION, "a shard's version rises by one")                                                   \
+    X(READ, "a reader sees one version")                                                           \
+    X(FENCE, "a request of an old generation changes nothing")                                     \
+    X(SKEW, "shards of a sync job are one step apart at most")                                     \
+    X(BITS, "sync training gives the bits of the reference")                                       \
+    X(LEDGER, "a shard's ledger says what it applied")                                             \
+    X(MANIFEST, "a manifest names complete files of one cut")                                      \
+    X(STATE, "states of a job follow the table")                                                   \
+    X(FAILED, "no fault makes a job fail")                                                         \
+    X(LEASE, "a split is leased as fresh once")                                                    \
+    X(ANSWER, "every request is answered or its caller is gone")                                   \
+    X(LIVE, "a job ends soon after faults have stopped")                                           \
+    X(CLEAN, "nothing is left when a job is over")                                                 \
+    X(BOUND, "nobody is further ahead than the staleness bound")                                   \
+    X(ORDER, "actions come in an order that can be carried out")
+
+enum sim_invariant {
+    INVARIANT_NONE,
+#define X(NAME, text) INVARIANT_##NAME,
+    SIM_INVARIANTS(X)
+#undef X
+        INVARIANT_COUNT
+};
+extern const char *const sim_invariant_names[INVARIANT_COUNT];
+extern const char *const sim_invariant_texts[INVARIANT_COUNT];
+
+struct sim_counts {
+    uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated;
+    uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
+};
+
+struct world {
+    const struct sim_schedule *schedule;
+    uint64_t key; /* of the seed */
+    uint64_t now_us;
+    bool quiet, ended;
+    uint64_t ended_us;
+
+    struct event *heap;
+    size_t heap_count, heap_capacity;
+    uint32_t seq;
+    uint64_t event_count;
+
+    struct sim_node nodes[SIM_NODES_MAX];
+    uint32_t node_count;
+    char names[SIM_NAMES_MAX][SIM_NAME_BYTES]; /* [0]: "" */
+    uint16_t name_count;
+    uint64_t blocked_until[SIM_NODES_MAX][SIM_NODES_MAX];
+
+    struct unary *unaries;
+    uint32_t unary_free;
+    size_t unary_count, unary_capacity;
+    struct stream *streams;
+    size_t stream_count, stream_capacity;
+    struct exchange *exchanges;
+    uint32_t exchange_free;
+    size_t exchange_count, exchange_capacity;
+    struct sim_request *requests;
+    uint32_t request_free;
+    size_t request_count, request_capacity;
+    struct gradient *gradients; /* free ones */
+
+    struct master *master;
+    struct master_actions actions;
+    struct sim_timer master_timer;
+    uint64_t client_request; /* of SUBMIT, CANCEL … */
+
+    struct sim_job jobs[SIM_JOBS_MAX];
+    struct disk *disk;
+
+    enum sim_invariant broken;
+    char why[400];
+    sigjmp_buf *escape;
+    bool tracing;
+    uint64_t serials;
+    struct sim_counts counts;
+};
+
+/* Run @schedule in @w, which may have run others; true: all held. */
+struct world *world_new(void);
+void world_free(struct world *w);
+bool world_run(struct world *w, const struct sim_schedule *schedule, bool trace);
+
+/* world.c */
+void world_at(struct world *w, uint64_t us, enum event_kind kind, uint32_t node, uint32_t arg,
+              uint32_t more);
+uint64_t world_draw(struct world *w, const char *what, uint64_t index, uint64_t n);
+uint64_t node_ms(const struct world *w, uint32_t node); /* on its clock */
+uint64_t node_us_of(const struct world *w, uint32_t node, uint64_t ms);
+void node_start(struct world *w, uint32_t node);
+void node_kill(struct world *w, uint32_t node);
+/* Counts an action of the node; true: the machine has just died, do nothing more. */
+bool node_acts(struct world *w, uint32_t node);
+uint16_t name_of(struct world *w, const char *id);
+void world_check_end(struct world *w);
+void timer_set(struct world *w, uint32_t node, enum event_kind kind, uint32_t arg,
+               struct sim_timer *t, uint64_t us);
+
+/* net.c */
+struct unary *unary_new(struct world *w, uint32_t from, uint32_t to, enum unary_kind kind,
+                        uint64_t timeout_ms, uint32_t *index);
+void unary_send(struct world *w, uint32_t index);
+struct unary_reply *unary_reply(struct world *w, uint32_t index, uint32_t attempt);
+void unary_answer(struct world *w, uint32_t index, uint32_t attempt); /* drops the server's hold */
+void unary_refuse(struct world *w, uint32_t index, uint32_t attempt, int code, const char *why);
+void unary_unref(struct world *w, uint32_t index);
+void net_killed(struct world *w, uint32_t node);
+void on_request(struct world *w, const struct event *e);
+void on_reply(struct world *w, const struct event *e);
+uint32_t exchange_new(struct world *w);
+void exchange_free(struct world *w, uint32_t index);
+uint32_t stream_open(struct world *w, uint32_t worker, uint32_t ps, uint32_t job, uint32_t shard);
+void stream_send(struct world *w, uint32_t exchange);   /* worker → server */
+void stream_answer(struct world *w, uint32_t exchange); /* server → worker */
+void stream_close(struct world *w, uint32_t stream);    /* the worker does not want it any more */
+void stream_break(struct world *w, uint32_t stream);
+void on_exchange(struct world *w, const struct event *e);
+void on_answer(struct world *w, const struct event *e);
+void on_broken(struct world *w, const struct event *e);
+void on_gone(struct world *w, const struct event *e);
+
+/* member.c */
+void member_begin(struct world *w, uint32_t node);
+void member_timer(struct world *w, uint32_t node);
+void member_answer(struct world *w, uint32_t node, const struct unary *u,
+                   const struct unary_reply *r);
+void member_hurry(struct world *w, uint32_t node);
+void member_leave(struct world *w, uint32_t node);
+
+/* master_node.c */
+void master_begin(struct world *w);
+void master_end(struct world *w);
+void master_called(struct world *w, uint32_t unary, uint32_t attempt);
+void master_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
+void master_tick(struct world *w);
+void master_event(struct world *w, struct master_event *e);
+void master_client(struct world *w, const struct sim_fault *f);
+void master_submit(struct world *w, uint32_t job);
+uint32_t job_index(struct world *w, const char *id);
+
+/* ps_node.c */
+void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void ps_exchange(struct world *w, uint32_t node, uint32_t exchange);
+void ps_gone(struct world *w, uint32_t node, uint32_t stream);
+void ps_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: all */
+void ps_end(struct world *w, uint32_t node);                /* killed: memory is gone */
+void ps_reader(struct world *w, const struct event *e);
+
+/* ps_shard.c */
+void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e);
+struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_request *q,
+                             struct err *err);
+void shard_drop(struct world *w, struct sim_shard *s); /* close it, whatever waits */
+void shard_release(struct world *w, struct sim_shard *s);
+struct gradient *gradient_new(struct world *w);
+struct sim_request *request_new(struct world *w, struct sim_shard *s);
+void *request_tag(const struct world *w, const struct sim_request *r);
+void request_drop(struct world *w, struct sim_request *r);
+
+/* worker_node.c */
+void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void worker_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: any */
+void worker_end(struct world *w, uint32_t node);
+void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange);
+void worker_broken(struct world *w, uint32_t node, uint32_t stream);
+void worker_master(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void worker_timer(struct world *w, uint32_t node);
+void worker_computed(struct world *w, uint32_t node, uint32_t serial);
+
+/* worker_act.c */
+void job_feed(struct world *w, uint32_t node, struct worker_event *e);
+void job_go_on(struct world *w, uint32_t node);
+
+/* disk.c */
+struct disk *disk_new(void);
+void disk_free(struct disk *d);
+void disk_clear(struct disk *d);
+void disk_prepare(struct world *w, const struct master_prepare *p);
+void disk_manifest(struct world *w, const struct master_manifest *m);
+void disk_find(struct world *w, const struct master_find *f);
+void disk_write(struct world *w, struct sim_shard *s, const struct shard_action *a, uint32_t unary,
+                uint32_t attempt);
+void on_file(struct world *w, const struct event *e);
+struct disk_cut { /* of a checkpoint: a shard's part, by elements of the model */
+    uint64_t version, examples;
+    struct ids ids;
+};
+/* Values and slots of a complete checkpoint. False: it is not there. */
+bool disk_read(struct world *w, const char *directory, struct tensor *values, struct tensor *slot,
+               struct disk_cut *cut);
+bool disk_newest(struct world *w, uint32_t job, char directory[80], uint64_t *step);
+void disk_store(struct world *w, const struct job_record *r);
+void disk_restore(struct world *w); /* every row to the master's core */
+
+/* fault.c */
+void fault_begin(struct world *w, uint32_t index);
+void fault_end(struct world *w, uint32_t index);
+void faults_stop(struct world *w);
+
+/* numbers.c: the model, the update rule, and the sequential reference */
+void numbers_initial(uint64_t key, uint32_t elements, struct tensor *out);
+void numbers_gradient(const struct tensor *params, uint32_t elements, uint64_t epoch,
+                      uint32_t batch, uint32_t records, struct tensor *out);
+struct numbers_update {
+    float scale, lr_scale, lambda;
+    const float *base; /* NULL: no compensation */
+};
+void numbers_apply(const float *in, float *out, float *slot, const float *gradient, uint32_t n,
+                   const struct numbers_update *u);
+void numbers_reference(const struct sim_job *job, uint32_t replicas, uint64_t key,
+                       struct tensor *values, struct tensor *slot);
+uint64_t key_of_job(const struct world *w, uint32_t job);
+
+/* check.c */
+__attribute__((noreturn, format(printf, 3, 4))) void
+violated(struct world *w, enum sim_invariant which, const char *fmt, ...);
+bool ids_overlap(const struct ids *a, const struct ids *b);
+bool ids_equal(const struct ids *a, const struct ids *b);
+void ids_add(struct ids *to, const struct ids *from);
+uint64_t ids_examples(const struct sim_job *j, const struct ids *ids);
+void check_applied(struct world *w, struct sim_shard *s, const struct shard_action *a,
+                   const struct gradient *g);
+void check_step(struct world *w, struct sim_shard *s, const struct shard_event *e,
+                const struct shard_info *before);
+void check_ledger(struct world *w, const struct sim_shard *s);
+void check_record(struct world *w, const struct job_record *r);
+void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generation,
+                 const struct lease *lease);
+void check_compute(struct world *w, uint32_t node, const struct worker_action *a);
+void check_evaluate(struct world *w, uint32_t node);
+void check_job_end(struct world *w, uint32_t job);
+void check_clean(struct world *w);
+
+/* trace.c */
+__attribute__((format(printf, 3, 4))) void trace(struct world *w, uint32_t node, const char *fmt,
+                                                 ...);
+#define TRACE(w, ...)                                                                              \
+    do {                                                                                           \
+        if ((w)->tracing) {                                                                        \
+            trace(w, __VA_ARGS__);                                                                 \
+        }                                                                                          \
+    } while (0)
+extern void (*trace_line)(void *ctx, const char *line);
+extern void *trace_ctx;
+const char *trace_unary(const struct world *w, const struct unary *u, char *out, size_t n);
+const char *trace_exchange(const struct world *w, const struct exchange *x, char *out, size_t n);
+void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const char *text),
+                    void *ctx);
+
+/* shrink.c */
+void shrink(struct world *w, struct sim_schedule *s); /* that has just failed in @w */
+
+#endif

@@ -1,0 +1,389 @@
+/* The actions of a worker's core, one after the other, as services/worker/worker_job.c does them.
+ */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LEASE_TIMEOUT_MS 10000
+#define REPORT_TIMEOUT_MS 3000
+
+/* ---- calls to the master ---- */
+
+static struct unary *call_master(struct world *w, uint32_t node, const struct worker_action *a,
+                                 enum unary_kind kind, uint64_t timeout_ms, uint32_t *index)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct unary *u = unary_new(w, node, 0, kind, timeout_ms, index);
+    u->req.name = n->name;
+    u->req.incarnation = n->incarnation;
+    u->req.job = n->job->job;
+    u->req.generation = a->generation;
+    u->req.first = n->job->serial; /* whose answer it is */
+    return u;
+}
+
+static void lease(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    uint32_t index;
+    struct unary *u = call_master(w, node, a, UNARY_LEASE, LEASE_TIMEOUT_MS, &index);
+    for (size_t i = 0; i < a->held_count; i++) {
+        const struct worker_lease *l = &a->held[i];
+        u->req.leases[i] = (struct lease){l->epoch, l->split, l->batch_end, l->fresh};
+    }
+    u->req.lease_count = (uint32_t)a->held_count;
+    unary_send(w, index);
+}
+
+static void report_split(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    uint32_t index;
+    struct unary *u = call_master(w, node, a, UNARY_REPORT_SPLIT, REPORT_TIMEOUT_MS, &index);
+    u->req.epoch = a->batch.epoch;
+    u->req.split = a->batch.split;
+    u->req.batch_end = a->batch_end;
+    unary_send(w, index);
+}
+
+static void report_progress(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    uint32_t index;
+    struct unary *u = call_master(w, node, a, UNARY_REPORT_PROGRESS, REPORT_TIMEOUT_MS, &index);
+    if (!a->again) {
+        j->reporting = j->measured;
+        memset(&j->measured, 0, sizeof j->measured);
+    }
+    for (uint32_t i = 0; i < SIM_EPOCHS_MAX; i++) {
+        if (j->reporting.epochs[i].used) {
+            u->req.epochs[u->req.epoch_count].epoch = j->reporting.epochs[i].epoch;
+            u->req.epochs[u->req.epoch_count].batches = j->reporting.epochs[i].batches;
+            u->req.epochs[u->req.epoch_count].examples = j->reporting.epochs[i].examples;
+            u->req.epoch_count++;
+        }
+    }
+    memcpy(u->req.staleness, j->reporting.staleness, sizeof u->req.staleness);
+    u->req.sequence = a->sequence;
+    u->req.position = a->position;
+    u->req.idle = a->idle_report;
+    u->req.dropped = a->dropped;
+    u->req.speculated = a->speculated;
+    w->counts.speculated += a->again ? 0 : a->speculated;
+    unary_send(w, index);
+}
+
+static void report_failure(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    uint32_t index;
+    w->nodes[node].job->halted = true;
+    struct unary *u = call_master(w, node, a, UNARY_REPORT_FAILURE, REPORT_TIMEOUT_MS, &index);
+    u->req.code = a->code;
+    snprintf(u->req.message, sizeof u->req.message, "%.120s", a->message);
+    unary_send(w, index);
+}
+
+/* ---- computing ---- */
+
+static void measure(struct world *w, struct sim_worker_job *j, const struct ledger_batch *b)
+{
+    for (uint32_t i = 0; i < SIM_EPOCHS_MAX; i++) {
+        if (j->measured.epochs[i].used && j->measured.epochs[i].epoch != b->epoch) {
+            continue;
+        }
+        j->measured.epochs[i].used = true;
+        j->measured.epochs[i].epoch = b->epoch;
+        j->measured.epochs[i].batches++;
+        j->measured.epochs[i].examples += b->count;
+        return;
+    }
+    violated(w, INVARIANT_ORDER, "a worker computes epoch %u", (unsigned)b->epoch);
+}
+
+static void compute(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct sim_worker_job *j = n->job;
+    uint64_t us = w->schedule->knobs.compute_us;
+    us = us / 2 + world_draw(w, "compute", w->serials++, us + 1) + 1;
+    us *= n->slow;
+    check_compute(w, node, a);
+    TRACE(w, node, "computes step %llu replica %u, batch %u of split %u of epoch %u%s",
+          (unsigned long long)a->step, a->replica, a->batch.batch, a->batch.split,
+          (unsigned)a->batch.epoch, a->spare ? ", spare" : "");
+    j->busy = true;
+    j->computing = *a;
+    world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
+}
+
+static void finish_compute(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct sim_job *job = &w->jobs[j->job];
+    const struct worker_action *a = &j->computing;
+    const struct worker_values *set = &j->sets[a->set];
+    struct worker_slot *slot = &j->slots[a->slot];
+    uint32_t batch = a->batch.split * job->split_batches + a->batch.batch;
+    numbers_gradient(&set->t, job->elements, a->batch.epoch, batch, a->batch.count, &slot->t);
+    memset(&slot->ids, 0, sizeof slot->ids);
+    slot->ids.epoch[a->batch.epoch] = UINT64_C(1) << batch;
+    slot->examples = a->batch.count;
+    for (uint32_t s = 0; s < j->shard_count; s++) {
+        slot->base[s] = set->shard[s].version;
+    }
+    if (!a->spare) {
+        measure(w, j, &a->batch);
+    }
+}
+
+static void finish_evaluate(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    check_evaluate(w, node);
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].tag != 0 && j->calls[i].tag == j->computing.tag) {
+            j->calls[i].tag = 0;
+            unary_reply(w, j->calls[i].unary, j->calls[i].attempt)->count = j->computing.count;
+            unary_answer(w, j->calls[i].unary, j->calls[i].attempt);
+            return;
+        }
+    }
+}
+
+static void add(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    struct worker_slot *to = &j->slots[a->slot];
+    const struct worker_slot *from = &j->slots[a->slot_from];
+    for (uint32_t i = 0; i < j->pending_count; i++) {
+        if (j->pending[i].open && j->pending[i].push && j->pending[i].slot == a->slot) {
+            violated(w, INVARIANT_ORDER, "a worker adds to a gradient that is being sent");
+        }
+    }
+    if (to == from || ids_overlap(&to->ids, &from->ids)) {
+        violated(w, INVARIANT_ONCE, "a worker sums the same batch twice");
+    }
+    for (uint32_t i = 0; i < w->jobs[j->job].elements; i++) {
+        to->t.v[i] += from->t.v[i];
+    }
+    ids_add(&to->ids, &from->ids);
+    to->examples += from->examples;
+}
+
+/* ---- exchanges ---- */
+
+static void fill_push(struct world *w, const struct sim_worker_job *j,
+                      const struct worker_action *a, struct exchange *x)
+{
+    const struct sim_job *job = &w->jobs[j->job];
+    x->push = (struct shard_push){.step = a->step,
+                                  .replica_first = a->replica_first,
+                                  .replica_end = a->replica_end,
+                                  .epoch = a->batch.epoch,
+                                  .split = a->batch.split,
+                                  .batch = a->batch.batch,
+                                  .batch_end = a->batch_end,
+                                  .examples = a->examples,
+                                  .base_version = a->base_version,
+                                  .decided = a->decided,
+                                  .spare = a->spare};
+    if (a->slot == WORKER_SLOT_NONE) {
+        return;
+    }
+    const struct worker_slot *slot = &j->slots[a->slot];
+    x->push.elements = job->shard_elements[a->shard];
+    for (uint32_t i = 0; i < job->shard_elements[a->shard]; i++) {
+        x->values.v[i] = slot->t.v[job->map[a->shard][i]];
+    }
+    x->ids = slot->ids;
+    if (slot->examples != a->examples) {
+        violated(w, INVARIANT_EXAMPLES, "a push of %llu examples says %llu",
+                 (unsigned long long)slot->examples, (unsigned long long)a->examples);
+    }
+}
+
+static struct pending_exchange *take_pending(struct world *w, struct sim_worker_job *j)
+{
+    for (uint32_t i = 0; i < j->pending_count; i++) {
+        if (!j->pending[i].open) {
+            return &j->pending[i];
+        }
+    }
+    if (j->pending_count == SIM_PENDING_MAX) {
+        violated(w, INVARIANT_ORDER, "a worker has more than %d exchanges open", SIM_PENDING_MAX);
+    }
+    return &j->pending[j->pending_count++];
+}
+
+static void exchange(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    static const enum shard_pull_kind KINDS[] = {
+        [WORKER_PULL_LATEST] = SHARD_PULL_LATEST,
+        [WORKER_PULL_VERSION] = SHARD_PULL_VERSION,
+        [WORKER_PULL_PINNED] = SHARD_PULL_PINNED,
+        [WORKER_PULL_AT_LEAST] = SHARD_PULL_AT_LEAST,
+    };
+    struct sim_worker_job *j = w->nodes[node].job;
+    struct sim_link *link = &j->links[a->shard];
+    if (link->stream == SIM_NONE || w->streams[link->stream].broken) {
+        link->stream = stream_open(w, node, link->node, j->job, a->shard);
+    }
+    uint32_t index = exchange_new(w);
+    struct exchange *x = &w->exchanges[index];
+    x->stream = link->stream;
+    x->number = a->exchange;
+    x->generation = a->generation;
+    x->name = j->name;
+    x->idle = a->idle;
+    x->has_push = a->push;
+    if (a->push) {
+        fill_push(w, j, a, x);
+    }
+    x->has_pull = a->pull != WORKER_PULL_NONE;
+    if (x->has_pull) {
+        x->pull = (struct shard_pull){.kind = KINDS[a->pull],
+                                      .version = a->version,
+                                      .progress = a->progress,
+                                      .epoch = a->batch.epoch,
+                                      .split = a->batch.split};
+        memcpy(x->pin_id, a->pin_id, sizeof x->pin_id);
+        j->filling[a->set]++;
+    }
+    x->has_decision = a->has_decision;
+    x->decision_step = a->decision_step;
+    if (a->has_decision) {
+        x->decision_bytes = a->decision_bytes;
+        memcpy(&x->decision, a->decision, a->decision_bytes > 8 ? 8 : a->decision_bytes);
+    }
+    x->has_spare = a->ask_spare;
+    x->spare_step = a->step;
+    struct pending_exchange *p = take_pending(w, j);
+    *p = (struct pending_exchange){.open = true,
+                                   .pulls = x->has_pull,
+                                   .number = a->exchange,
+                                   .shard = a->shard,
+                                   .stream = link->stream,
+                                   .set = a->set,
+                                   .slot = a->slot,
+                                   .push = a->push && a->slot != WORKER_SLOT_NONE};
+    stream_send(w, index);
+}
+
+/* ---- the list ---- */
+
+static void reply_assign(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].tag == 0 || j->calls[i].tag != a->tag) {
+            continue;
+        }
+        j->calls[i].tag = 0;
+        if (a->code != 0) {
+            unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, a->code, a->message);
+        } else {
+            unary_reply(w, j->calls[i].unary, j->calls[i].attempt)->position = a->position;
+            unary_answer(w, j->calls[i].unary, j->calls[i].attempt);
+        }
+        return;
+    }
+    violated(w, INVARIANT_ANSWER, "a worker answers a call twice");
+}
+
+static bool needs_the_data(enum worker_action_kind kind)
+{
+    return kind == WORKER_DO_COMPUTE || kind == WORKER_DO_EVALUATE || kind == WORKER_DO_ADD ||
+           kind == WORKER_DO_EXCHANGE;
+}
+
+static void act(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    if (j->halted && needs_the_data(a->kind)) {
+        return;
+    }
+    switch (a->kind) {
+    case WORKER_DO_COMPUTE:
+        compute(w, node, a);
+        break;
+    case WORKER_DO_EVALUATE:
+        j->busy = true;
+        j->computing = *a;
+        world_at(w, w->now_us + w->schedule->knobs.compute_us + 1, EVENT_COMPUTED, node, j->serial,
+                 0);
+        break;
+    case WORKER_DO_ADD:
+        add(w, node, a);
+        break;
+    case WORKER_DO_EXCHANGE:
+        exchange(w, node, a);
+        break;
+    case WORKER_DO_LEASE:
+        lease(w, node, a);
+        break;
+    case WORKER_DO_REPORT_SPLIT:
+        report_split(w, node, a);
+        break;
+    case WORKER_DO_REPORT_PROGRESS:
+        report_progress(w, node, a);
+        break;
+    case WORKER_DO_PREFETCH:
+        break;
+    case WORKER_DO_TIMER:
+        timer_set(w, node, EVENT_WORKER_TIMER, j->serial, &j->timer, node_us_of(w, node, a->at_ms));
+        break;
+    case WORKER_DO_REPLY_ASSIGN:
+    case WORKER_DO_FAIL_EVALUATE:
+        reply_assign(w, node, a);
+        break;
+    case WORKER_DO_FAIL_JOB:
+        report_failure(w, node, a);
+        break;
+    }
+}
+
+static void act_all(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    uint32_t serial = j->serial;
+    j->stepping = true;
+    while (j->at < j->actions.count) {
+        const struct worker_action *a = &j->actions.items[j->at++];
+        if (a->kind != WORKER_DO_TIMER && a->kind != WORKER_DO_PREFETCH && node_acts(w, node)) {
+            node_kill(w, node);
+            return;
+        }
+        act(w, node, a);
+        if (!j->there || j->serial != serial || j->busy) {
+            return; /* the rest comes when it is computed */
+        }
+    }
+    j->actions.count = 0;
+    j->at = 0;
+    j->stepping = false;
+}
+
+void job_feed(struct world *w, uint32_t node, struct worker_event *e)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    if (j->core == NULL) {
+        return;
+    }
+    e->now_ms = node_ms(w, node);
+    worker_step(j->core, e, &j->actions);
+    if (!j->stepping) {
+        act_all(w, node);
+    }
+}
+
+void job_go_on(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    struct worker_event e = {.kind = WORKER_COMPUTED, .now_ms = node_ms(w, node)};
+    if (j->computing.kind == WORKER_DO_COMPUTE) {
+        finish_compute(w, node);
+    } else {
+        finish_evaluate(w, node);
+    }
+    worker_step(j->core, &e, &j->actions);
+    act_all(w, node);
+}

@@ -1,0 +1,465 @@
+/* The shell of a worker: one job at a time, whose thread takes its mail in order and does nothing
+ * else while it computes. Parameters come in beside it. */
+#include "sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- life of the node's job ---- */
+
+static void take_job(struct world *w, uint32_t node, uint32_t job)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct sim_worker_job *j = n->job;
+    struct worker_actions actions = j->actions;
+    memset(j, 0, offsetof(struct sim_worker_job, mail));
+    j->actions = actions;
+    j->actions.count = 0;
+    j->mail_first = 0;
+    j->mail_count = 0;
+    j->timer = SIM_TIMER_NONE;
+    j->pending_count = 0;
+    memset(j->filling, 0, sizeof j->filling);
+    memset(j->sets, 0, sizeof j->sets);
+    memset(j->calls, 0, sizeof j->calls);
+    memset(&j->measured, 0, sizeof j->measured);
+    j->tag_last = 0;
+    j->there = true;
+    j->serial = (uint32_t)++w->serials;
+    j->job = job;
+    for (uint32_t s = 0; s < SIM_SHARDS_MAX; s++) {
+        j->links[s].stream = SIM_NONE;
+    }
+    TRACE(w, node, "takes %s", w->jobs[job].id);
+    member_hurry(w, node);
+}
+
+static void refuse_all(struct world *w, struct sim_worker_job *j)
+{
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].tag != 0) {
+            unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, ERR_CANCELLED,
+                         "the job was stopped");
+        }
+    }
+    for (uint32_t i = 0; i < j->mail_count; i++) {
+        const struct mail *m = &j->mail[(j->mail_first + i) % SIM_MAIL_MAX];
+        if (m->kind == MAIL_REQUEST) {
+            unary_refuse(w, m->index, m->attempt, ERR_CANCELLED, "the job was stopped");
+        } else if (m->kind == MAIL_EXCHANGED) {
+            exchange_free(w, m->index);
+        } else if (m->kind == MAIL_MASTER) {
+            unary_unref(w, m->index);
+        }
+    }
+    if (j->has_loading) {
+        unary_refuse(w, j->loading_mail.index, j->loading_mail.attempt, ERR_CANCELLED,
+                     "the job was stopped");
+    }
+}
+
+void worker_drop(struct world *w, uint32_t node, uint32_t job)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    if (!j->there || (job != SIM_NONE && j->job != job)) {
+        return;
+    }
+    TRACE(w, node, "drops %s", w->jobs[j->job].id);
+    j->there = false;
+    refuse_all(w, j);
+    for (uint32_t s = 0; s < j->shard_count; s++) {
+        if (j->links[s].stream != SIM_NONE) {
+            stream_close(w, j->links[s].stream);
+        }
+    }
+    worker_free(j->core);
+    j->core = NULL;
+    j->serial = 0;
+}
+
+/* Killed: nobody is told anything, the mail is just gone. net_killed() has the calls. */
+void worker_end(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    for (uint32_t i = 0; j->there && i < j->mail_count; i++) {
+        const struct mail *m = &j->mail[(j->mail_first + i) % SIM_MAIL_MAX];
+        if (m->kind == MAIL_EXCHANGED) {
+            exchange_free(w, m->index);
+        } else if (m->kind == MAIL_MASTER) {
+            unary_unref(w, m->index);
+        }
+    }
+    j->there = false;
+    worker_free(j->core);
+    j->core = NULL;
+    j->serial = 0;
+}
+
+/* ---- the master's calls, on the job's thread ---- */
+
+static void load_then(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    j->busy = true;
+    j->has_loading = true;
+    j->loading_mail = *m;
+    uint64_t us = 1 + world_draw(w, "load", w->serials++, w->schedule->knobs.load_us + 1);
+    world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
+}
+
+static void start(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct sim_worker_job *j = n->job;
+    const struct unary_request *q = &w->unaries[m->index].req;
+    if (n->name == 0) {
+        unary_refuse(w, m->index, m->attempt, ERR_UNAVAILABLE,
+                     "this worker has not joined the master");
+        return;
+    }
+    if (!j->started) {
+        const struct sim_job *job = &w->jobs[j->job];
+        struct worker_config config = {
+            .shard_count = q->shard_count,
+            .shape = {job->records, job->batch_records,
+                      job->split_batches > 0 ? job->split_batches : 1},
+        };
+        j->core = worker_new(&config);
+        j->started = true;
+        j->name = n->name;
+        j->shard_count = q->shard_count;
+        for (uint32_t s = 0; s < q->shard_count; s++) {
+            j->links[s].node = q->shard_nodes[s];
+        }
+    }
+    (void)unary_reply(w, m->index, m->attempt);
+    unary_answer(w, m->index, m->attempt);
+}
+
+static uint64_t keep_call(struct sim_worker_job *j, const struct mail *m)
+{
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].tag == 0) {
+            j->calls[i].tag = ++j->tag_last;
+            j->calls[i].unary = m->index;
+            j->calls[i].attempt = m->attempt;
+            return j->tag_last;
+        }
+    }
+    return 0;
+}
+
+static void assign(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct unary_request *q = &w->unaries[m->index].req;
+    uint32_t done[SIM_SPLITS_MAX];
+    struct ledger ledger;
+    struct worker_event e = {.kind = WORKER_ASSIGN};
+    e.assign = (struct worker_assignment){
+        .generation = q->generation,
+        .replica_first = q->replica_first,
+        .replica_end = q->replica_end,
+        .step = q->step,
+        .step_limit = q->step_limit,
+        .ledger_step = q->ledger_step,
+        .hold = q->hold,
+    };
+    if (q->lease_count > WORKER_LEASES_MAX) {
+        violated(w, INVARIANT_ORDER, "an assignment of %u leases", q->lease_count);
+    }
+    if (q->generation > worker_generation(j->core)) { /* otherwise nobody looks at the rest */
+        memcpy(done, q->ledger.done, sizeof done);
+        ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
+        e.assign.ledger = &ledger;
+        e.assign.consistency = q->consistency;
+        j->consistency = q->consistency;
+        bool sync = q->consistency.mode == TRAINING_SYNC;
+        for (uint32_t i = 0; i < q->lease_count && !sync; i++) {
+            const struct lease *l = &q->leases[i];
+            e.assign.leases[i] = (struct worker_lease){l->epoch, l->split, l->batch_end, l->fresh};
+        }
+        e.assign.lease_count = sync ? 0 : q->lease_count;
+    }
+    e.tag = keep_call(j, m);
+    if (e.tag == 0) {
+        unary_refuse(w, m->index, m->attempt, ERR_EXHAUSTED, "too many calls wait already");
+        return;
+    }
+    job_feed(w, node, &e);
+}
+
+static void evaluate(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct unary_request *q = &w->unaries[m->index].req;
+    char pin_id[64];
+    memcpy(pin_id, q->pin_id, sizeof pin_id);
+    struct worker_event e = {
+        .kind = WORKER_EVALUATE, .pin_id = pin_id, .first = q->first, .count = q->count};
+    e.tag = keep_call(j, m);
+    if (e.tag == 0) {
+        unary_refuse(w, m->index, m->attempt, ERR_EXHAUSTED, "too many calls wait already");
+        return;
+    }
+    job_feed(w, node, &e);
+}
+
+static void handle_request(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    enum master_call_kind call = w->unaries[m->index].req.call;
+    if ((call == MASTER_CALL_INSPECT || call == MASTER_CALL_START) && !j->loaded) {
+        j->loaded = true;
+        load_then(w, node, m);
+    } else if (call == MASTER_CALL_INSPECT) {
+        (void)unary_reply(w, m->index, m->attempt);
+        unary_answer(w, m->index, m->attempt);
+    } else if (call == MASTER_CALL_START) {
+        start(w, node, m);
+    } else if (!j->started) {
+        unary_refuse(w, m->index, m->attempt, ERR_STATE, "the job is not started on this worker");
+    } else if (call == MASTER_CALL_ASSIGN) {
+        assign(w, node, m);
+    } else {
+        evaluate(w, node, m);
+    }
+}
+
+/* ---- answers ---- */
+
+static size_t staleness_bucket(uint64_t staleness)
+{
+    size_t bucket = 0;
+    if (staleness <= 2) {
+        return (size_t)staleness;
+    }
+    for (uint64_t top = 2; top < staleness && bucket < JOB_STALENESS_BUCKETS - 3; top *= 2) {
+        bucket++;
+    }
+    return bucket + 2;
+}
+
+static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct exchange x = w->exchanges[index];
+    exchange_free(w, index);
+    uint8_t decision[8];
+    memcpy(decision, &x.decision, sizeof decision);
+    struct worker_event e = {.kind = WORKER_EXCHANGED,
+                             .code = x.code,
+                             .message = x.message,
+                             .exchange = x.number,
+                             .version = x.version,
+                             .progress = x.progress,
+                             .push = (enum worker_push_result)x.result,
+                             .has_decision = x.has_decision,
+                             .decision_step = x.decision_step,
+                             .decision = decision,
+                             .decision_bytes = x.decision_bytes,
+                             .has_spare = x.has_spare,
+                             .spare_given = x.spare_given,
+                             .spare_replica = x.spare_replica,
+                             .spare_wait_ms = x.spare_wait_ms};
+    if (x.code == 0 && x.result == SHARD_PUSH_APPLIED) {
+        j->measured.staleness[staleness_bucket(x.staleness)]++;
+    }
+    job_feed(w, node, &e);
+}
+
+static void handle_master(struct world *w, uint32_t node, const struct mail *m)
+{
+    static const enum worker_event_kind KINDS[UNARY_KIND_COUNT] = {
+        [UNARY_LEASE] = WORKER_LEASED,
+        [UNARY_REPORT_SPLIT] = WORKER_SPLIT_REPORTED,
+        [UNARY_REPORT_PROGRESS] = WORKER_PROGRESS_REPORTED,
+        [UNARY_REPORT_FAILURE] = WORKER_FAILURE_REPORTED,
+    };
+    const struct unary *u = &w->unaries[m->index];
+    const struct unary_reply *r = &u->rsp[m->attempt];
+    struct worker_event e = {.kind = KINDS[u->kind],
+                             .code = r->code,
+                             .message = r->message,
+                             .generation = u->req.generation};
+    char message[160];
+    memcpy(message, r->message, sizeof message);
+    e.message = message;
+    if (u->kind == UNARY_LEASE && r->code == ERR_TIMEOUT) {
+        e.code = 0; /* none was free */
+        e.lease = WORKER_LEASE_WAIT;
+    } else if (u->kind == UNARY_LEASE && r->code == 0) {
+        e.lease = r->lease_kind == MASTER_LEASE_GRANTED ? WORKER_LEASE_GRANTED
+                  : r->lease_kind == MASTER_LEASE_DONE  ? WORKER_LEASE_DONE
+                                                        : WORKER_LEASE_WAIT;
+        e.granted = (struct worker_lease){r->lease.epoch, r->lease.split, r->lease.batch_end,
+                                          r->lease.fresh};
+    }
+    unary_unref(w, m->index);
+    if (e.code == ERR_NOT_FOUND) {
+        member_hurry(w, node);
+    }
+    job_feed(w, node, &e);
+}
+
+/* ---- the mailbox ---- */
+
+static void handle(struct world *w, uint32_t node, const struct mail *m)
+{
+    struct worker_event timer = {.kind = WORKER_TIMER};
+    switch (m->kind) {
+    case MAIL_REQUEST:
+        handle_request(w, node, m);
+        break;
+    case MAIL_EXCHANGED:
+        handle_exchanged(w, node, m->index);
+        break;
+    case MAIL_MASTER:
+        handle_master(w, node, m);
+        break;
+    case MAIL_TIMER:
+        job_feed(w, node, &timer);
+        break;
+    }
+}
+
+static void read_mail(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    uint32_t serial = j->serial;
+    while (j->there && j->serial == serial && !j->busy && j->mail_count > 0) {
+        struct mail m = j->mail[j->mail_first];
+        j->mail_first = (j->mail_first + 1) % SIM_MAIL_MAX;
+        j->mail_count--;
+        handle(w, node, &m);
+    }
+}
+
+static void post(struct world *w, uint32_t node, struct mail m)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    if (j->mail_count == SIM_MAIL_MAX) {
+        violated(w, INVARIANT_ORDER, "a worker's mailbox is full");
+    }
+    j->mail[(j->mail_first + j->mail_count++) % SIM_MAIL_MAX] = m;
+    read_mail(w, node);
+}
+
+void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct unary_request *q = &w->unaries[unary].req;
+    bool mine = j->there && j->job == q->job;
+    switch (q->call) {
+    case MASTER_CALL_INSPECT:
+    case MASTER_CALL_START:
+        if (!mine) {
+            worker_drop(w, node, SIM_NONE);
+            take_job(w, node, q->job);
+        }
+        break;
+    case MASTER_CALL_STOP:
+        if (mine) {
+            worker_drop(w, node, q->job);
+        }
+        (void)unary_reply(w, unary, attempt);
+        unary_answer(w, unary, attempt);
+        return;
+    default:
+        if (!mine) {
+            unary_refuse(w, unary, attempt, ERR_NOT_FOUND, "this worker does not have the job");
+            return;
+        }
+        break;
+    }
+    post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
+}
+
+/* An answer of a shard: its values are in place at once, whatever the job's thread is doing. */
+void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct exchange *x = &w->exchanges[exchange];
+    const struct sim_job *job = &w->jobs[j->job];
+    for (uint32_t i = 0; i < j->pending_count; i++) {
+        struct pending_exchange *p = &j->pending[i];
+        if (!p->open || p->number != x->number || p->stream != x->stream) {
+            continue;
+        }
+        p->open = false;
+        if (p->pulls) {
+            j->filling[p->set]--;
+        }
+        if (x->has_values && p->pulls) {
+            struct worker_values *set = &j->sets[p->set];
+            for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
+                set->t.v[job->map[p->shard][k]] = x->values.v[k];
+            }
+            set->shard[p->shard].version = x->version;
+            set->shard[p->shard].opened = x->opened;
+            set->shard[p->shard].ids = x->ids;
+            set->shard[p->shard].known = true;
+        }
+        post(w, node, (struct mail){MAIL_EXCHANGED, exchange, 0});
+        return;
+    }
+    exchange_free(w, exchange); /* nobody asked, or it was given up */
+}
+
+void worker_broken(struct world *w, uint32_t node, uint32_t stream)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    uint32_t serial = j->serial;
+    for (uint32_t i = 0; i < j->pending_count && j->there && j->serial == serial; i++) {
+        struct pending_exchange *p = &j->pending[i];
+        if (!p->open || p->stream != stream) {
+            continue;
+        }
+        p->open = false;
+        if (p->pulls) {
+            j->filling[p->set]--;
+        }
+        uint32_t index = exchange_new(w);
+        struct exchange *x = &w->exchanges[index];
+        x->stream = stream;
+        x->number = p->number;
+        x->code = ERR_UNAVAILABLE;
+        snprintf(x->message, sizeof x->message, "the stream was closed");
+        post(w, node, (struct mail){MAIL_EXCHANGED, index, 0});
+    }
+}
+
+/* The call's hold stays until the mail is read. */
+void worker_master(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct unary *u = &w->unaries[unary];
+    if (!j->there || j->core == NULL || u->req.first != j->serial) {
+        return; /* of a job that is no more */
+    }
+    w->unaries[unary].refs++;
+    post(w, node, (struct mail){MAIL_MASTER, unary, attempt > 1 ? 0 : attempt});
+}
+
+void worker_timer(struct world *w, uint32_t node)
+{
+    post(w, node, (struct mail){MAIL_TIMER, 0, 0});
+}
+
+/* Computing, evaluating or loading is over. */
+void worker_computed(struct world *w, uint32_t node, uint32_t serial)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    if (!j->there || j->serial != serial) {
+        return;
+    }
+    j->busy = false;
+    if (j->has_loading) {
+        struct mail m = j->loading_mail;
+        j->has_loading = false;
+        handle_request(w, node, &m);
+    } else {
+        job_go_on(w, node);
+    }
+    read_mail(w, node);
+}
