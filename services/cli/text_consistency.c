@@ -112,7 +112,7 @@ static struct histogram histogram_of(const uint64_t *counts, size_t n)
 void text_staleness_brief(const Gradus__V1__Job *job, struct buf *out)
 {
     struct histogram h = histogram_of(job->staleness, job->n_staleness);
-    if (h.total > 0) {
+    if (h.total > 0 && job->mode != GRADUS__V1__MODE__SYNC) { /* else of before a change of mode */
         char median[48], max[48];
         buf_printf(out, "staleness %s (max %s)", bucket_name(h.median, median, sizeof median),
                    bucket_name(h.max, max, sizeof max));

@@ -9,7 +9,7 @@
 void text_consistency(const Gradus__V1__Job *job, struct buf *out);
 /* "median 1, max 5-8: 0 41%, 1 30%, …"; nothing for a job without pushes. */
 void text_staleness(const Gradus__V1__Job *job, struct buf *out);
-/* "staleness 1 (max 5-8)"; the same. */
+/* "staleness 1 (max 5-8)"; nothing in sync mode either. */
 void text_staleness_brief(const Gradus__V1__Job *job, struct buf *out);
 
 #endif

@@ -1,7 +1,6 @@
 #include "worker/worker_shell.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,14 +10,10 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/worker.pb-c.h"
-#include "service/loop.h"
-#include "service/membership.h"
-#include "wire/wire.h"
 #include "worker/slow_down.h"
-#include "worker/worker_job.h"
+#include "worker/worker_shell_state.h"
 
 #define LEAVE_TIMEOUT_MS 2000
-#define JOB_TEXT_BYTES_MAX (1U << 20)
 
 const struct field worker_fields[] = {
     {"master", FIELD_STRING, offsetof(struct worker_settings, master), "127.0.0.1:7000", 0, 0, NULL,
@@ -30,21 +25,7 @@ const struct field worker_fields[] = {
 };
 const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
 
-/* Owner: the node's loop, on a thread of its own; calls and membership events are posted to it. */
-struct worker_shell {
-    struct service_context *sc;
-    struct membership *membership; /* NULL until the server serves */
-    struct worker_meters meters;
-    struct loop *loop;
-    struct worker_job *job; /* NULL: none */
-    bool draining;
-    pthread_mutex_t mutex;              /* guards what follows */
-    char job_id[WIRE_ID_BYTES_MAX + 1]; /* for the heartbeat */
-    bool drained;
-    pthread_cond_t drained_cond;
-};
-
-static void set_job(struct worker_shell *w, struct worker_job *job)
+void worker_shell_set_job(struct worker_shell *w, struct worker_job *job)
 {
     w->job = job;
     pthread_mutex_lock(&w->mutex);
@@ -65,7 +46,7 @@ static void on_drained(void *ctx)
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void drop_job(struct worker_shell *w, const char *why)
+void worker_shell_drop_job(struct worker_shell *w, const char *why)
 {
     struct worker_job *job = w->job;
     if (job == NULL) {
@@ -74,190 +55,12 @@ static void drop_job(struct worker_shell *w, const char *why)
     char quoted[256];
     log_info("job_dropped", "job=%s reason=%s", worker_job_id(job),
              log_quote(why, quoted, sizeof quoted));
-    set_job(w, NULL);
+    worker_shell_set_job(w, NULL);
     worker_job_free(job);
     if (w->draining) {
         on_drained(w);
     }
 }
-
-/* ---- calls: any thread → the node's loop ---- */
-
-struct request {
-    struct worker_shell *shell;
-    struct rpc_call *call;
-    struct rpc_msg *msg;
-    void (*handle)(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg);
-};
-
-static void request_run(void *ctx)
-{
-    struct request *r = ctx;
-    if (loop_discarding(r->shell->loop)) {
-        struct err err;
-        err_set(&err, ERR_UNAVAILABLE, "the worker is stopping");
-        (void)rpc_fail(r->call, &err);
-    } else {
-        r->handle(r->shell, r->call, r->msg);
-    }
-    rpc_msg_unref(r->msg);
-    rpc_call_unref(r->call);
-    free(r);
-}
-
-static void post(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg,
-                 void (*handle)(struct worker_shell *, struct rpc_call *, struct rpc_msg *))
-{
-    struct request *r = mem_new(1, sizeof *r);
-    *r = (struct request){w, rpc_call_ref(call), rpc_msg_ref(msg), handle};
-    struct err err = {0};
-    if (loop_post(w->loop, request_run, r, &err) != 0) {
-        (void)rpc_fail(call, &err);
-        rpc_msg_unref(msg);
-        rpc_call_unref(call);
-        free(r);
-    }
-}
-
-static int fail(struct rpc_call *call, int code, const char *message)
-{
-    struct err err;
-    err_set(&err, code, "%s", message);
-    return rpc_fail(call, &err);
-}
-
-/* The job @id, made (and any other dropped) when this worker does not have it. NULL: the call is
- * answered. */
-static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call, const char *id,
-                                  const char *text)
-{
-    struct err err = {0};
-    if (wire_id_check(id, "job", &err) != 0) {
-        (void)rpc_fail(call, &err);
-        return NULL;
-    }
-    if (strlen(text) > JOB_TEXT_BYTES_MAX) {
-        (void)fail(call, ERR_INVALID, "the job file is larger than 1 MiB");
-        return NULL;
-    }
-    if (w->job != NULL && strcmp(worker_job_id(w->job), id) == 0) {
-        return w->job;
-    }
-    if (w->membership == NULL) {
-        (void)fail(call, ERR_UNAVAILABLE, "this worker is starting");
-        return NULL;
-    }
-    if (w->draining) {
-        (void)fail(call, ERR_UNAVAILABLE, "this worker is leaving");
-        return NULL;
-    }
-    drop_job(w, "another job is started");
-    struct worker_job_options options = {
-        .id = id,
-        .text = text,
-        .membership = w->membership,
-        .meters = &w->meters,
-        .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
-        .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
-    };
-    struct worker_job *job;
-    if (worker_job_new(&options, &job, &err) != 0) {
-        (void)rpc_fail(call, &err);
-        return NULL;
-    }
-    log_info("job_taken", "job=%s", id);
-    set_job(w, job);
-    return job;
-}
-
-/* The job @id when this worker has it. NULL: the call is answered. */
-static struct worker_job *job_of(struct worker_shell *w, struct rpc_call *call, const char *id)
-{
-    if (w->job == NULL || strcmp(worker_job_id(w->job), id) != 0) {
-        struct err err;
-        err_set(&err, ERR_NOT_FOUND, "this worker does not have job %.128s", id);
-        (void)rpc_fail(call, &err);
-        return NULL;
-    }
-    return w->job;
-}
-
-static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__InspectDataRequest *r = (const Gradus__V1__InspectDataRequest *)msg->body;
-    struct worker_job *job = job_for(w, call, r->job, r->text);
-    if (job != NULL) {
-        worker_job_inspect(job, call, msg);
-    }
-}
-
-static void handle_start(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__StartJobRequest *r = (const Gradus__V1__StartJobRequest *)msg->body;
-    struct worker_job *job = job_for(w, call, r->job, r->text);
-    if (job != NULL) {
-        worker_job_start(job, call, msg);
-    }
-}
-
-static void handle_assign(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job);
-    if (job != NULL) {
-        worker_job_assign(job, call, msg);
-    }
-}
-
-static void handle_evaluate(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job);
-    if (job != NULL) {
-        worker_job_evaluate(job, call, msg);
-    }
-}
-
-static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
-{
-    const Gradus__V1__StopJobRequest *r = (const Gradus__V1__StopJobRequest *)msg->body;
-    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0) {
-        drop_job(w, r->reason[0] != '\0' ? r->reason : "stopped by the master");
-    }
-    Gradus__V1__StopJobResponse response = GRADUS__V1__STOP_JOB_RESPONSE__INIT;
-    (void)rpc_reply(call, &response.base, NULL);
-}
-
-static void on_inspect(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    post(service, call, msg, handle_inspect);
-}
-
-static void on_start(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    post(service, call, msg, handle_start);
-}
-
-static void on_assign(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    post(service, call, msg, handle_assign);
-}
-
-static void on_evaluate(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    post(service, call, msg, handle_evaluate);
-}
-
-static void on_stop(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    post(service, call, msg, handle_stop);
-}
-
-static const struct rpc_method methods[] = {
-    {.name = "InspectData", .request = on_inspect}, {.name = "StartJob", .request = on_start},
-    {.name = "Assign", .request = on_assign},       {.name = "Evaluate", .request = on_evaluate},
-    {.name = "StopJob", .request = on_stop},
-};
 
 /* ---- membership ---- */
 
@@ -273,7 +76,7 @@ static void stop_run(void *ctx)
     struct worker_job *job = m->shell->job;
     if (!loop_discarding(m->shell->loop) && job != NULL &&
         (m->job[0] == '\0' || strcmp(worker_job_id(job), m->job) == 0)) {
-        drop_job(m->shell, m->why);
+        worker_shell_drop_job(m->shell, m->why);
     }
     free(m);
 }
@@ -368,8 +171,8 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     make_meters(&w->meters, service_meters(sc));
     struct service_methods served = {
         .service = &gradus__v1__worker__descriptor,
-        .methods = methods,
-        .method_count = sizeof methods / sizeof methods[0],
+        .methods = worker_shell_methods,
+        .method_count = worker_shell_method_count,
         .ctx = w,
     };
     int rc = service_serve(sc, &served, err);
@@ -434,7 +237,7 @@ static void drain_begin(void *ctx)
 
 static void drain_end(void *ctx)
 {
-    drop_job(ctx, "the worker stops");
+    worker_shell_drop_job(ctx, "the worker stops");
 }
 
 static bool wait_drained(struct worker_shell *w, uint64_t deadline_ms)

@@ -216,6 +216,7 @@ static void test_staleness(void **state)
     (void)state;
     struct sample s;
     sample_init(&s);
+    s.job.mode = GRADUS__V1__MODE__ASYNC;
     uint64_t none[3] = {0}, fresh[1] = {7}, late[4] = {0, 0, 0, 5};
     uint64_t all[24] = {400, 300, 200, 80, 19, 1};
     uint64_t halves[2] = {5, 5}, far[24] = {[23] = 1};
@@ -229,6 +230,9 @@ static void test_staleness(void **state)
                  "9-16 <1%\n",
                  "  staleness 1 (max 9-16)");
     staleness_is(&s, halves, 2, "median 0, max 1: 0 50%, 1 50%\n", "  staleness 0 (max 1)");
+    s.job.mode = GRADUS__V1__MODE__SYNC; /* of before */
+    staleness_is(&s, halves, 2, "median 0, max 1: 0 50%, 1 50%\n", "");
+    s.job.mode = GRADUS__V1__MODE__BOUNDED;
     staleness_is(&s, far, 24,
                  "max 2097153-4194304: ", "  staleness 2097153-4194304 (max 2097153-4194304)");
 }

@@ -1,5 +1,5 @@
-/* A worker process and how it leaves: this program is also the worker, and the test is its master
- * and its parameter server. */
+/* A worker process, what it tells the master, and how it leaves: this program is also the worker,
+ * and the test is its master and its parameter server. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -25,7 +25,10 @@
 #define RECORDS 64
 #define BATCH 8
 #define SPLIT_BATCHES 4
+#define SPLITS 2
 #define GENERATION 3
+#define STALENESS 6        /* of each push that was applied */
+#define STALENESS_BUCKET 4 /* 0, 1, 2, 3 to 4, 5 to 8 */
 #define NOTES_MAX 32
 
 static const char job_text[] = "name: leaving\n"
@@ -58,6 +61,10 @@ struct fixture {
     struct rpc_call *held_call; /* with this one */
     uint64_t held_exchange;
     uint64_t version;
+    bool lease;                /* the second split is free; else nobody gets any */
+    unsigned leases;           /* requests for them */
+    uint32_t reported[SPLITS]; /* batch_end of the splits that were reported */
+    uint64_t staleness[STALENESS_BUCKET + 1], batches, examples;
     bool failed;
     enum note notes[NOTES_MAX];
     size_t note_count;
@@ -104,17 +111,43 @@ static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+/* Nothing is free, and the call waits; or the second split, and then no more. */
 static void on_lease(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    (void)call; /* none is free: it waits */
-    (void)msg;
-    (void)service;
+    struct fixture *f = service;
+    const Gradus__V1__LeaseSplitRequest *q = (const Gradus__V1__LeaseSplitRequest *)msg->body;
+    Gradus__V1__LeaseSplitResponse r = GRADUS__V1__LEASE_SPLIT_RESPONSE__INIT;
+    Gradus__V1__Lease lease = GRADUS__V1__LEASE__INIT;
+    lease.split = 1;
+    lease.batch_end = SPLIT_BATCHES;
+    lease.fresh = true;
+    pthread_mutex_lock(&f->lock);
+    bool free_one = f->lease;
+    if (f->leases++ == 0) {
+        assert_int_equal(q->n_held, 1);
+        assert_int_equal(q->held[0]->split, 0);
+        assert_int_equal(q->held[0]->batch_end, SPLIT_BATCHES);
+        r.kind = GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__LEASE;
+        r.lease = &lease;
+    } else {
+        assert_true(q->n_held >= 1 && q->n_held <= SPLITS);
+        assert_int_equal(q->held[q->n_held - 1]->split, 1);
+        r.kind = GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__DONE;
+    }
+    pthread_mutex_unlock(&f->lock);
+    if (free_one) {
+        (void)rpc_reply(call, &r.base, NULL);
+    }
 }
 
 static void on_split(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    (void)msg;
-    (void)service;
+    struct fixture *f = service;
+    const Gradus__V1__ReportSplitRequest *q = (const Gradus__V1__ReportSplitRequest *)msg->body;
+    pthread_mutex_lock(&f->lock);
+    assert_true(q->split < SPLITS);
+    f->reported[q->split] = q->batch_end;
+    pthread_mutex_unlock(&f->lock);
     Gradus__V1__ReportSplitResponse r = GRADUS__V1__REPORT_SPLIT_RESPONSE__INIT;
     (void)rpc_reply(call, &r.base, NULL);
 }
@@ -125,6 +158,13 @@ static void on_progress(struct rpc_call *call, struct rpc_msg *msg, void *servic
     const Gradus__V1__ReportProgressRequest *q =
         (const Gradus__V1__ReportProgressRequest *)msg->body;
     pthread_mutex_lock(&f->lock);
+    for (size_t i = 0; i < q->n_staleness && i <= STALENESS_BUCKET; i++) {
+        f->staleness[i] += q->staleness[i];
+    }
+    for (size_t i = 0; i < q->n_epochs; i++) {
+        f->batches += q->epochs[i]->batches;
+        f->examples += q->epochs[i]->examples;
+    }
     if (q->idle) {
         note(f, NOTE_IDLE);
     }
@@ -175,6 +215,7 @@ static void answer_push(struct fixture *f, struct rpc_call *call, uint64_t excha
     m.exchange = exchange;
     m.push = GRADUS__V1__PUSH_RESULT__APPLIED;
     m.version = ++f->version;
+    m.staleness = STALENESS;
     note(f, NOTE_ANSWERED);
     send_values(f, call, &m);
 }
@@ -465,7 +506,59 @@ static void assert_notes(struct fixture *f, const enum note *expected, size_t co
     assert_notes(f, (const enum note[]){__VA_ARGS__},                                              \
                  sizeof(const enum note[]){__VA_ARGS__} / sizeof(enum note))
 
+static void wait_for(struct fixture *f, enum note what)
+{
+    pthread_mutex_lock(&f->lock);
+    while (!f->failed && (f->note_count == 0 || f->notes[f->note_count - 1] != what)) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 /* ---- tests ---- */
+
+static void test_what_the_master_hears_in_async(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "async", "600s");
+    pthread_mutex_lock(&f.lock);
+    f.lease = true;
+    pthread_mutex_unlock(&f.lock);
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    wait_for(&f, NOTE_IDLE);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    ASSERT_LAST(&f, NOTE_IDLE, NOTE_LEFT);
+    assert_int_equal(f.leases, 2);
+    assert_int_equal(f.reported[0], SPLIT_BATCHES);
+    assert_int_equal(f.reported[1], SPLIT_BATCHES);
+    assert_int_equal(f.version, RECORDS / BATCH);
+    assert_int_equal(f.batches, RECORDS / BATCH);
+    assert_int_equal(f.examples, RECORDS);
+    for (size_t i = 0; i <= STALENESS_BUCKET; i++) {
+        assert_int_equal(f.staleness[i], i == STALENESS_BUCKET ? RECORDS / BATCH : 0);
+    }
+    end(&f);
+}
+
+/* Pushes of steps have no staleness. */
+static void test_what_the_master_hears_in_sync(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "sync", "600s");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    hold_a_push(&f);
+    ask_end(&f);
+    let_go(&f);
+    assert_ended(&f);
+    assert_int_equal(f.batches, f.version);
+    assert_int_equal(f.staleness[STALENESS_BUCKET], 0);
+    end(&f);
+}
 
 static void drain_in(const char *mode)
 {
@@ -547,11 +640,7 @@ static void test_idle_workers_leave_at_once(void **state)
     begin(&f, "async", "600s");
     start_job(&f);
     assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
-    pthread_mutex_lock(&f.lock);
-    while (f.note_count == 0) {
-        pthread_cond_wait(&f.changed, &f.lock);
-    }
-    pthread_mutex_unlock(&f.lock);
+    wait_for(&f, NOTE_IDLE);
     spawn_ask_end(&f.worker);
     assert_ended(&f);
     ASSERT_LAST(&f, NOTE_IDLE, NOTE_LEFT);
@@ -580,6 +669,8 @@ int main(int argc, char **argv)
         return be_a_worker(argc - 1, argv + 1);
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_the_master_hears_in_async),
+        cmocka_unit_test(test_what_the_master_hears_in_sync),
         cmocka_unit_test(test_work_in_hand_is_finished_in_sync),
         cmocka_unit_test(test_work_in_hand_is_finished_in_async),
         cmocka_unit_test(test_work_in_hand_is_finished_in_bounded),

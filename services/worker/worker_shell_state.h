@@ -1,0 +1,35 @@
+/* What the files of the worker's shell share; nobody else includes it. */
+#ifndef GRADUS_WORKER_WORKER_SHELL_STATE_H
+#define GRADUS_WORKER_WORKER_SHELL_STATE_H
+
+#include <pthread.h>
+
+#include "service/loop.h"
+#include "wire/wire.h"
+#include "worker/worker_job.h"
+#include "worker/worker_shell.h"
+
+/* Owner: the node's loop, on a thread of its own; calls and membership events are posted to it. */
+struct worker_shell {
+    struct service_context *sc;
+    struct membership *membership; /* NULL until the server serves */
+    struct worker_meters meters;
+    struct loop *loop;
+    struct worker_job *job; /* NULL: none */
+    bool draining;
+    pthread_mutex_t mutex;              /* guards what follows */
+    char job_id[WIRE_ID_BYTES_MAX + 1]; /* for the heartbeat */
+    bool drained;
+    pthread_cond_t drained_cond;
+};
+
+/* On the node's loop. */
+void worker_shell_set_job(struct worker_shell *w, struct worker_job *job); /* NULL: none */
+/* Stop and free the job, if there is one. */
+void worker_shell_drop_job(struct worker_shell *w, const char *why);
+
+/* worker_shell_calls.c: the service of worker.proto; its context is the shell. */
+extern const struct rpc_method worker_shell_methods[];
+extern const size_t worker_shell_method_count;
+
+#endif
