@@ -1,0 +1,304 @@
+/* One worker's core against a small cluster that answers everything, in random order, under virtual
+ * time. */
+#ifndef GRADUS_TESTS_UNIT_WORKER_FAKE_H
+#define GRADUS_TESTS_UNIT_WORKER_FAKE_H
+
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "worker/worker.h"
+
+#define SHARDS 2
+#define QUEUE_MAX 4096
+
+/* What the fake cluster knows and what it owes the worker. */
+struct fake {
+    struct worker *worker;
+    struct worker_actions actions;
+    struct worker_action queue[QUEUE_MAX]; /* actions not yet answered */
+    size_t queued;
+    uint64_t now_ms;
+    uint64_t version[SHARDS];
+    uint64_t generation;
+    /* answers to leases */
+    uint32_t splits, split_batches, split_next;
+    /* seen */
+    size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
+    size_t evaluated, idle_told, failures_again;
+    bool split_reported[64];
+    struct worker_action last_push[SHARDS];
+    uint32_t progress[SHARDS][64];
+    size_t applied[SHARDS];
+    uint64_t position_reported;
+    int reply_code;
+    uint64_t reply_position;
+    uint64_t timer_ms;
+    bool overlap;
+    size_t granted_again;
+    int fail_exchanges; /* so many answers are errors of fail_code */
+    int fail_code;
+    bool park; /* exchanges are not answered */
+};
+
+static inline void take_actions(struct fake *f)
+{
+    for (size_t i = 0; i < f->actions.count; i++) {
+        const struct worker_action *a = &f->actions.items[i];
+        switch (a->kind) {
+        case WORKER_DO_REPLY_ASSIGN:
+            f->reply_code = a->code;
+            f->reply_position = a->position;
+            break;
+        case WORKER_DO_TIMER:
+            f->timer_ms = a->at_ms;
+            break;
+        case WORKER_DO_ADD:
+            f->added++;
+            break;
+        case WORKER_DO_FAIL_EVALUATE:
+            f->failed_evaluations++;
+            break;
+        case WORKER_DO_FAIL_JOB:
+            f->failures++;
+            f->failures_again += a->again ? 1 : 0;
+            break;
+        case WORKER_DO_PREFETCH:
+            break;
+        default:
+            assert_true(f->queued < QUEUE_MAX);
+            f->queue[f->queued++] = *a;
+            break;
+        }
+    }
+    f->actions.count = 0;
+}
+
+static inline void feed(struct fake *f, struct worker_event *event)
+{
+    event->now_ms = f->now_ms;
+    worker_step(f->worker, event, &f->actions);
+    take_actions(f);
+}
+
+static inline void answer_exchange(struct fake *f, const struct worker_action *a)
+{
+    struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = a->exchange};
+    if (a->generation < f->generation && a->pull != WORKER_PULL_PINNED) {
+        e.code = ERR_ABORTED;
+        feed(f, &e);
+        return;
+    }
+    if (f->fail_exchanges > 0) {
+        f->fail_exchanges--;
+        e.code = f->fail_code;
+        e.message = "told to fail";
+        feed(f, &e);
+        return;
+    }
+    if (a->idle) {
+        f->idle_told++;
+    }
+    if (a->push) {
+        f->last_push[a->shard] = *a;
+        f->applied[a->shard]++;
+    }
+    if (a->push && f->split_batches > 0) { /* async */
+        assert_true(a->batch.batch <= f->progress[a->shard][a->batch.split]);
+        if (a->batch.batch == f->progress[a->shard][a->batch.split]) { /* else a duplicate */
+            f->progress[a->shard][a->batch.split]++;
+            f->version[a->shard]++;
+        }
+    }
+    e.version = a->pull == WORKER_PULL_VERSION ? a->version : f->version[a->shard];
+    if (a->pull == WORKER_PULL_VERSION && f->version[a->shard] < a->version) {
+        f->version[a->shard] = a->version;
+    }
+    if (a->progress) {
+        e.progress = f->progress[a->shard][a->batch.split];
+    }
+    feed(f, &e);
+}
+
+static inline bool is_named(const struct worker_action *a, uint32_t split)
+{
+    for (size_t i = 0; i < a->held_count; i++) {
+        if (a->held[i].split == split) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As the master: what the worker should have and does not name is given again; two at a time. */
+static inline void answer_lease(struct fake *f, const struct worker_action *a)
+{
+    struct worker_event e = {.kind = WORKER_LEASED, .generation = a->generation};
+    if (a->generation < f->generation) {
+        e.code = ERR_ABORTED;
+        feed(f, &e);
+        return;
+    }
+    uint32_t out = 0;
+    uint32_t lost = UINT32_MAX;
+    for (uint32_t k = 0; k < f->split_next; k++) {
+        if (!f->split_reported[k]) {
+            out++;
+            lost = is_named(a, k) ? lost : k;
+        }
+    }
+    if (lost != UINT32_MAX) {
+        f->granted_again++;
+        e.lease = WORKER_LEASE_GRANTED;
+        e.granted = (struct worker_lease){.split = lost, .batch_end = f->split_batches};
+    } else if (f->split_next == f->splits) {
+        e.lease = WORKER_LEASE_DONE;
+    } else if (out >= WORKER_LEASES_MAX) {
+        e.lease = WORKER_LEASE_WAIT;
+    } else {
+        e.lease = WORKER_LEASE_GRANTED;
+        e.granted = (struct worker_lease){.split = f->split_next, .batch_end = f->split_batches};
+        e.granted.fresh = f->progress[0][f->split_next] == 0 && f->progress[1][f->split_next] == 0;
+        f->split_next++;
+    }
+    feed(f, &e);
+}
+
+static inline void answer(struct fake *f, size_t i)
+{
+    struct worker_action a = f->queue[i];
+    memmove(f->queue + i, f->queue + i + 1, (--f->queued - i) * sizeof a);
+    struct worker_event done = {.kind = WORKER_COMPUTED};
+    struct worker_event split = {.kind = WORKER_SPLIT_REPORTED, .generation = a.generation};
+    struct worker_event progress = {.kind = WORKER_PROGRESS_REPORTED};
+    switch (a.kind) {
+    case WORKER_DO_COMPUTE:
+        f->computed++;
+        feed(f, &done);
+        break;
+    case WORKER_DO_EVALUATE:
+        f->evaluated++;
+        feed(f, &done);
+        break;
+    case WORKER_DO_EXCHANGE:
+        answer_exchange(f, &a);
+        break;
+    case WORKER_DO_LEASE:
+        answer_lease(f, &a);
+        break;
+    case WORKER_DO_REPORT_SPLIT:
+        if (a.generation == f->generation) {
+            f->splits_reported += f->split_reported[a.batch.split] ? 0 : 1;
+            f->split_reported[a.batch.split] = true;
+        } else {
+            split.code = ERR_ABORTED;
+        }
+        feed(f, &split);
+        break;
+    case WORKER_DO_REPORT_PROGRESS:
+        f->reports++;
+        f->idle_reports += a.idle_report ? 1 : 0;
+        f->position_reported = a.position;
+        feed(f, &progress);
+        break;
+    default:
+        fail_msg("unexpected action %d", (int)a.kind);
+    }
+}
+
+/* Answer everything, in an order drawn from @seed, until the worker is still. Timers fire when
+ * nothing else is left. */
+static inline void run(struct fake *f, uint64_t seed)
+{
+    for (uint64_t n = 0; n < 200000; n++) {
+        size_t candidates[QUEUE_MAX];
+        size_t count = 0;
+        for (size_t i = 0; i < f->queued; i++) {
+            if (!(f->park && f->queue[i].kind == WORKER_DO_EXCHANGE)) {
+                candidates[count++] = i;
+            }
+        }
+        if (count > 0) {
+            answer(f, candidates[rng_below(seed, n, count)]);
+        } else if (f->timer_ms != 0) {
+            f->now_ms = f->timer_ms > f->now_ms ? f->timer_ms : f->now_ms;
+            f->timer_ms = 0;
+            struct worker_event e = {.kind = WORKER_TIMER};
+            feed(f, &e);
+        } else {
+            return;
+        }
+    }
+    fail_msg("the worker never came to rest");
+}
+
+static inline void setup(struct fake *f, bool overlap)
+{
+    *f = (struct fake){.now_ms = 1, .generation = 1, .overlap = overlap};
+    struct worker_config config = {
+        .shard_count = SHARDS,
+        .shape = {.records = 100, .batch_records = 10, .split_batches = 2},
+    };
+    f->worker = worker_new(&config);
+}
+
+static inline void teardown(struct fake *f)
+{
+    worker_free(f->worker);
+    worker_actions_release(&f->actions);
+}
+
+static inline void assign_sync(struct fake *f, uint64_t generation, uint32_t replicas,
+                               uint32_t first, uint32_t end, uint64_t step, uint64_t limit)
+{
+    struct ledger ledger = {0};
+    struct ledger_shape shape = {.records = 100, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
+    struct worker_event e = {
+        .kind = WORKER_ASSIGN,
+        .tag = 1,
+        .assign = {.generation = generation,
+                   .consistency = {.mode = TRAINING_SYNC,
+                                   .replicas = replicas,
+                                   .aggregate = replicas},
+                   .replica_first = first,
+                   .replica_end = end,
+                   .step = step,
+                   .step_limit = limit,
+                   .ledger = &ledger},
+    };
+    feed(f, &e);
+    ledger_release(&ledger);
+}
+
+static inline void assign_async(struct fake *f, uint64_t generation, enum training_mode mode,
+                                bool hold)
+{
+    struct ledger ledger = {0};
+    struct ledger_shape shape = {.records = 100, .batch_records = 10, .split_batches = 2};
+    assert_int_equal(ledger_init(&ledger, &shape, 0, NULL), 0);
+    struct worker_event e = {
+        .kind = WORKER_ASSIGN,
+        .tag = 1,
+        .assign = {.generation = generation,
+                   .consistency = {.mode = mode,
+                                   .replicas = 1,
+                                   .aggregate = 1,
+                                   .push_every = 1,
+                                   .pull_every = 1,
+                                   .overlap = f->overlap},
+                   .ledger = &ledger,
+                   .hold = hold},
+    };
+    for (uint32_t k = 0; k < f->split_next; k++) { /* its leases, as the master's books have them */
+        if (!f->split_reported[k] && e.assign.lease_count < WORKER_LEASES_MAX) {
+            e.assign.leases[e.assign.lease_count++] =
+                (struct worker_lease){.split = k, .batch_end = f->split_batches};
+        }
+    }
+    feed(f, &e);
+    ledger_release(&ledger);
+}
+
+#endif
