@@ -327,8 +327,8 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
     const struct shard_event *e = &r->event; /* who runs the request keeps it */
-    const struct consistency *c = e->consistency == NULL ? &s->consistency : e->consistency;
-    size_t bases = count_bases(c, e->worker_count);
+    bool changes = e->ledger != NULL && e->consistency != NULL;
+    size_t bases = count_bases(changes ? e->consistency : &s->consistency, e->worker_count);
     struct shard_info before;
     struct shard_info after;
     struct err err;
@@ -342,7 +342,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     ps_shard_step(s, &r->event);
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
-        s->bases = bases;
+        s->bases = count_bases(&after.consistency, e->worker_count);
         buffer_pool_limit(&s->gradients, count_gradients(&after.consistency, e->worker_count));
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);

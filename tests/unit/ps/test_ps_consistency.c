@@ -17,6 +17,7 @@ struct scene {
     struct client c;
     struct ps_rig_opening o;
     uint64_t elements;
+    uint64_t memory_bytes_max; /* set before begin(); 0: as much as there is */
 };
 
 static float element(size_t i)
@@ -31,7 +32,7 @@ static void begin(struct scene *s, uint32_t shard, const struct consistency *con
     for (size_t i = 0; i < ELEMENTS; i++) {
         gradient[i] = element(i);
     }
-    ps_rig_start(&s->rig, 0);
+    ps_rig_start(&s->rig, s->memory_bytes_max);
     s->o = (struct ps_rig_opening){.job = job,
                                    .rule = "sgd",
                                    .generation = 1,
@@ -100,7 +101,7 @@ static void check_sum(const struct scene *s, const float *values, float sum, flo
 static void test_the_lead_decides(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     begin(&s, 0, &two_of_three);
     struct chunk later = {.exchange = 7,
                           .job = job,
@@ -142,7 +143,7 @@ static void test_the_lead_decides(void **state)
 static void test_the_others_follow(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     begin(&s, 1, &two_of_three);
     uint8_t bits[SHARD_REPLICAS_MAX / 8 + 1] = {6};
     for (uint32_t r = 0; r < 2; r++) {
@@ -182,7 +183,7 @@ static void test_the_others_follow(void **state)
 static void test_late_replicas_are_given_away(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     struct consistency c = ps_rig_consistency("sync", 2);
     c.speculate = 1;
     begin(&s, 0, &c);
@@ -242,7 +243,7 @@ static struct chunk async_push(const struct scene *s, uint64_t exchange_number, 
 static void test_stale_gradients_are_dropped(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     struct consistency c = ps_rig_consistency("async", 1);
     c.policy = POLICY_MAX_STALENESS;
     c.max_staleness = 1;
@@ -272,7 +273,7 @@ static void test_stale_gradients_are_dropped(void **state)
 static void test_only_the_lead_drops(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     struct consistency c = ps_rig_consistency("async", 1);
     c.policy = POLICY_MAX_STALENESS;
     begin(&s, 1, &c);
@@ -304,7 +305,7 @@ static void check_update(const struct scene *s, const float *before, const float
 static void test_stale_gradients_weigh_less(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     static float before[ELEMENTS];
     struct consistency c = ps_rig_consistency("async", 1);
     c.policy = POLICY_SCALE_LR;
@@ -326,7 +327,7 @@ static void test_stale_gradients_weigh_less(void **state)
 static void test_stale_gradients_are_compensated(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     static float before[ELEMENTS];
     const double lambda = 5000;
     struct consistency c = ps_rig_consistency("async", 1);
@@ -351,10 +352,40 @@ static void test_stale_gradients_are_compensated(void **state)
     end(&s);
 }
 
+/* What was sent to each worker, the two newest versions and a gradient are all the memory there
+ * is; an update never waits for memory that only another one would free. */
+static void test_compensation_never_stands_still(void **state)
+{
+    (void)state;
+    struct scene s = {.memory_bytes_max = 5 * ELEMENTS * sizeof(float)};
+    struct consistency c = ps_rig_consistency("async", 1);
+    c.policy = POLICY_DELAY_COMPENSATION;
+    c.lambda = 0.5;
+    begin(&s, 0, &c);
+    static const bool second[] = {false, false, true, false, true, true, true, false};
+    uint64_t bases[2] = {0, 0};
+    struct chunk pull = {.exchange = 3, .job = job, .worker = w1, .first = true, .pull = true};
+    assert_int_equal(exchange(&s.c, &pull)->version, 0);
+    for (uint32_t i = 0; i < 40; i++) {
+        bool w = second[i % 8];
+        uint32_t batch = i % 5;
+        struct chunk push = async_push(&s, 1, w ? w1 : w0, batch / 2, batch % 2, bases[w]);
+        push.epoch = i / 5;
+        struct answer *a = exchange(&s.c, &push);
+        if (a->code != 0) {
+            fail_msg("push %u: %s", i, a->message);
+        }
+        assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
+        assert_int_equal(a->staleness, i - bases[w]);
+        bases[w] = a->version;
+    }
+    end(&s);
+}
+
 static void test_one_push_of_several_batches(void **state)
 {
     (void)state;
-    struct scene s;
+    struct scene s = {0};
     struct consistency c = ps_rig_consistency("async", 1);
     c.push_every = 2;
     begin(&s, 0, &c);
@@ -407,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_only_the_lead_drops),
         cmocka_unit_test(test_stale_gradients_weigh_less),
         cmocka_unit_test(test_stale_gradients_are_compensated),
+        cmocka_unit_test(test_compensation_never_stands_still),
         cmocka_unit_test(test_one_push_of_several_batches),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
