@@ -488,7 +488,9 @@ static void assert_ended(struct fixture *f)
     char how[64];
     assert_int_equal(spawn_wait(&f->worker, WAIT_MS, NULL), 0);
     assert_string_equal(spawn_describe(&f->worker, how, sizeof how), "exit code 0");
+    pthread_mutex_lock(&f->lock); /* nothing of it changes from now on */
     assert_false(f->failed);
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void assert_notes(struct fixture *f, const enum note *expected, size_t count)
