@@ -44,6 +44,7 @@ static int check_request(const struct shard *s, const struct shard_event *e, str
     }
     return e->has_pull ? check_pull(s, e, err) : 0;
 }
+
 static int find_worker(const struct shard *s, const struct shard_event *e, uint32_t *worker,
                        struct err *err)
 {

@@ -55,6 +55,30 @@ static void test_epochs_roll_when_complete(void **state)
     rig_release(&r);
 }
 
+static void test_a_new_epoch_queues_for_a_snapshot(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    const uint32_t batches[3] = {2, 2, 1};
+    uintptr_t tag = 1;
+    for (uint32_t s = 0; s < 3; s++) {
+        for (uint32_t b = 0; b < batches[s]; b++) {
+            rig_push_async(&r, tag++, "w0", 0, s, b);
+        }
+    }
+    r.can_apply = false;
+    rig_push_async(&r, 10, "w0", 1, 0, 0);
+    rig_push_async(&r, 11, "w1", 1, 2, 0);
+    rig_push_async(&r, 12, "w0", 1, 0, 1);
+    r.can_apply = true;
+    for (uintptr_t i = 0; i < 3; i++) {
+        rig_event(&r, SHARD_SNAPSHOT, 0);
+        rig_expect_push(&r, 10 + i, SHARD_PUSH_APPLIED);
+    }
+    rig_release(&r);
+}
+
 static void test_progress_of_a_split(void **state)
 {
     (void)state;
@@ -512,6 +536,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_batch_once_in_order),
         cmocka_unit_test(test_epochs_roll_when_complete),
+        cmocka_unit_test(test_a_new_epoch_queues_for_a_snapshot),
         cmocka_unit_test(test_progress_of_a_split),
         cmocka_unit_test(test_staleness_is_measured),
         cmocka_unit_test(test_pushes_queue_for_a_snapshot),

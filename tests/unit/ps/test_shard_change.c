@@ -160,6 +160,7 @@ static void test_clocks_begin_anew(void **state)
     assert_null(rig_find(&r, 4));
     change_to(&r, 5, 2, TRAINING_ASYNC, 0, 2, ledger_at(&r, 0, 2, 0, 0));
     r.generation = 2;
+    rig_pull_latest(&r, 14, "w1");
     rig_push_async(&r, 6, "w0", 0, 1, 0);
     rig_push_async(&r, 7, "w0", 0, 1, 1);
     rig_pull_latest(&r, 8, "w0"); /* async: nobody waits */

@@ -178,6 +178,7 @@ static void test_the_lead_drops_what_is_too_stale(void **state)
     e.has_pull = true;
     rig_step(&r, &e);
     rig_expect_push(&r, 3, SHARD_PUSH_DROPPED);
+    assert_int_equal(rig_replied(&r, 3)->staleness, 0); /* only of what is applied */
     rig_expect_values(&r, 3, 2);
     assert_int_equal(r.version, 2);
     assert_int_equal(r.buffers, 0);

@@ -125,9 +125,23 @@ static void test_late_replicas_are_given_away(void **state)
     expect_given(ask_at(&r, 1723, 9, 1), 2);
     push_at(&r, 1730, 10, 1, 3, 4, true);
     rig_expect_push(&r, 10, SHARD_PUSH_ACCEPTED);
-    push_at(&r, 1731, 11, 1, 2, 3, true);
+    expect_given(ask_at(&r, 2100, 13, 1), 2); /* 3 is in */
+    push_at(&r, 2101, 11, 1, 2, 3, true);
     rig_expect_push(&r, 11, SHARD_PUSH_APPLIED);
-    expect_wait(ask_at(&r, 1732, 12, 1), 0); /* the step is complete */
+    expect_wait(ask_at(&r, 2102, 12, 1), 0); /* the step is complete */
+    rig_release(&r);
+}
+
+static void test_the_least_given_comes_first(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_spare(&r, 0, 4);
+    run_first_step(&r);
+    push_at(&r, 1220, 1, 1, 0, 2, false);
+    expect_given(ask_at(&r, 1421, 2, 1), 3);
+    expect_given(ask_at(&r, 2000, 3, 1), 2); /* 3 is due again, too */
+    expect_given(ask_at(&r, 2001, 4, 1), 3);
     rig_release(&r);
 }
 
@@ -165,12 +179,22 @@ static void test_slow_owners_are_not_waited_for_again(void **state)
         push_at(&r, 1600, 10 + i, 2, i, i + 1, false);
     }
     expect_given(ask_at(&r, 1600, 13, 2), 3); /* at once */
-    push_at(&r, 1610, 14, 2, 3, 4, false);    /* in time */
-    assert_int_equal(r.version, 3);
+    push_at(&r, 1610, 14, 2, 3, 4, true);     /* which says nothing of its owner */
     for (uint32_t i = 0; i < 3; i++) {
         push_at(&r, 1710, 20 + i, 3, i, i + 1, false);
     }
-    assert_false(ask_at(&r, 1710, 23, 3)->spare_given);
+    expect_given(ask_at(&r, 1710, 23, 3), 3);
+    push_at(&r, 2500, 24, 3, 3, 4, false); /* the owner, but late */
+    for (uint32_t i = 0; i < 3; i++) {
+        push_at(&r, 2600, 30 + i, 4, i, i + 1, false);
+    }
+    expect_given(ask_at(&r, 2600, 33, 4), 3);
+    push_at(&r, 2610, 34, 4, 3, 4, false); /* in time */
+    assert_int_equal(r.version, 5);
+    for (uint32_t i = 0; i < 3; i++) {
+        push_at(&r, 2710, 40 + i, 5, i, i + 1, false);
+    }
+    assert_false(ask_at(&r, 2710, 43, 5)->spare_given);
     rig_release(&r);
 }
 
@@ -287,6 +311,21 @@ static void test_empty_replicas_are_no_measure(void **state)
     push_at(&r, 1230, 5, 1, 3, 4, false);
     push_at(&r, 1330, 6, 2, 0, 1, false); /* usual: 100 of the first of the two */
     expect_wait(ask_at(&r, 1330, 7, 2), 201);
+    rig_release(&r);
+}
+
+/* More than half of those that have data. */
+static void test_empty_replicas_are_not_waited_for(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_spare(&r, 0, 6);
+    rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
+    rig_push_sync(&r, 2, 0, 4, 6, 0, 0); /* one push, two replicas */
+    push_at(&r, 1100, 3, 0, 0, 2, false);
+    expect_wait(ask_at(&r, 1100, 4, 0), 20);
+    push_at(&r, 1120, 5, 0, 2, 3, false);
+    expect_wait(ask_at(&r, 1120, 6, 0), 181); /* 1000 + 300 + 1 */
     rig_release(&r);
 }
 
@@ -420,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_pushes_replace_what_lies_inside),
         cmocka_unit_test(test_parts_that_add_up_cover_their_node),
         cmocka_unit_test(test_late_replicas_are_given_away),
+        cmocka_unit_test(test_the_least_given_comes_first),
         cmocka_unit_test(test_small_times_are_not_late),
         cmocka_unit_test(test_slow_owners_are_not_waited_for_again),
         cmocka_unit_test(test_duplicates_in_time_prove_speed),
@@ -428,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_idle_workers_may_be_first),
         cmocka_unit_test(test_a_new_generation_forgives),
         cmocka_unit_test(test_empty_replicas_are_no_measure),
+        cmocka_unit_test(test_empty_replicas_are_not_waited_for),
         cmocka_unit_test(test_requests_that_cannot_be),
         cmocka_unit_test(test_random_parts_give_the_bits_of_the_tree),
     };
