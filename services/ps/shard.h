@@ -116,7 +116,8 @@ struct shard_event {
     const char *const *workers;
     size_t worker_count;
     /* With a ledger: consistency and data position change; a shard that is not at @version, or in
-     * async and bounded modes not at @ledger, refuses with ERR_STATE and changes nothing. */
+     * async and bounded modes not at @ledger, or that knows of a decision which it has not carried
+     * out, refuses with ERR_STATE and changes nothing. */
     const struct consistency *consistency;
     const struct ledger *ledger;
     uint64_t version;

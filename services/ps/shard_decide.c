@@ -40,9 +40,9 @@ static struct shard_decision *begin(struct shard *s)
     return d;
 }
 
-void shard_decide_cancel(struct shard *s)
+bool shard_decide_pending(const struct shard *s)
 {
-    s->decisions[s->version % SHARD_DECISIONS_KEPT].replicas = 0;
+    return find(s, s->version) != NULL;
 }
 
 void shard_decide_begin(struct shard *s)

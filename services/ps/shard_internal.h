@@ -186,8 +186,8 @@ bool shard_decide_ready(const struct shard *s);
 void shard_decide_sum(struct shard *s, struct shard_actions *out);
 /* What the unfinished step lacks when nothing is in. */
 void shard_decide_begin(struct shard *s);
-/* Forget a decision that is not carried out. */
-void shard_decide_cancel(struct shard *s);
+/* Does the present step have a decision that is not carried out? The lead is a step ahead then. */
+bool shard_decide_pending(const struct shard *s);
 /* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* The result of a push whose step is complete, into its reply @a. */

@@ -43,6 +43,12 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
                        "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
                        s->version);
     }
+    if (shard_decide_pending(s)) {
+        return err_set(err, ERR_STATE,
+                       "a change at step %" PRIu64
+                       ", which other shards have done and this one has not",
+                       s->version);
+    }
     if (s->consistency.mode != TRAINING_SYNC && !ledger_equal(e->ledger, &s->ledger)) {
         return err_set(err, ERR_STATE,
                        "a change at a data position where this shard, at version %" PRIu64
@@ -61,7 +67,6 @@ static int check_membership(const struct shard *s, const struct shard_event *e, 
 /* Nothing is in. */
 static void change(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    shard_decide_cancel(s);
     shard_policy_forget_all(s, out);
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);
