@@ -100,6 +100,13 @@ static bool retriable(int code)
            code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
 }
 
+/* The shards know better than this worker what the generation is. PERMISSION: it is of this one,
+ * but they do not count it in: its assignment was meant for a process before it. */
+static bool fences(int code)
+{
+    return code == ERR_ABORTED || code == ERR_PERMISSION;
+}
+
 /* An exchange of this generation has failed: wait a little, or give up. */
 static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
 {
@@ -138,7 +145,7 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
         return;
     }
     bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
-    if (event->code != 0 && !over && event->code != ERR_ABORTED) {
+    if (event->code != 0 && !over && !fences(event->code)) {
         exchange_failed(w, i, event);
         return;
     }

@@ -6,7 +6,7 @@
  * generation even what a position means. */
 static void report_again(struct worker *w)
 {
-    bool idle_still = w->idle_due && !w->measured && w->report.generation == w->a.generation;
+    bool idle_still = w->idle_due && !w->measured;
     if (w->report.idle_report && !idle_still) {
         w->report.idle_report = false;
         w->idle_reported = false;

@@ -329,6 +329,28 @@ static void test_done_tells_the_shards(void **state)
     script_end(&t);
 }
 
+/* Its assignment was meant for the process before it, and the next one is on its way. */
+static void test_a_generation_without_this_worker(void **state)
+{
+    (void)state;
+    struct script t;
+    script_begin(&t, SPLIT_BATCHES);
+    struct worker_assignment a = async_of(1);
+    a.consistency.mode = TRAINING_BOUNDED;
+    script_assign(&t, &a);
+    struct worker_action pull = script_exchange(&t, 0);
+    script_refuse(&t, &pull, ERR_PERMISSION);
+    pull = script_exchange(&t, 1);
+    script_refuse(&t, &pull, ERR_PERMISSION);
+    assert_int_equal(t.failures, 0);
+    assert_int_equal(t.open_count, 0);
+    a.generation = 2;
+    script_assign(&t, &a);
+    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).generation, 2);
+    script_end(&t);
+}
+
 /* ---- changes of mode ---- */
 
 static struct worker_assignment sync_of(uint64_t generation, uint32_t replicas, uint64_t step)
@@ -452,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_requests_name_what_is_held),
         cmocka_unit_test(test_a_generation_says_what_is_held),
         cmocka_unit_test(test_done_tells_the_shards),
+        cmocka_unit_test(test_a_generation_without_this_worker),
         cmocka_unit_test(test_async_to_sync_and_back),
         cmocka_unit_test(test_sync_to_another_number_of_replicas),
         cmocka_unit_test(test_a_repeated_report_is_not_idle_in_another_generation),
