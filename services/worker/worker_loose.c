@@ -281,7 +281,7 @@ void worker_loose_wait(struct worker *w)
         spare_compute(w);
         return;
     }
-    bool lead_is_past = w->versions[worker_other_set(w)][WORKER_LEAD] != WORKER_VERSION_NONE;
+    bool lead_is_past = w->heard[WORKER_LEAD] > w->position;
     if (s->spare_none || lead_is_past || s->spare_ask_ms > w->now_ms || spare_open(w)) {
         return;
     }
@@ -294,6 +294,16 @@ void worker_loose_wait(struct worker *w)
 
 /* ---- answers ---- */
 
+static bool every_shard_is_past(const struct worker *w)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->heard[s] <= w->position) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void worker_loose_answered(struct worker *w, const struct worker_action *request,
                            const struct worker_event *event)
 {
@@ -303,7 +313,10 @@ void worker_loose_answered(struct worker *w, const struct worker_action *request
     if (request->ask_spare) {
         take_spare_answer(w, event);
     }
-    if (w->sync.next_pulled && worker_set_known(w, worker_other_set(w))) {
+    if (event->version > w->heard[request->shard]) {
+        w->heard[request->shard] = event->version;
+    }
+    if (w->sync.next_pulled && every_shard_is_past(w)) {
         w->sync.step_over = true;
     }
 }

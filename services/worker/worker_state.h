@@ -152,6 +152,7 @@ struct worker {
     size_t waiting_count; /* failed ones */
 
     struct sync_state sync;
+    uint64_t *heard; /* [shard_count] the newest version in the answers to the present step */
     struct async_state async;
     uint64_t *gradient_versions; /* [shard_count] the versions that async.group is computed on */
     uint64_t batches_done;       /* async, bounded: in all generations */

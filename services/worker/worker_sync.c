@@ -34,6 +34,9 @@ void worker_sync_step_begin(struct worker *w)
     s->spare_given = false;
     s->spare_ask_ms = 0;
     s->spare_none = false;
+    for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
+        w->heard[shard] = 0;
+    }
     if (s->prefetch_step < w->position) {
         s->prefetch_step = w->position;
         s->prefetch_replica = w->a.replica_first;

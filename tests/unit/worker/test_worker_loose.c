@@ -139,6 +139,26 @@ static void test_partial_skips_only_what_every_shard_is_past(void **state)
     script_end(&t);
 }
 
+/* Any answer says how far its shard is. */
+static void test_partial_hears_of_the_end_of_a_step_early(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = partial(2, 0, 3);
+    start(&t, &a, 0);
+    (void)script_compute(&t);
+    struct worker_action first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    (void)script_compute(&t);
+    struct worker_action second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    script_answer(&t, &second[1], 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &second[0], 1, WORKER_PUSH_APPLIED);
+    assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
+    script_answer(&t, &first[0], 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &first[1], 1, WORKER_PUSH_APPLIED);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
+    script_end(&t);
+}
+
 static void test_versions_that_differ_are_aligned(void **state)
 {
     (void)state;
@@ -445,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_partial_carries_the_decision),
         cmocka_unit_test(test_partial_goes_on_where_the_shards_are),
         cmocka_unit_test(test_partial_skips_only_what_every_shard_is_past),
+        cmocka_unit_test(test_partial_hears_of_the_end_of_a_step_early),
         cmocka_unit_test(test_versions_that_differ_are_aligned),
         cmocka_unit_test(test_a_step_that_was_open_is_not_skipped),
         cmocka_unit_test(test_an_older_set_is_not_gone_on_from),
