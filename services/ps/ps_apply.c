@@ -1,5 +1,6 @@
 /* Actions on floats. */
 #include <assert.h>
+#include <stdalign.h>
 #include <string.h>
 
 #include "base/chrono.h"
@@ -24,15 +25,15 @@ void ps_add(struct buffer *to, const struct buffer *from)
 
 /* The gradient as it would be at the parameters of now, to first order, with the diagonal λ·g·g in
  * the place of the Hessian: Zheng et al., "Asynchronous stochastic gradient descent with delay
- * compensation", ICML 2017, equation 10. In: sums, whose mean is × @scale; out: means. */
+ * compensation", ICML 2017, equation 10. The mean of @sum is × @scale. */
 VECTOR_CLONES
-static void compensate(float *restrict gradient, const float *now, const float *then, float scale,
-                       float lambda, size_t n)
+static void compensate(float *restrict out, const float *sum, const float *now, const float *then,
+                       float scale, float lambda, size_t n)
 {
     VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
-        float g = gradient[i] * scale;
-        gradient[i] = g + lambda * g * g * (now[i] - then[i]);
+        float g = sum[i] * scale;
+        out[i] = g + lambda * g * g * (now[i] - then[i]);
     }
 }
 
@@ -51,6 +52,7 @@ struct update {
 static void run_update(struct ps_shard *s, const struct update *u)
 {
     const struct rule *rule = s->spec.update.rule;
+    alignas(64) float compensated[BLOCK_FLOATS];
     size_t block = u->more == NULL && u->base == NULL ? s->elements : BLOCK_FLOATS;
     for (size_t at = 0; at < s->elements; at += block) {
         size_t n = s->elements - at < block ? s->elements - at : block;
@@ -61,11 +63,12 @@ static void run_update(struct ps_shard *s, const struct update *u)
         if (u->more != NULL) {
             add(u->gradient + at, u->more + at, n);
         }
-        if (u->base != NULL) {
-            compensate(u->gradient + at, u->in + at, u->base + at, u->scale, u->lambda, n);
+        if (u->base == NULL) {
+            rule->apply(&u->scalars, u->out + at, u->in + at, slots, u->gradient + at, u->scale, n);
+            continue;
         }
-        rule->apply(&u->scalars, u->out + at, u->in + at, slots, u->gradient + at,
-                    u->base == NULL ? u->scale : 1.0F, n);
+        compensate(compensated, u->gradient + at, u->in + at, u->base + at, u->scale, u->lambda, n);
+        rule->apply(&u->scalars, u->out + at, u->in + at, slots, compensated, 1.0F, n);
     }
 }
 
