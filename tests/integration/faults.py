@@ -1,0 +1,173 @@
+"""Clusters started by hand whose processes are killed, stopped and replaced while jobs run."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import unittest
+import urllib.request
+
+from cluster import DATA, SOURCE, ClusterTest, gradus
+
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+
+class Digits:
+    """Small jobs on the data set that gradus draws; most of their time is heartbeats that do not come."""
+
+    records = 2000
+    file = SOURCE + "/examples/digits.yaml"
+    sizes = {"training.batch_size": 16, "training.epochs": 20}
+    heartbeat_ms = 1000
+    accuracy = 0.75
+
+    def data_dir(self):
+        return self.shared + "/digits"
+
+
+class FashionMnist:
+    """The same with a public data set, when GRADUS_TEST_DATA names a directory that has it."""
+
+    records = 60000
+    file = SOURCE + "/examples/fashion-mnist.yaml"
+    sizes = {"training.batch_size": 64, "training.epochs": 5}
+    heartbeat_ms = 3000
+    accuracy = 0.8
+
+    def setUp(self):
+        if not os.path.isdir(DATA + "/fashion-mnist"):
+            self.skipTest("GRADUS_TEST_DATA names no directory with fashion-mnist")
+        super().setUp()
+
+    def data_dir(self):
+        return DATA + "/fashion-mnist"
+
+
+class FaultTest(ClusterTest):
+    """With Digits or FashionMnist in front of it: what a job trains on, and how long."""
+
+    def setUp(self):
+        super().setUp()
+        self.master = None
+        self.servers = []
+        self.workers = []
+
+    # ---- the cluster ----
+
+    def cluster(self, workers, ps=2, slow=(), heartbeat_ms=None):
+        """@slow: for the first workers, how many times as long their computations take."""
+        self.state_dir = self.dir + "/cluster"
+        self.master_args = (f"--state-dir={self.state_dir}",
+                            f"--heartbeat-timeout-ms={heartbeat_ms or self.heartbeat_ms}")
+        self.master = self.start("master", *self.master_args)
+        self.servers = [self.start_ps() for _ in range(ps)]
+        self.workers = [self.start_worker(*slow[i:i + 1]) for i in range(workers)]
+
+    def start_ps(self):
+        return self.start("ps", f"--master={self.master.address}",
+                          f"--checkpoint-dir={self.state_dir}/checkpoints")
+
+    def start_worker(self, slow_down=1):
+        return self.start("worker", f"--master={self.master.address}", f"--slow-down={slow_down}")
+
+    def replace_worker(self, i):
+        """kill -9 of the @i-th worker, and another in its place."""
+        self.workers[i].stop(signal.SIGKILL)
+        self.workers[i] = self.start_worker()
+
+    def replace_ps(self, i):
+        self.servers[i].stop(signal.SIGKILL)
+        self.servers[i] = self.start_ps()
+
+    def replace_master(self):
+        """kill -9 of the master, and another where the nodes look for it."""
+        self.master.stop(signal.SIGKILL)
+        self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+
+    def log_of(self, service):
+        with open(service.log.name) as f:
+            return f.read()
+
+    def batches(self, worker):
+        """How many mini-batches this process has computed."""
+        page = urllib.request.urlopen(f"http://{worker.http}/metrics", timeout=10).read().decode()
+        return int(float(re.search(r"^gradus_worker_batches_total (\S+)", page, re.M).group(1)))
+
+    def wait_used(self, worker, timeout=60):
+        before = self.batches(worker)
+        self.wait_for("a worker to be used", lambda: self.batches(worker) > before, timeout)
+
+    def node_of(self, worker):
+        """The name that the master knows the process by."""
+        nodes = json.loads(gradus("nodes", "--json", "--master", self.master.address).stdout)
+        return next(n["id"] for n in nodes if n["address"] == worker.address and n["alive"])
+
+    # ---- the job ----
+
+    def sets(self, **more):
+        """Arguments of a job; keys with __ for each dot."""
+        keys = {"data.dir": self.data_dir(), "training.evaluate_every": "never", **self.sizes,
+                **{key.replace("__", "."): value for key, value in more.items()}}
+        return [item for key, value in keys.items() for item in ("--set", f"{key}={value}")]
+
+    def submit(self, **sets):
+        done = gradus("submit", self.file, "--master", self.master.address, *self.sets(**sets))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def now(self, job):
+        return self.status(self.master, job)
+
+    def wait_done(self, job, part):
+        """Until @part (0 to 1) of the job's steps are done; its status then."""
+        def reached():
+            status = self.now(job)
+            self.assertNotIn(status["state"], FINAL, f"before {part} of it was done: {status['reason']}")
+            total = status["steps_total"]
+            return status if total > 0 and status["steps"] >= max(1, part * total) else None
+        return self.wait_for(f"{part} of the steps", reached, 90)
+
+    def start_job(self, **sets):
+        job = self.submit(**sets)
+        self.wait_done(job, 0)
+        return job
+
+    def wait_end(self, job, state="SUCCEEDED", timeout=200):
+        status = self.wait_for("the end of the job", lambda: (
+            lambda s: s if s["state"] in FINAL else None)(self.now(job)), timeout)
+        self.assertEqual(status["state"], state, status["reason"])
+        self.assertEqual(status["steps"], status["steps_total"])
+        return status
+
+    def set_keys(self, job, *changes, expect=0):
+        done = gradus("set", job, *changes, "--json", "--master", self.master.address)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return json.loads(done.stdout) if expect == 0 else done.stderr
+
+    # ---- what must be true at its end ----
+
+    def bits(self, job, state="cluster"):
+        return hashlib.sha256(self.export(job, state)).hexdigest()
+
+    def assert_learned(self, status):
+        self.assertGreater(status["metrics"]["test"]["accuracy"], self.accuracy)
+
+    def assert_each_record_once(self, status, epochs):
+        """As every shard says itself: @epochs times each record of the data, and nothing left over."""
+        versions = set()
+        for shard in status["shards"]:
+            self.assertEqual(shard["examples"], self.records * epochs, status["shards"])
+            versions.add(shard["version"])
+            ledger = shard["ledger"]
+            if status["consistency"]["mode"] == "SYNC":
+                continue
+            self.assertEqual(ledger["records_applied"], self.records * epochs)
+            whole = sum(ledger["done"]) * ledger["batch_records"] >= self.records
+            self.assertTrue((ledger["epoch"], whole) == (epochs - 1, True) or
+                            (ledger["epoch"], sum(ledger["done"])) == (epochs, 0), ledger)
+        self.assertEqual(len(versions), 1, status["shards"])
+
+
+def main():
+    unittest.main(verbosity=2)

@@ -1,0 +1,146 @@
+"""Synchronous training has the same bits, whatever is killed, stopped and replaced meanwhile."""
+
+import signal
+
+from faults import Digits, FashionMnist, FaultTest, main
+
+
+class SameBits:
+    """One job, trained by one worker on one server, then again on clusters in trouble."""
+
+    job_keys = {"training__replicas": 4}
+    reference = {}  # by data set: every class computes it once
+
+    def expected(self):
+        kind = self.data_dir()
+        if kind not in SameBits.reference:
+            result = self.run_job("plain", self.file, **{
+                "data__dir": kind, "cluster__workers": 1, "cluster__ps": 1, "training__evaluate_every": "never",
+                **self.job_keys, **self.sizes})
+            SameBits.reference[kind] = self.bits(result["job"], "plain")
+        return SameBits.reference[kind]
+
+    def train(self, **sets):
+        return self.start_job(**{**self.job_keys, "cluster__ps": 2, "cluster__partitions": 2, **sets})
+
+    def assert_same(self, job):
+        status = self.wait_end(job)
+        self.assertEqual(self.bits(job), self.expected())
+        self.assertEqual(status["dropped"], 0)
+        self.assertEqual(set(s["examples"] for s in status["shards"]), {self.records * self.sizes["training.epochs"]})
+        self.assert_learned(status)
+        return status
+
+    def test_spread(self):
+        for workers, ps in ((2, 2), (4, 3)):
+            with self.subTest(workers=workers, ps=ps):
+                result = self.run_job(f"w{workers}p{ps}", self.file, **{
+                    "data__dir": self.data_dir(), "cluster__workers": workers, "cluster__ps": ps,
+                    "cluster__partitions": ps, "training__evaluate_every": "never", **self.job_keys,
+                    **self.sizes})
+                self.assertEqual(self.bits(result["job"], f"w{workers}p{ps}"), self.expected())
+
+    def test_workers_killed_and_replaced(self):
+        self.cluster(workers=4)
+        job = self.train(cluster__workers=4)
+        for i, part in enumerate((0.1, 0.35, 0.6, 0.85)):
+            self.wait_done(job, part)
+            self.replace_worker(i)
+        self.assertEqual(self.assert_same(job)["recoveries"], 0)
+
+    def test_the_last_worker_killed_and_replaced(self):
+        self.cluster(workers=1)
+        job = self.train(cluster__workers=1)
+        self.wait_done(job, 0.4)
+        name = self.node_of(self.workers[0])
+        self.workers[0].stop(signal.SIGKILL)
+        status = self.wait_for("RECOVERING", lambda: (
+            lambda s: s if s["state"] == "RECOVERING" else None)(self.now(job)))
+        self.assertIn(name, status["reason"])
+        self.start_worker()
+        self.assert_same(job)
+
+    def test_speculation_and_a_worker_that_stops_and_goes(self):
+        self.cluster(workers=4, heartbeat_ms=10000)
+        job = self.train(cluster__workers=4, training__speculate="true")
+        for part in (0.1, 0.3, 0.5, 0.7):
+            self.wait_done(job, part)
+            self.workers[1].process.send_signal(signal.SIGSTOP)
+            before = self.now(job)["steps"]
+            self.wait_for("steps without it", lambda: self.now(job)["steps"] > before)
+            self.workers[1].process.send_signal(signal.SIGCONT)
+        status = self.assert_same(job)
+        self.assertGreater(status["speculated"], 0)
+        self.assertEqual(status["generation"], 1)  # it was never thought dead
+
+    def test_speculation_and_workers_killed(self):
+        self.cluster(workers=3)
+        job = self.train(cluster__workers="2..3", training__speculate="true")
+        for i, part in enumerate((0.2, 0.5, 0.8)):
+            self.wait_done(job, part)
+            self.replace_worker(i)
+        self.assert_same(job)
+
+    def recovering(self, job, what):
+        status = self.wait_for("RECOVERING", lambda: (
+            lambda s: s if s["state"] == "RECOVERING" else None)(self.now(job)))
+        self.assertIn(what, status["reason"])
+
+    def assert_resumed_from_a_checkpoint(self, master, job):
+        resumed = [line for line in self.log_of(master).splitlines() if "event=job_resumes" in line]
+        self.assertEqual(len(resumed), 1, resumed)
+        self.assertIn(f"checkpoint={job}/step-", resumed[0].replace(self.state_dir + "/checkpoints/", ""))
+
+    def test_a_server_killed_and_replaced(self):
+        self.cluster(workers=2)
+        job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs")
+        self.wait_done(job, 0.5)
+        name = self.node_of(self.servers[1])
+        self.servers[1].stop(signal.SIGKILL)
+        self.recovering(job, name)
+        self.servers[1] = self.start_ps()
+        status = self.assert_same(job)
+        self.assertEqual(status["recoveries"], 1)
+        self.assert_resumed_from_a_checkpoint(self.master, job)
+
+    def test_a_server_killed_before_the_first_checkpoint(self):
+        self.cluster(workers=2)
+        job = self.train(cluster__workers=2)
+        self.wait_done(job, 0.3)
+        self.replace_ps(0)
+        self.assertEqual(self.assert_same(job)["recoveries"], 1)
+
+    def test_the_master_killed_and_started_again(self):
+        self.cluster(workers=2)
+        job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs")
+        self.wait_done(job, 0.5)
+        self.replace_master()
+        self.assertIn(self.now(job)["state"], ("RECOVERING", "RUNNING"))
+        status = self.assert_same(job)
+        self.assertEqual(status["recoveries"], 1)
+        self.assert_resumed_from_a_checkpoint(self.master, job)
+
+    def test_everything_killed_once(self):
+        self.cluster(workers=2)
+        job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs",
+                         training__speculate="true")
+        self.wait_done(job, 0.3)
+        self.replace_worker(0)
+        self.wait_done(job, 0.5)
+        self.replace_master()
+        self.wait_done(job, 0.6)
+        self.replace_ps(0)
+        self.replace_worker(1)
+        self.assertEqual(self.assert_same(job)["recoveries"], 2)
+
+
+class DigitsBits(Digits, SameBits, FaultTest):
+    pass
+
+
+class FashionMnistBits(FashionMnist, SameBits, FaultTest):
+    pass
+
+
+if __name__ == "__main__":
+    main()
