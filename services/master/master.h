@@ -254,7 +254,7 @@ struct master_call {
     const char *node, *address;
     uint32_t timeout_ms;
     const char *job;
-    uint64_t generation;         /* all but INSPECT, START, EVALUATE, STOP */
+    uint64_t generation;         /* all but INSPECT, EVALUATE */
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */

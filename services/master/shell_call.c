@@ -228,6 +228,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.shards = list;
         q.n_shards = call->shard_count;
         q.data = &data;
+        q.generation = call->generation;
         start(s, call, false, &q.base);
         wire_plan_release(&plan);
         free(list);
@@ -250,6 +251,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         Gradus__V1__StopJobRequest q = GRADUS__V1__STOP_JOB_REQUEST__INIT;
         q.job = borrow(call->job);
         q.reason = borrow(call->reason);
+        q.generation = call->generation;
         start(s, call, false, &q.base);
     }
     }

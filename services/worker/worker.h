@@ -193,6 +193,19 @@ struct worker_actions {
 };
 void worker_actions_release(struct worker_actions *a);
 
+/* What a StartJob of @generation is to a job that was started with @started_generation (0: it was
+ * not). Calls may overtake each other, and an old one names servers that the job has left. */
+enum worker_start {
+    WORKER_START_NEW,   /* start it */
+    WORKER_START_SAME,  /* it was started by this very request, or is being started */
+    WORKER_START_AGAIN, /* drop it, and start it anew */
+    WORKER_START_OLD,   /* refused with ERR_ABORTED, in @err */
+};
+enum worker_start worker_start_decide(uint64_t started_generation, uint64_t generation,
+                                      struct err *err);
+/* Is a StopJob of @generation meant for it? Otherwise for a start that is over already. */
+bool worker_stop_decide(uint64_t started_generation, uint64_t generation);
+
 struct worker;
 
 struct worker *worker_new(const struct worker_config *config);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "worker/worker.h"
 #include "worker/worker_shell_state.h"
 
 #define JOB_TEXT_BYTES_MAX (1U << 20)
@@ -93,6 +94,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
     }
     log_info("job_taken", "job=%s", id);
     worker_shell_set_job(w, job);
+    w->start_generation = 0;
     return job;
 }
 
@@ -120,8 +122,23 @@ static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct
 static void handle_start(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__StartJobRequest *r = (const Gradus__V1__StartJobRequest *)msg->body;
+    struct err err = {0};
+    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0) {
+        switch (worker_start_decide(w->start_generation, r->generation, &err)) {
+        case WORKER_START_OLD:
+            (void)rpc_fail(call, &err);
+            return;
+        case WORKER_START_AGAIN:
+            worker_shell_drop_job(w, "the job is started again");
+            break;
+        case WORKER_START_NEW:
+        case WORKER_START_SAME:
+            break;
+        }
+    }
     struct worker_job *job = job_for(w, call, r->job, r->text);
     if (job != NULL) {
+        w->start_generation = r->generation;
         worker_job_start(job, call, msg);
     }
 }
@@ -147,7 +164,8 @@ static void handle_evaluate(struct worker_shell *w, struct rpc_call *call, struc
 static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__StopJobRequest *r = (const Gradus__V1__StopJobRequest *)msg->body;
-    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0) {
+    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0 &&
+        worker_stop_decide(w->start_generation, r->generation)) {
         worker_shell_drop_job(w, r->reason[0] != '\0' ? r->reason : "stopped by the master");
     }
     Gradus__V1__StopJobResponse response = GRADUS__V1__STOP_JOB_RESPONSE__INIT;

@@ -16,6 +16,7 @@ struct worker_shell {
     struct worker_meters meters;
     struct loop *loop;
     struct worker_job *job; /* NULL: none */
+    uint64_t start_generation; /* of its StartJob; 0: none came yet */
     bool draining;
     pthread_mutex_t mutex;              /* guards what follows */
     char job_id[WIRE_ID_BYTES_MAX + 1]; /* for the heartbeat */

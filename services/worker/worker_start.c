@@ -1,0 +1,24 @@
+/* StartJob and StopJob that come late. */
+#include <inttypes.h>
+
+#include "worker/worker.h"
+
+enum worker_start worker_start_decide(uint64_t started_generation, uint64_t generation,
+                                      struct err *err)
+{
+    if (started_generation == 0) {
+        return WORKER_START_NEW;
+    }
+    if (generation < started_generation) {
+        (void)err_set(err, ERR_ABORTED,
+                      "generation %" PRIu64 " is over: the job was started here with %" PRIu64,
+                      generation, started_generation);
+        return WORKER_START_OLD;
+    }
+    return generation == started_generation ? WORKER_START_SAME : WORKER_START_AGAIN;
+}
+
+bool worker_stop_decide(uint64_t started_generation, uint64_t generation)
+{
+    return generation >= started_generation;
+}
