@@ -97,6 +97,11 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
     return rc;
 }
 
+static uint32_t batches_of(const struct shard_push *p)
+{
+    return p->batch_end > p->batch ? p->batch_end - p->batch : 1;
+}
+
 /* Everything but the wake-up of others. */
 static int exchange(struct shard *s, const struct shard_event *e, uint32_t worker,
                     struct shard_actions *out)
@@ -113,7 +118,7 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         .split = e->pull.split,
     };
     if (e->has_push || e->has_pull) {
-        shard_worker_activate(s, worker);
+        shard_worker_activate(s, worker, e->has_push ? batches_of(&e->push) : 0);
     }
     int rc = take(s, e, &p, out);
     if (e->idle) {

@@ -254,7 +254,7 @@ void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
                        struct shard_actions *out);
 void shard_workers_reset(struct shard *s); /* all begin anew */
 /* Others wait for it again, from the pace of the slowest on. */
-void shard_worker_activate(struct shard *s, uint32_t worker);
+void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches);
 void shard_worker_idle(struct shard *s, uint32_t worker);
 /* @batches more of it are applied. */
 void shard_worker_tick(struct shard *s, uint32_t worker, uint32_t batches);

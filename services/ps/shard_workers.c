@@ -79,14 +79,17 @@ void shard_workers_reset(struct shard *s)
     update_pace(s);
 }
 
-void shard_worker_activate(struct shard *s, uint32_t worker)
+/* A worker that comes back with a push of @batches is at the pace of the slowest after it. Were it
+ * ahead by them, two that come back at once would each be ahead of the other on the shard where it
+ * came second, and with fewer than so many batches of staleness wait for each other for ever. */
+void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches)
 {
     if (!counts(s, worker) || s->workers[worker].active) {
         return;
     }
     s->workers[worker].active = true;
     if (s->pace != UINT64_MAX) {
-        s->workers[worker].clock = s->pace;
+        s->workers[worker].clock = s->pace > batches ? s->pace - batches : 0;
     }
     update_pace(s);
 }
