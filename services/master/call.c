@@ -144,12 +144,13 @@ void calls_unblock(struct master *m, const struct job *j)
     }
 }
 
-/* It did not reach the node, or the answer did not reach us; trying again may help. */
+/* It did not reach the node, the answer did not reach us, or the node is putting the job away;
+ * trying again may help. */
 static bool is_transport(const struct call *c, int code)
 {
     bool patient = RULES[c->kind].timeout_ms == SHORT_MS;
-    return code == ERR_UNAVAILABLE || (patient && (code == ERR_TIMEOUT || code == ERR_CANCELLED ||
-                                                   code == ERR_UNKNOWN || code == ERR_INTERNAL));
+    return code == ERR_UNAVAILABLE || code == ERR_CANCELLED ||
+           (patient && (code == ERR_TIMEOUT || code == ERR_UNKNOWN || code == ERR_INTERNAL));
 }
 
 static void drop_worker(struct master *m, struct job *j, struct node *n, const char *why)

@@ -130,6 +130,14 @@ static int check(const struct job *j, const struct master_set_event *set, struct
     if (strcmp(set->base, j->record.text) != 0) {
         return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", j->record.id);
     }
+    uint64_t replicas = job_spec_replicas(set->spec);
+    if (set->spec->training.mode == TRAINING_SYNC && j->train.records > 0 &&
+        replicas > j->train.records) {
+        return err_set(err, ERR_INVALID,
+                       "training.replicas: %" PRIu64 " replicas are more than the %" PRIu64
+                       " training records",
+                       replicas, j->train.records);
+    }
     return 0;
 }
 

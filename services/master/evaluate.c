@@ -113,7 +113,12 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
 {
     struct chunk *c = &j->chunks[chunk];
     c->failed_node = n->number;
-    if (++c->failures >= EVALUATE_FAILURES_MAX) {
+    if (++c->failures >= EVALUATE_FAILURES_MAX && err->code == ERR_NOT_FOUND) {
+        /* What is pinned is not there any more: a server came back without its shard. */
+        job_recover(m, j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
+        return;
+    }
+    if (c->failures >= EVALUATE_FAILURES_MAX) {
         job_end(m, j, JOB_FAILED,
                 "evaluation at step %" PRIu64 ": test records from %" PRIu64
                 " failed %d times, last on %s: %s",

@@ -188,7 +188,10 @@ void on_report_progress(struct master *m, const struct master_event *e)
         }
     }
     w->sequence = report->sequence;
-    w->position = job_is_sync(j) ? report->position - j->version_shift : report->position;
+    uint64_t position = job_is_sync(j) ? report->position - j->version_shift : report->position;
+    if (!w->held || position > w->position) { /* not one from before the answer to the hold */
+        w->position = position;
+    }
     w->idle = report->idle;
     j->record.dropped += report->dropped;
     j->record.speculated += report->speculated;
@@ -196,7 +199,7 @@ void on_report_progress(struct master *m, const struct master_event *e)
     m->counts.speculated += report->speculated;
     add_staleness(&j->record, report);
     show_train(j);
-    progress_step(m, j, job_is_sync(j) ? w->position : train_step(j));
+    progress_step(m, j, job_is_sync(j) ? position : train_step(j));
     job_changed(m, j);
     reply_add(m, e->request);
     train_stands(m, j, w);
