@@ -120,7 +120,12 @@ void fault_end(struct world *w, uint32_t index)
     struct sim_node *n = &w->nodes[f->node];
     switch (f->kind) {
     case FAULT_CRASH:
+        node_start(w, f->node);
+        break;
     case FAULT_LEAVE:
+        if (n->up && n->leaving) {
+            end_at(w, index, w->now_us + 100 * SIM_MS); /* it is not gone yet */
+        }
         node_start(w, f->node);
         break;
     case FAULT_MIDSTEP:

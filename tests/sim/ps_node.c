@@ -146,8 +146,8 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         e.workers = workers;
         e.worker_count = q->worker_count;
         e.version = q->version;
-        e.consistency = &q->consistency;
-        if (q->ledger.present) {
+        if (q->ledger.present) { /* otherwise nothing but the membership changes */
+            e.consistency = &q->consistency;
             memcpy(done, q->ledger.done, sizeof done);
             ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
             e.ledger = &ledger;

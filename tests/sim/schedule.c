@@ -18,6 +18,7 @@ struct maker {
     struct sim_schedule *s;
     uint64_t key, draws;
     uint64_t length_us; /* about how long the jobs take when nothing goes wrong */
+    uint64_t records_min;
 };
 
 static uint64_t below(struct maker *m, uint64_t n)
@@ -147,6 +148,7 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
     if (replicas > job->records) {
         job->records = (uint32_t)replicas;
     }
+    m->records_min = job->records < m->records_min ? job->records : m->records_min;
     job->test_records = chance(m, 60) ? (uint32_t)between(m, 1, 3000) : 0;
     job->submit_us = index == 0 ? below(m, 20 * SIM_MS) : below(m, 1 * SIM_S);
     put(&t, "name: job%u\ndata:\n  train: {file: a.csv}\n", index);
@@ -292,7 +294,9 @@ static void set(struct maker *m)
         snprintf(f->change[n++], SIM_SET_BYTES, "training.mode=%s", MODES[below(m, 3)]);
     }
     if (chance(m, 30)) {
-        snprintf(f->change[n++], SIM_SET_BYTES, "training.replicas=%u", (unsigned)between(m, 1, 8));
+        uint64_t most = m->records_min < 8 ? m->records_min : 8;
+        snprintf(f->change[n++], SIM_SET_BYTES, "training.replicas=%u",
+                 (unsigned)between(m, 1, most));
     }
     switch (below(m, 8)) {
     case 0:
@@ -413,7 +417,7 @@ static void make_faults(struct maker *m)
 
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
-    struct maker m = {.s = s, .key = rng_key(seed, "schedule")};
+    struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->mode = mode;

@@ -7,7 +7,7 @@
 /* What went wrong: the invariant, and the beginning of the words about it, without numbers. */
 struct failure {
     enum sim_invariant which;
-    char words[48];
+    char words[120];
 };
 
 static void describe(const struct world *w, struct failure *f)
@@ -122,6 +122,7 @@ static bool smaller_jobs(struct world *w, struct sim_schedule *s, const struct f
     for (unsigned workers = 1; workers < 3; workers++) {
         smaller = *s;
         smaller.worker_count = workers < s->worker_count ? workers : s->worker_count;
+        (void)set_number(&smaller.jobs[0], "workers: ", 1);
         better = try_out(w, s, &smaller, f) || better;
     }
     return better;

@@ -350,16 +350,31 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     struct sim_worker_job *j = w->nodes[node].job;
     const struct unary_request *q = &w->unaries[unary].req;
     bool mine = j->there && j->job == q->job;
+    struct err err = {0};
+    enum worker_start what = WORKER_START_NEW;
     switch (q->call) {
-    case MASTER_CALL_INSPECT:
     case MASTER_CALL_START:
+        if (mine) {
+            what = worker_start_decide(j->started_generation, q->generation, &err);
+        }
+        if (what == WORKER_START_OLD) {
+            unary_refuse(w, unary, attempt, err.code, err.msg);
+            return;
+        }
+        if (!mine || what == WORKER_START_AGAIN) {
+            worker_drop(w, node, SIM_NONE);
+            take_job(w, node, q->job);
+        }
+        j->started_generation = w->unaries[unary].req.generation;
+        break;
+    case MASTER_CALL_INSPECT:
         if (!mine) {
             worker_drop(w, node, SIM_NONE);
             take_job(w, node, q->job);
         }
         break;
     case MASTER_CALL_STOP:
-        if (mine) {
+        if (mine && worker_stop_decide(j->started_generation, q->generation)) {
             worker_drop(w, node, q->job);
         }
         (void)unary_reply(w, unary, attempt);
