@@ -15,7 +15,7 @@ struct worker_shell {
     struct membership *membership; /* NULL until the server serves */
     struct worker_meters meters;
     struct loop *loop;
-    struct worker_job *job; /* NULL: none */
+    struct worker_job *job;    /* NULL: none */
     uint64_t start_generation; /* of its StartJob; 0: none came yet */
     bool draining;
     pthread_mutex_t mutex;              /* guards what follows */

@@ -355,7 +355,7 @@ struct sim_measured {
 
 struct sim_worker_job {
     bool there, loaded, started, halted;
-    uint32_t serial;  /* of worker jobs in this world */
+    uint32_t serial; /* of worker jobs in this world */
     uint64_t started_generation;
     uint32_t job;
     uint16_t name; /* the node's when it was started */
