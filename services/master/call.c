@@ -267,6 +267,7 @@ static void succeeded(struct master *m, size_t i, const struct master_call_done 
         start_inspect_done(m, j, done);
         break;
     case MASTER_CALL_OPEN:
+        j->shards[c.index].answered = true;
         train_shard_said(j, c.index, done);
         start_open_done(m, j);
         break;

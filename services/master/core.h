@@ -42,7 +42,8 @@
 #define RATE_SAMPLES 12         /* one a second: the window of the recent rate */
 #define EPOCHS_OPEN 4           /* epochs whose metrics may still arrive */
 #define NO_STEP UINT64_MAX
-#define LEASES_PER_WORKER 2 /* the one in hand, and the next one, asked for in advance */
+#define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
+#define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
 
 struct job;
 
@@ -88,6 +89,7 @@ enum work {
 struct job_worker {
     struct node *node;
     bool started;      /* its StartJob was answered */
+    unsigned without;  /* heartbeats since then that did not name the job */
     bool assigned;     /* has a share of this generation */
     bool idle, held;   /* since the last Assign: stands still; answered a hold */
     uint64_t position; /* sync: the step that it holds; else batches since it started */
@@ -112,6 +114,8 @@ struct chunk { /* of an evaluation */
 struct shard_state { /* of one parameter server, in the order of shards */
     struct node *node;
     bool opened;      /* OpenShard was sent */
+    bool answered;    /* and answered */
+    unsigned without; /* heartbeats since then that did not name the job */
     uint64_t version; /* as it said last */
     char *file;       /* of the checkpoint in the making */
     uint64_t bytes, checksum;

@@ -246,6 +246,58 @@ static struct node *known(struct master *m, const struct master_event *e)
     return n;
 }
 
+static bool names(const struct master_event *e, const struct job *j)
+{
+    for (size_t i = 0; i < e->node.job_count; i++) {
+        if (strcmp(e->node.jobs[i], j->record.id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How often in a row @n has not named @j, which it should have; NULL: it need not have it. */
+static unsigned *without(struct job *j, const struct node *n)
+{
+    struct job_worker *w = job_worker_of(j, n);
+    if (w != NULL) {
+        return w->started ? &w->without : NULL;
+    }
+    for (size_t i = 0; i < j->shard_count; i++) {
+        if (j->shards[i].node == n) {
+            return j->shards[i].answered ? &j->shards[i].without : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* A node that has lost a job, to a message of another time or for a reason of its own, says so by
+ * not naming it; nobody else would ever notice. One heartbeat may have been on its way already. */
+static void compare_jobs(struct master *m, struct node *n, const struct master_event *e)
+{
+    for (size_t i = n->job_count; i-- > 0;) {
+        struct job *j = n->jobs[i];
+        unsigned *count = without(j, n);
+        if (count == NULL || names(e, j)) {
+            if (count != NULL) {
+                *count = 0;
+            }
+            continue;
+        }
+        if (++*count < HEARTBEATS_WITHOUT_MAX) {
+            continue;
+        }
+        const char *why = "the node has lost the job";
+        if (n->role == MASTER_WORKER) {
+            job_worker_lost(m, j, n, why);
+            call_start(m, j, n, MASTER_CALL_STOP, 0);
+        } else {
+            job_ps_lost(m, j, n, why);
+        }
+        return; /* the list is another now; the next heartbeat looks at the rest */
+    }
+}
+
 void on_heartbeat(struct master *m, const struct master_event *e)
 {
     struct node *n = known(m, e);
@@ -253,6 +305,7 @@ void on_heartbeat(struct master *m, const struct master_event *e)
         return;
     }
     n->heartbeat_ms = m->now_ms;
+    compare_jobs(m, n, e);
     const char **stop = action_memory(m, e->node.job_count, sizeof *stop);
     size_t count = 0;
     for (size_t i = 0; i < e->node.job_count; i++) {

@@ -567,6 +567,28 @@ static void a_silent_node_is_given_up_and_may_return(void **state)
     cluster_free(c);
 }
 
+/* A node may lose a job without anybody noticing; its heartbeats tell. */
+static void a_job_that_a_node_has_lost_is_given_again(void **state)
+{
+    (void)state;
+    static const char *const nodes[] = {"worker-1", "ps-2"};
+    for (size_t i = 0; i < 2; i++) {
+        struct cluster *c = cluster_new(982, 2, 2);
+        char id[64];
+        cluster_submit(c, "demo", id, SETS("training.epochs=300"));
+        cluster_until_in(c, id, "TRAIN");
+        fake_drop_job(cluster_node(c, nodes[i]), id);
+        cluster_run_ms(c, 4500);
+        const struct job_record *r = cluster_job(c, id);
+        assert_int_equal(r->state, JOB_RUNNING);
+        assert_int_equal(r->workers.count, 2);
+        assert_int_equal(r->recoveries, i);
+        assert_true(r->generation > 1);
+        run_to_end(c, id);
+        cluster_free(c);
+    }
+}
+
 static void joining_is_checked(void **state)
 {
     (void)state;
@@ -981,6 +1003,7 @@ int main(void)
         cmocka_unit_test(old_and_foreign_requests_change_nothing),
         cmocka_unit_test(a_failure_report_fails_the_job),
         cmocka_unit_test(a_silent_node_is_given_up_and_may_return),
+        cmocka_unit_test(a_job_that_a_node_has_lost_is_given_again),
         cmocka_unit_test(joining_is_checked),
         cmocka_unit_test(submitting_is_checked_and_idempotent),
         cmocka_unit_test(a_restarted_master_goes_on),
