@@ -57,11 +57,18 @@ struct shard_queued {
     uint32_t worker;
 };
 
+struct shard_batches { /* of one push: async, bounded */
+    uint64_t epoch;
+    uint32_t split, batch, batch_end;
+};
+
 struct shard_worker {
     char id[SHARD_WORKER_BYTES];
     bool active;    /* bounded: others wait for it */
-    uint64_t clock; /* batches of it applied */
-    bool has_base;  /* POLICY_DELAY_COMPENSATION: this version is kept for it */
+    uint64_t clock; /* batches of it that are in, in this generation */
+    bool has_ticked;
+    struct shard_batches ticked; /* the last ones that counted */
+    bool has_base;               /* POLICY_DELAY_COMPENSATION: this version is kept for it */
     uint64_t base;
 };
 #define SHARD_WORKER_NONE UINT32_MAX
@@ -249,7 +256,7 @@ void shard_refuse_parked(struct shard *s, struct shard_actions *out);
 
 uint32_t shard_worker_find(const struct shard *s, const char *id);
 int shard_workers_check(const char *const *ids, size_t count, struct err *err);
-/* Copy the list; who stays keeps its clock, its activity and its base. The queue is empty. */
+/* Copy the list; who stays keeps its base. The queue is empty. */
 void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
                        struct shard_actions *out);
 void shard_workers_reset(struct shard *s); /* all begin anew */
@@ -257,7 +264,7 @@ void shard_workers_reset(struct shard *s); /* all begin anew */
 void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches);
 void shard_worker_idle(struct shard *s, uint32_t worker);
 /* @batches more of it are applied. */
-void shard_worker_tick(struct shard *s, uint32_t worker, uint32_t batches);
+void shard_worker_tick(struct shard *s, uint32_t worker, const struct shard_batches *b);
 /* True while @worker is too far ahead of the slowest active one. */
 bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 

@@ -72,7 +72,6 @@ static void change(struct shard *s, const struct shard_event *e, struct shard_ac
     ledger_release(&s->ledger);
     ledger_copy(&s->ledger, e->ledger);
     shard_sync_resize(s);
-    shard_workers_reset(s);
 }
 
 /* What is not applied yet is forgotten, so that the answer holds until somebody pushes in the new
@@ -88,6 +87,7 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
     shard_async_forget(s, out);
     shard_spare_forgive(s);
     shard_workers_set(s, e->workers, e->worker_count, out);
+    shard_workers_reset(s);
     if (e->ledger != NULL) {
         change(s, e, out);
     }

@@ -34,6 +34,9 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err)
     return 0;
 }
 
+/* So that one that comes back may be set a push behind. */
+#define CLOCK_BEGIN (UINT64_C(1) << 32)
+
 /* Only in bounded mode does it matter how fast a worker is. */
 static bool counts(const struct shard *s, uint32_t worker)
 {
@@ -60,6 +63,7 @@ void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
             workers[i] = s->workers[known];
             s->workers[known].has_base = false; /* it moved along */
         } else {
+            workers[i].clock = CLOCK_BEGIN;
             memcpy(workers[i].id, ids[i], strnlen(ids[i], SHARD_WORKER_BYTES - 1));
         }
     }
@@ -74,7 +78,8 @@ void shard_workers_reset(struct shard *s)
 {
     for (size_t i = 0; i < s->worker_count; i++) {
         s->workers[i].active = false;
-        s->workers[i].clock = 0;
+        s->workers[i].clock = CLOCK_BEGIN;
+        s->workers[i].has_ticked = false;
     }
     update_pace(s);
 }
@@ -89,7 +94,7 @@ void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches)
     }
     s->workers[worker].active = true;
     if (s->pace != UINT64_MAX) {
-        s->workers[worker].clock = s->pace > batches ? s->pace - batches : 0;
+        s->workers[worker].clock = s->pace - batches;
     }
     update_pace(s);
 }
@@ -102,13 +107,22 @@ void shard_worker_idle(struct shard *s, uint32_t worker)
     }
 }
 
-void shard_worker_tick(struct shard *s, uint32_t worker, uint32_t batches)
+/* Whether this shard applied the push or had it already: clocks must be the same on every shard, or
+ * two workers may wait for each other, each on another one. What is sent again does not count. */
+void shard_worker_tick(struct shard *s, uint32_t worker, const struct shard_batches *b)
 {
     if (!counts(s, worker)) {
         return;
     }
-    uint64_t before = s->workers[worker].clock;
-    s->workers[worker].clock += batches;
+    struct shard_worker *w = &s->workers[worker];
+    if (w->has_ticked && w->ticked.epoch == b->epoch && w->ticked.split == b->split &&
+        w->ticked.batch == b->batch) {
+        return;
+    }
+    w->has_ticked = true;
+    w->ticked = *b;
+    uint64_t before = w->clock;
+    w->clock += b->batch_end - b->batch;
     if (before == s->pace) {
         update_pace(s);
     }

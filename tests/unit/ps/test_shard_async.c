@@ -270,6 +270,7 @@ static void test_nobody_waits_for_the_idle(void **state)
     struct rig r;
     rig_init(&r, TRAINING_BOUNDED, 0);
     rig_pull_latest(&r, 1, "w1");
+    rig_pull_latest(&r, 20, "w0");
     rig_push_async(&r, 2, "w0", 0, 0, 0);
     rig_push_async(&r, 3, "w0", 0, 0, 1);
     rig_pull_latest(&r, 4, "w0");
@@ -294,6 +295,34 @@ static void test_nobody_waits_for_the_idle(void **state)
     rig_expect(&r, 13, ERR_PERMISSION, "worker 'w1' is none of the 1 workers of generation 2");
     rig_pull_latest(&r, 14, NULL);
     rig_expect(&r, 14, ERR_PERMISSION, "worker ''");
+    rig_release(&r);
+}
+
+/* A generation begins while pushes are in on some shards only; all clocks are the same after. */
+static void test_a_push_that_was_in_moves_the_clock_once(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
+    rig_pull_latest(&r, 1, "w0");
+    rig_push_async(&r, 2, "w0", 0, 0, 0);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_membership(&r, 4, 2, 2);
+    r.generation = 2;
+    rig_pull_latest(&r, 5, "w0");
+    rig_pull_latest(&r, 6, "w1");
+    for (uintptr_t i = 0; i < 2; i++) { /* both again, as other shards lack them; and once more */
+        rig_push_async(&r, 7 + 2 * i, "w0", 0, 0, 0);
+        rig_expect_push(&r, 7 + 2 * i, SHARD_PUSH_DUPLICATE);
+    }
+    rig_pull_latest(&r, 11, "w0");
+    rig_expect_values(&r, 11, 2); /* one ahead */
+    rig_push_async(&r, 12, "w0", 0, 0, 1);
+    rig_expect_push(&r, 12, SHARD_PUSH_DUPLICATE);
+    rig_pull_latest(&r, 13, "w0");
+    assert_null(rig_find(&r, 13)); /* two */
+    rig_push_async(&r, 14, "w1", 0, 1, 0);
+    rig_expect_values(&r, 13, 3);
     rig_release(&r);
 }
 
@@ -545,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_versions_with_pushes_are_for_sync),
         cmocka_unit_test(test_fast_workers_wait_for_slow_ones),
         cmocka_unit_test(test_nobody_waits_for_the_idle),
+        cmocka_unit_test(test_a_push_that_was_in_moves_the_clock_once),
         cmocka_unit_test(test_duplicates_do_not_move_the_clock),
         cmocka_unit_test(test_pinned_reads_do_not_wake_the_idle),
         cmocka_unit_test(test_pins_keep_versions_and_their_ledger),

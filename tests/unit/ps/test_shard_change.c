@@ -154,6 +154,7 @@ static void test_clocks_begin_anew(void **state)
     struct rig r;
     rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
     rig_pull_latest(&r, 1, "w1");
+    rig_pull_latest(&r, 20, "w0");
     rig_push_async(&r, 2, "w0", 0, 0, 0);
     rig_push_async(&r, 3, "w0", 0, 0, 1);
     rig_pull_latest(&r, 4, "w0");

@@ -126,6 +126,7 @@ static void test_the_clock_counts_batches(void **state)
     open_pushes_of(&r, TRAINING_BOUNDED, 3); /* staleness 1 */
     make_longer_splits(&r);
     rig_pull_latest(&r, 1, "w1");
+    rig_pull_latest(&r, 20, "w0");
     push_range(&r, 2, "w0", 0, 0, 3);
     rig_pull_latest(&r, 3, "w0");
     assert_null(rig_find(&r, 3)); /* three ahead */
