@@ -158,6 +158,13 @@ void job_update_read(struct job_reader *r)
         binding_read(&b, section->value);
         binding_require(&b, section->value);
         free(seen);
+        if (!rule_is_elementwise(rule)) {
+            /* Its apply needs to know where variables begin, or sums over them. */
+            job_report(r, "update.rule",
+                       "update.rule: the parameter servers cannot run %s yet; allowed: rules that "
+                       "treat every parameter for itself, such as adam",
+                       rule->name);
+        }
     }
     free(names);
 }

@@ -11,11 +11,13 @@
  * thousand; Keras' default is 1e-7. The powers of beta are taken in double from the version, so
  * there is no shared counter that could race, and a restored shard corrects exactly as before.
  *
- * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include <math.h>
-
-#include "base/vector.h"
-#include "rule/rule.h"
+ * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still.
+ *
+ * Tables: lazy (TensorFlow's LazyAdam, PyTorch's SparseAdam: only touched rows change, with the
+ * common t), or catch-up, equal to the dense update up to rounding (TensorFlow's Adam on sparse
+ * gradients, MXNet without lazy_update), at a cost for touched rows only. */
+#include "rule/adam_family.h"
+#include "rule/kernel.h"
 
 struct adam_params {
     double learning_rate;
@@ -80,6 +82,18 @@ static void adam_apply(const struct rule_scalars *s, float *out, const float *in
     }
 }
 
+static struct adam_move adam_move(const void *params, double lr_scale)
+{
+    const struct adam_params *p = params;
+    return (struct adam_move){p->learning_rate * lr_scale, p->beta1, p->beta2, p->epsilon, 0};
+}
+
+static void adam_catch_up(const struct rule_past *past, uint64_t from, uint64_t to, float *values,
+                          float *const *slots, size_t n)
+{
+    adam_family_catch_up(past, adam_move, from, to, values, slots, n);
+}
+
 extern const struct rule rule_adam;
 const struct rule rule_adam = {
     .name = "adam",
@@ -92,4 +106,5 @@ const struct rule rule_adam = {
     .slot_initial = {0.0F, 0.0F},
     .prepare = adam_prepare,
     .apply = adam_apply,
+    .catch_up = adam_catch_up,
 };

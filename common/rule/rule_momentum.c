@@ -9,9 +9,13 @@
  * Defaults: learning_rate 0.01, momentum 0.9, nesterov false. This is the form of TensorFlow's
  * MomentumOptimizer and of PyTorch with dampening 0. Keras, Caffe and MXNet keep learning_rate · m
  * in the slot instead; that is the same until the learning rate changes, and then differs for a
- * while. */
-#include "base/vector.h"
-#include "rule/rule.h"
+ * while.
+ *
+ * Tables: lazy, where a row rests while it is not touched (PyTorch's sparse gradients, MXNet's
+ * lazy_update); or catch-up, where it then makes all the moves that its momentum still had in it.
+ */
+#include "rule/kernel.h"
+#include "rule/momentum_family.h"
 
 struct momentum_params {
     double learning_rate;
@@ -64,6 +68,19 @@ static void momentum_apply(const struct rule_scalars *s, float *out, const float
     }
 }
 
+static void momentum_catch_up(const struct rule_past *past, uint64_t from, uint64_t to,
+                              float *values, float *const *slots, size_t n)
+{
+    double left = 1, moved = 0;
+    for (uint64_t version = from; version < to && left > MOMENTUM_GONE; version++) {
+        double lr_scale;
+        const struct momentum_params *p = kernel_past(past, version, &lr_scale);
+        left *= p->momentum;
+        moved += p->learning_rate * lr_scale * left * (p->nesterov ? p->momentum : 1.0);
+    }
+    momentum_coast(left, moved, values, slots[0], n);
+}
+
 extern const struct rule rule_momentum;
 const struct rule rule_momentum = {
     .name = "momentum",
@@ -76,4 +93,5 @@ const struct rule rule_momentum = {
     .slot_initial = {0.0F},
     .prepare = momentum_prepare,
     .apply = momentum_apply,
+    .catch_up = momentum_catch_up,
 };

@@ -4,7 +4,9 @@
  *
  * Default: learning_rate 0.01, as Keras and MXNet; TensorFlow's GradientDescentOptimizer and
  * PyTorch's SGD have the same formula and (before PyTorch 2.2) no default. Weight decay and
- * momentum, which PyTorch and MXNet put into their SGD, are rules of their own here. */
+ * momentum, which PyTorch and MXNet put into their SGD, are rules of their own here.
+ *
+ * Tables: a gradient of zero changes nothing, so lazy is exact. */
 #include "base/vector.h"
 #include "rule/rule.h"
 
@@ -50,4 +52,5 @@ const struct rule rule_sgd = {
     .slot_count = 0,
     .prepare = sgd_prepare,
     .apply = sgd_apply,
+    .still = true,
 };

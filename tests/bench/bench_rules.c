@@ -1,10 +1,10 @@
 /* GB/s of the update rules beside a triad (a = b + s·c) over as many bytes: the memory's own limit.
  *
- * Usage: bench_rules [SECONDS_PER_LINE]
+ * Usage: bench_rules [SECONDS_PER_LINE [RULE]]
  *
  * Two sizes: one that stays in cache and one that does not. Bytes are those of the arrays, each
- * read counted and each write counted once. The rules update from one buffer into the other, as a
- * shard does. */
+ * read counted and each write counted once, in all rounds of a rule; the percentage is that of the
+ * triad's rate. The rules update from one buffer into the other, as a shard does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +15,15 @@
 #include "rule/rule.h"
 
 #define REPEATS 5 /* the best of them is printed: others work on this machine too */
-#define ARRAYS (3 + RULE_SLOTS_MAX)
+#define ARRAYS (4 + RULE_SLOTS_MAX)
+#define WIDTH 1024 /* of a row */
 /* Between arrays, so that no two of them lie a large power of two apart: such addresses share the
  * cache's ways and cost two to three times as much. */
 #define STAGGER_BYTES 4352
 
 struct arrays {
     char *memory;
-    float *a[ARRAYS]; /* out, in, gradient, slots */
+    float *a[ARRAYS]; /* out, in, gradient, base, slots */
     size_t n;
 };
 
@@ -66,7 +67,40 @@ struct rule_context {
 static void apply(const struct arrays *x, const void *context)
 {
     const struct rule_context *r = context;
-    r->rule->apply(&r->scalars, x->a[0], x->a[1], x->a + 3, x->a[2], 0.5F, x->n);
+    float *slots[RULE_SLOTS_MAX];
+    memcpy(slots, x->a + 4, sizeof slots);
+    const struct rule_span span = {
+        .out = x->a[0],
+        .in = x->a[1],
+        .slots = slots,
+        .gradient = x->a[2],
+        .gradient_scale = 0.5F,
+        .n = x->n,
+        .width = WIDTH,
+        .base = r->rule->base == RULE_BASE_NONE ? NULL : x->a[3],
+    };
+    struct err err;
+    if (rule_apply_variable(r->rule, &r->scalars, &span, &err) != 0) {
+        (void)fprintf(stderr, "bench_rules: %s\n", err.msg);
+        exit(1);
+    }
+}
+
+/* Arrays that one update reads or writes, a slot being both. */
+static size_t passes_of(const struct rule *rule)
+{
+    static const struct {
+        const char *rule;
+        size_t reads; /* of the rounds of sums */
+    } sums[] = {{"lars", 2}, {"lamb", 4}, {"novograd", 1}, {"adafactor", 3}};
+    size_t passes = 3 + (rule->base != RULE_BASE_NONE);
+    for (size_t i = 0; i < rule->slot_count; i++) {
+        passes += rule->slot_kinds[i] == RULE_SLOT_PARAMETER ? 2 : 0;
+    }
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        passes += strcmp(sums[i].rule, rule->name) == 0 ? sums[i].reads : 0;
+    }
+    return passes;
 }
 
 static double seconds_of(pass *volatile run, const struct arrays *x, const void *context,
@@ -98,21 +132,14 @@ static void line(const char *name, size_t floats, const struct arrays *x, double
         triad_rate == 0 ? 100 : 100 * rate / triad_rate);
 }
 
-static void bench_rule(const struct rule *rule, const char *setting, const struct arrays *x,
-                       double budget, double triad_rate)
+static void bench_rule(const struct rule *rule, const struct arrays *x, double budget,
+                       double triad_rate)
 {
     struct rule_context context = {.rule = rule};
     void *params = mem_new(1, rule->params_bytes);
     field_defaults(rule->fields, rule->field_count, params);
-    char name[64];
-    (void)snprintf(name, sizeof name, "%s%s%s", rule->name, setting == NULL ? "" : " ",
-                   setting == NULL ? "" : setting);
-    if (setting != NULL) {
-        (void)field_set(field_find(rule->fields, rule->field_count, setting), params, "true", NULL);
-    }
     rule->prepare(params, 10, 1.0, &context.scalars);
-    /* Read in and gradient, write out, read and write each slot. */
-    line(name, 3 + 2 * rule->slot_count, x, seconds_of(apply, x, &context, budget), triad_rate);
+    line(rule->name, passes_of(rule), x, seconds_of(apply, x, &context, budget), triad_rate);
     struct update_spec spec = {rule, params};
     update_spec_release(&spec);
 }
@@ -120,11 +147,11 @@ static void bench_rule(const struct rule *rule, const char *setting, const struc
 int main(int argc, char **argv)
 {
     double budget = 0.5;
-    if (argc > 2 || (argc == 2 && (!text_to_double(argv[1], &budget) || budget <= 0))) {
-        (void)fputs("usage: bench_rules [SECONDS_PER_LINE]\n", stderr);
+    if (argc > 3 || (argc >= 2 && (!text_to_double(argv[1], &budget) || budget <= 0))) {
+        (void)fputs("usage: bench_rules [SECONDS_PER_LINE [RULE]]\n", stderr);
         return 2;
     }
-    static const size_t sizes[] = {32U << 10, 24U << 20};
+    static const size_t sizes[] = {32U << 10, 24U << 20}; /* multiples of WIDTH */
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct arrays x;
         char text[32];
@@ -135,9 +162,10 @@ int main(int argc, char **argv)
         double triad_rate = (double)(3 * sizeof(float) * x.n) / seconds * 1e-9;
         line("triad", 3, &x, seconds, 0);
         for (size_t r = 0; rule_at(r) != NULL; r++) {
-            bench_rule(rule_at(r), NULL, &x, budget, triad_rate);
+            if (argc < 3 || strcmp(argv[2], rule_at(r)->name) == 0) {
+                bench_rule(rule_at(r), &x, budget, triad_rate);
+            }
         }
-        bench_rule(rule_find("momentum"), "nesterov", &x, budget, triad_rate);
         free(x.memory);
     }
     return 0;
