@@ -9,7 +9,36 @@
 #define RULES(X)                                                                                   \
     X(sgd)                                                                                         \
     X(momentum)                                                                                    \
-    X(adam)
+    X(nesterov)                                                                                    \
+    X(adagrad)                                                                                     \
+    X(adagrad_decay)                                                                               \
+    X(rowwise_adagrad)                                                                             \
+    X(adadelta)                                                                                    \
+    X(rmsprop)                                                                                     \
+    X(centered_rmsprop)                                                                            \
+    X(adam)                                                                                        \
+    X(amsgrad)                                                                                     \
+    X(adamw)                                                                                       \
+    X(adamax)                                                                                      \
+    X(nadam)                                                                                       \
+    X(radam)                                                                                       \
+    X(adabelief)                                                                                   \
+    X(yogi)                                                                                        \
+    X(lion)                                                                                        \
+    X(lamb)                                                                                        \
+    X(lars)                                                                                        \
+    X(novograd)                                                                                    \
+    X(adafactor)                                                                                   \
+    X(ftrl)                                                                                        \
+    X(ftml)                                                                                        \
+    X(proximal_sgd)                                                                                \
+    X(proximal_adagrad)                                                                            \
+    X(signum)                                                                                      \
+    X(sgld)                                                                                        \
+    X(dc_asgd)                                                                                     \
+    X(adaptive_revision)                                                                           \
+    X(sum)                                                                                         \
+    X(average)
 
 #define RULE_EXTERN(name) extern const struct rule rule_##name;
 RULES(RULE_EXTERN)

@@ -9,6 +9,14 @@
 #include "base/rng.h"
 #include "job/job_spec.h"
 
+/* Every rule, as messages list them. */
+#define RULE_NAMES                                                                                 \
+    "sgd, momentum, nesterov, adagrad, adagrad_decay, rowwise_adagrad, adadelta, "                 \
+    "rmsprop, centered_rmsprop, adam, amsgrad, adamw, adamax, nadam, radam, "                      \
+    "adabelief, yogi, lion, lamb, lars, novograd, adafactor, ftrl, ftml, "                         \
+    "proximal_sgd, proximal_adagrad, signum, sgld, dc_asgd, adaptive_revision, sum, "              \
+    "average"
+
 /* The cases below change single lines of this job. */
 static const char *const lines[] = {
     "name: demo",                        /* 1 */
@@ -290,7 +298,7 @@ static void test_missing_parts(void **state)
                   "job.yaml:3:7: model.loss is missing; allowed: one of softmax_cross_entropy, "
                   "sigmoid_cross_entropy, mean_squared_error\n"
                   "job.yaml:3:7: model.layers is missing; allowed: a list of 1 to 64 layers\n"
-                  "job.yaml:4:8: update.rule is missing; allowed: one of sgd, momentum, adam\n");
+                  "job.yaml:4:8: update.rule is missing; allowed: one of " RULE_NAMES "\n");
     check_refused(
         "", NULL, 0,
         "job.yaml:1:1: the file is empty; allowed: the sections name, data, model, update, "
@@ -299,11 +307,14 @@ static void test_missing_parts(void **state)
                   "job.yaml:1:1: this is not a job file; allowed: the sections name, data, model, "
                   "update, training, cluster\n");
     line_refused(13, "  rul: adam",
-                 "job.yaml:13:3: update.rule is missing; allowed: one of sgd, momentum, adam\n");
+                 "job.yaml:13:3: update.rule is missing; allowed: one of " RULE_NAMES "\n");
     line_refused(
         13, "  rule: adm",
         "job.yaml:13:9: update.rule: 'adm' is not known (did you mean 'adam'?); allowed: one "
-        "of sgd, momentum, adam\n");
+        "of " RULE_NAMES "\n");
+    line_refused(13, "  rule: lamb",
+                 "job.yaml:13:9: update.rule: the parameter servers cannot run lamb yet; allowed: "
+                 "rules that treat every parameter for itself, such as adam\n");
     check_refused("name: x\ndata: 3\nmodel: 4\nupdate: 5\n", NULL, 0,
                   "job.yaml:2:7: data: a single value stands here; allowed: a section of keys\n"
                   "job.yaml:3:8: model: a single value stands here; allowed: a section of keys\n"
@@ -757,7 +768,7 @@ static void test_wrong_sets(void **state)
                 "content\n");
     set_refused("update.rule=sdg",
                 "--set update.rule=sdg: update.rule: 'sdg' is not known (did you mean 'sgd'?); "
-                "allowed: one of sgd, momentum, adam\n");
+                "allowed: one of " RULE_NAMES "\n");
 }
 
 static void test_canonical_text(void **state)
