@@ -63,6 +63,7 @@ static void send(struct master *m, struct call *c)
         .kind = c->kind,
         .node = c->node->id,
         .address = c->node->address,
+        .incarnation = c->node->incarnation,
         .timeout_ms = RULES[c->kind].timeout_ms,
         .job = c->job->record.id,
         .generation = c->generation,

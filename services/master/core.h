@@ -36,11 +36,12 @@
 #include "master/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define START_ATTEMPTS_MAX 5    /* failures of nodes while a job starts, before the job fails */
-#define EVALUATE_FAILURES_MAX 3 /* of one chunk */
-#define JOB_REFUSED_MAX 16      /* workers that could not be started in a running job */
-#define RATE_SAMPLES 12         /* one a second: the window of the recent rate */
-#define EPOCHS_OPEN 4           /* epochs whose metrics may still arrive */
+#define START_ATTEMPTS_MAX 5      /* failures of nodes while a job starts, before the job fails */
+#define EVALUATE_FAILURES_MAX 3   /* of one chunk */
+#define CHECKPOINT_ATTEMPTS_MAX 3 /* at the end of a job, before it fails */
+#define JOB_REFUSED_MAX 16        /* workers that could not be started in a running job */
+#define RATE_SAMPLES 12           /* one a second: the window of the recent rate */
+#define EPOCHS_OPEN 4             /* epochs whose metrics may still arrive */
 #define NO_STEP UINT64_MAX
 #define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
 #define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
@@ -128,8 +129,9 @@ struct shard_state { /* of one parameter server, in the order of shards */
 struct milestone {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
-    bool stand;  /* nothing may move until it is pinned */
-    bool failed; /* the checkpoint */
+    bool stand;        /* nothing may move until it is pinned */
+    bool failed;       /* the checkpoint */
+    unsigned attempts; /* of it that failed */
     char pin_id[64];
     char directory[ID_ROOM + 32];
     double epoch;

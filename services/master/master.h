@@ -252,6 +252,7 @@ struct master_call {
     uint64_t number;
     enum master_call_kind kind;
     const char *node, *address;
+    uint64_t incarnation; /* of the process that is meant */
     uint32_t timeout_ms;
     const char *job;
     uint64_t generation;         /* all but INSPECT, EVALUATE */

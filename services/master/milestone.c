@@ -144,6 +144,15 @@ static void unpin(struct master *m, struct job *j)
     }
 }
 
+static void checkpoint_begin(struct master *m, struct job *j)
+{
+    j->work = WORK_PREPARE;
+    j->manifest_number = ++m->next_number;
+    struct master_action *action = action_add(m, MASTER_PREPARE);
+    action->prepare =
+        (struct master_prepare){.number = j->manifest_number, .directory = j->milestone.directory};
+}
+
 /* PIN → EVALUATE? → (PREPARE → CHECKPOINT → MANIFEST)? → UNPIN. */
 static void work_next(struct master *m, struct job *j)
 {
@@ -151,11 +160,7 @@ static void work_next(struct master *m, struct job *j)
         j->work = WORK_EVALUATE;
         evaluate_begin(m, j);
     } else if (j->work < WORK_PREPARE && j->milestone.checkpoint) {
-        j->work = WORK_PREPARE;
-        j->manifest_number = ++m->next_number;
-        struct master_action *action = action_add(m, MASTER_PREPARE);
-        action->prepare = (struct master_prepare){.number = j->manifest_number,
-                                                  .directory = j->milestone.directory};
+        checkpoint_begin(m, j);
     } else {
         unpin(m, j);
     }
@@ -330,8 +335,13 @@ void milestone_checkpoint_failed(struct master *m, struct job *j, const char *wh
     char quoted[1200];
     action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
                j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
-    j->milestone.failed = true;
     job_say(m, j, text);
+    if ((j->milestone.last || j->milestone.cancel) &&
+        ++j->milestone.attempts < CHECKPOINT_ATTEMPTS_MAX) {
+        checkpoint_begin(m, j); /* a server that was given up may have written over a file */
+        return;
+    }
+    j->milestone.failed = true;
     milestone_waiters(m, j, false, ERR_INTERNAL, text);
     unpin(m, j);
 }

@@ -191,6 +191,8 @@ static void assign(struct shell *s, const struct master_call *call)
     q.hold = call->hold;
     q.leases = list;
     q.n_leases = call->lease_count;
+    q.number = call->number;
+    q.incarnation = call->incarnation;
     start(s, call, false, &q.base);
     free(list);
     free(leases);

@@ -119,7 +119,8 @@ void on_lease_split(struct master *m, const struct master_event *e)
     w->parked_request = e->request;
     uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
     w->parked_until_ms = m->now_ms + wait;
-    const struct lease *lost = forgotten(w, &e->worker);
+    /* On hold nobody begins anything; this request may be from before. */
+    const struct lease *lost = j->phase == PHASE_HOLD ? NULL : forgotten(w, &e->worker);
     if (lost != NULL) {
         struct lease again = *lost;
         again.fresh = false; /* it may have begun, if an answer came twice */

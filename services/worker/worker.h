@@ -58,6 +58,7 @@ struct worker_lease {
 /* Worker.Assign, field for field. */
 struct worker_assignment {
     uint64_t generation;
+    uint64_t number; /* within a generation the highest counts; 0: any order */
     struct consistency consistency;
     uint32_t replica_first, replica_end;
     uint64_t step, step_limit;   /* versions of the shards */

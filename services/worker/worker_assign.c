@@ -66,7 +66,13 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         reply_assign(w, event->tag, ERR_ABORTED, message);
         return;
     }
-    if ((w->assigned || w->next_pending) && a->generation == known) {
+    bool same = (w->assigned || w->next_pending) && a->generation == known;
+    if (same && a->number != 0 && a->number < w->assign_number) {
+        reply_assign(w, event->tag, ERR_ABORTED, "a later assignment came first");
+        return;
+    }
+    w->assign_number = a->number != 0 ? a->number : w->assign_number;
+    if (same) {
         struct worker_assignment *present = w->next_pending ? &w->next : &w->a;
         if (a->hold && !w->next_pending) {
             hold(w, event->tag);

@@ -96,6 +96,7 @@ int worker_job_assign_from_proto(const Gradus__V1__AssignRequest *r, uint64_t ge
     }
     struct worker_assignment a = {
         .generation = r->generation,
+        .number = r->number,
         .replica_first = r->replica_first,
         .replica_end = r->replica_end,
         .step = r->step,

@@ -275,6 +275,12 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
         return;
     }
     const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)body;
+    struct membership_node node;
+    (void)membership_node(j->membership, &node);
+    if (r->incarnation != 0 && r->incarnation != node.incarnation) {
+        worker_job_fail_call(call, ERR_ABORTED, "this was meant for another process");
+        return;
+    }
     if (worker_job_assign_while_draining(j, call, r->generation, r->hold != 0)) {
         return;
     }

@@ -125,7 +125,8 @@ struct worker {
     bool stopped;
 
     bool assigned;
-    bool fenced; /* the shards know a newer generation: wait for the master's word */
+    uint64_t assign_number; /* of the last request that was taken */
+    bool fenced;            /* the shards know a newer generation: wait for the master's word */
     struct worker_assignment a;
     struct ledger ledger;
     bool next_pending; /* a newer assignment, taken up when nothing is in hand */
