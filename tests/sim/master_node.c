@@ -89,6 +89,7 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     struct sim_job *j = &w->jobs[job_index(w, c->job)];
     q->call = c->kind;
     q->number = c->number;
+    q->incarnation = c->incarnation;
     q->job = (uint32_t)(j - w->jobs);
     q->shard = c->shard;
     q->generation = c->generation;

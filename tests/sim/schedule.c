@@ -86,6 +86,7 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
     if (mode == SIM_ANY || mode == SIM_CHANGE) {
         mode = MODES[below(m, 5)];
     }
+    uint64_t staleness = between(m, 1, 5);
     put(t, "  replicas: %u\n", (unsigned)replicas);
     switch (mode) {
     case SIM_PARTIAL:
@@ -97,7 +98,7 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
         put(t, "  speculate: true\n  speculate_after: %u\n", (unsigned)between(m, 1, 4));
         break;
     case SIM_BOUNDED:
-        put(t, "  mode: bounded\n  staleness: %u\n", (unsigned)between(m, 1, 5));
+        put(t, "  mode: bounded\n  staleness: %u\n", (unsigned)staleness);
         break;
     case SIM_ASYNC:
         put(t, "  mode: async\n");
@@ -114,7 +115,7 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
     }
     put_policy(m, t);
     if (chance(m, 40)) {
-        put(t, "  push_every: %u\n", (unsigned)between(m, 1, 4));
+        put(t, "  push_every: %u\n", (unsigned)between(m, 1, mode == SIM_BOUNDED ? staleness : 4));
     }
     if (chance(m, 30)) {
         put(t, "  pull_every: %u\n", (unsigned)between(m, 1, 4));

@@ -186,9 +186,9 @@ struct unary_request {
     char pin_id[64], directory[80];
     uint64_t first, count;
     /* of nodes */
-    uint16_t name; /* who asks; 0: nobody knows */
-    uint64_t incarnation;
-    uint32_t held_jobs; /* a bit for each job */
+    uint16_t name;        /* who asks; 0: nobody knows */
+    uint64_t incarnation; /* of who asks, or of the process that the master means */
+    uint32_t held_jobs;   /* a bit for each job */
     uint64_t membership_call;
     uint64_t epoch, sequence, position, dropped, speculated;
     uint32_t split, batch_end;

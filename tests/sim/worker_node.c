@@ -158,6 +158,7 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
     struct worker_event e = {.kind = WORKER_ASSIGN};
     e.assign = (struct worker_assignment){
         .generation = q->generation,
+        .number = q->number,
         .replica_first = q->replica_first,
         .replica_end = q->replica_end,
         .step = q->step,
@@ -165,6 +166,10 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
         .ledger_step = q->ledger_step,
         .hold = q->hold,
     };
+    if (q->incarnation != w->nodes[node].incarnation) {
+        unary_refuse(w, m->index, m->attempt, ERR_ABORTED, "this was meant for another process");
+        return;
+    }
     if (q->lease_count > WORKER_LEASES_MAX) {
         violated(w, INVARIANT_ORDER, "an assignment of %u leases", q->lease_count);
     }
