@@ -233,6 +233,10 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
 static void act(struct ps_shard *s, const struct shard_action *a)
 {
     switch (a->kind) {
+    case SHARD_REDUCE:
+    case SHARD_SETTLE:
+    case SHARD_ABANDON:
+        break; /* no job has rounds of sums yet */
     case SHARD_ADD:
         ps_add(a->buffer, a->source);
         break;

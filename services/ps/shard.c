@@ -64,6 +64,10 @@ static int check_options(const struct shard_options *o, struct err *err)
     if (o->elements == 0) {
         return err_set(err, ERR_INVALID, "no elements");
     }
+    if (o->rounds > SHARD_ROUNDS_MAX) {
+        return err_set(err, ERR_INVALID, "%" PRIu32 " rounds of sums; at most %d", o->rounds,
+                       SHARD_ROUNDS_MAX);
+    }
     int rc = consistency_check(&o->consistency, err);
     rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
     return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
@@ -83,6 +87,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     s->examples = o->examples;
     s->consistency = o->consistency;
     s->has_slots = o->has_slots;
+    s->sums.rounds = o->rounds;
     ledger_copy(&s->ledger, o->ledger);
     shard_sync_resize(s);
     shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */

@@ -30,6 +30,7 @@
 #define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
 #define SHARD_WORKER_BYTES 129                      /* with the NUL */
 #define SHARD_QUEUE_MAX 256 /* pushes that wait for a free snapshot; each holds a gradient */
+#define SHARD_ROUNDS_MAX 8  /* of sums over whole variables; no update takes more than four */
 
 struct shard;
 
@@ -53,7 +54,7 @@ enum shard_pull_kind { /* = Pull.Kind */
 
 /* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
 #define SHARD_EVENTS(X)                                                                            \
-    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle, decision, spare */            \
+    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle, decision, spare, sums */      \
     X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
@@ -109,6 +110,13 @@ struct shard_event {
     size_t decision_bytes;
     bool has_spare; /* sync, speculate: the worker has nothing left to do at this step */
     uint64_t spare_step;
+    bool has_sums;   /* sync: asks for the partial sums of a round */
+    bool has_totals; /* sync: brings the totals of a round, to be borrowed by SHARD_SETTLE; whoever
+                        makes the event has checked that they are whole */
+    uint64_t sums_step; /* of either */
+    uint32_t sums_round;
+    const void *totals;
+    size_t totals_bytes;
     struct shard_push push;
     struct shard_pull pull;
 
@@ -136,6 +144,12 @@ enum shard_action_kind {
                       buffer the values stay the same. The two newest versions stay readable.
                       With learning rate × lr_scale; with has_base: compensated by lambda for the
                       way from base_version, which is readable, to the one before the new one. */
+    SHARD_REDUCE,  /* sums over whole variables: begin round 0 of the update to `version` with
+                      buffer / examples (no buffer: nobody had examples), or a later round with what
+                      the rounds before were settled with. Keep the partial sums of this shard */
+    SHARD_SETTLE,  /* `totals` are those of round `sums_round`; keep them, and after SHARD_APPLY
+                      those of all rounds, until the next version's are made */
+    SHARD_ABANDON, /* the update that SHARD_REDUCE began will not be: nothing of it stays */
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
@@ -172,6 +186,13 @@ struct shard_action {
     size_t decision_bytes;
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms; /* wait 0: the step is complete */
+    bool has_sums;       /* SHARD_REPLY: the partial sums of this round of the present step, */
+    bool sums_known;     /* or the totals of it; of the step that was applied last, maybe */
+    bool sums_over;      /* the step is so long over that its totals are gone: no data */
+    uint64_t sums_step;  /* of the reply, of SHARD_SETTLE and SHARD_REDUCE */
+    uint32_t sums_round; /* likewise */
+    const void *totals;  /* SHARD_SETTLE: borrowed from the event */
+    size_t totals_bytes;
 };
 
 /* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between
@@ -192,7 +213,9 @@ struct shard_options {
     uint64_t examples; /* applied up to @version */
     uint64_t elements;
     struct consistency consistency;
-    bool has_slots;              /* the rule has optimizer slots */
+    bool has_slots;  /* the rule has optimizer slots */
+    uint32_t rounds; /* of sums over whole variables that sync steps take with the other shards; 0
+                        when there is no other, or the update needs none */
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
     size_t worker_count;

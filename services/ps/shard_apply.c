@@ -23,7 +23,7 @@ int shard_check_push(const struct shard *s, const struct shard_push *p, struct e
 
 bool shard_wants_snapshot(const struct shard *s)
 {
-    return !s->closed && (s->queue_count > 0 || shard_sync_ready(s));
+    return !s->closed && (s->queue_count > 0 || (shard_sync_ready(s) && !shard_sums_wanting(s)));
 }
 
 void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -32,7 +32,7 @@ void shard_on_snapshot(struct shard *s, const struct shard_event *e, struct shar
         return;
     }
     if (s->consistency.mode == TRAINING_SYNC) {
-        shard_sync_apply(s, e->now_ms, out);
+        shard_sync_go_on(s, e, out);
     } else {
         shard_async_apply(s, out);
     }

@@ -2,8 +2,9 @@
  * ones. The lead takes those that are in at the moment when it can update; what it took is its
  * decision. The others hold what comes until they hear of the decision and have all of it.
  *
- * The decision is made and carried out in one step, so the lead never has one that a new
- * generation could leave half done. The others keep theirs: the lead is a step ahead by then. */
+ * A decision outlives generations. Without sums over whole variables the lead decides and applies
+ * in one, and is a step ahead when the others hear of it. With sums it applies when they have all
+ * of the step, too; when a new generation comes in between, the same replicas make up the step. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -58,7 +59,7 @@ void shard_decide_begin(struct shard *s)
 
 bool shard_decide_ready(const struct shard *s)
 {
-    if (!s->lead) {
+    if (!s->lead || find(s, s->version) != NULL) {
         return s->missing == 0 && find(s, s->version) != NULL;
     }
     uint32_t full = s->replicas - s->empty_in; /* that there can be */
@@ -106,8 +107,17 @@ void shard_decide_push(struct shard *s, const struct shard_event *e, struct shar
     }
     hold(s, p->replica_first, p, out);
     request->push = SHARD_PUSH_APPLIED;
-    if (e->can_apply && shard_decide_ready(s)) {
-        shard_sync_apply(s, e->now_ms, out);
+    shard_sync_go_on(s, e, out);
+}
+
+void shard_decide_tell(const struct shard *s, uint64_t step, struct shard_action *a)
+{
+    const struct shard_decision *d = find(s, step);
+    if (d != NULL && s->lead) {
+        a->has_decision = true;
+        a->decision_step = d->step;
+        a->decision = d->bits;
+        a->decision_bytes = bytes_of(d->replicas);
     }
 }
 
@@ -120,12 +130,7 @@ void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
     if (d == NULL || !has(d, p->replica)) {
         a->push = SHARD_PUSH_STALE;
     }
-    if (d != NULL && s->lead) {
-        a->has_decision = true;
-        a->decision_step = d->step;
-        a->decision = d->bits;
-        a->decision_bytes = bytes_of(d->replicas);
-    }
+    shard_decide_tell(s, p->step, a);
 }
 
 /* ---- the update ---- */
@@ -154,7 +159,7 @@ static void decide(struct shard *s)
 
 void shard_decide_sum(struct shard *s, struct shard_actions *out)
 {
-    if (s->lead) {
+    if (find(s, s->version) == NULL) {
         decide(s);
     }
     const struct shard_decision *d = find(s, s->version);
@@ -246,8 +251,6 @@ int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard
     struct shard_decision *d = begin(s);
     memcpy(d->bits, e->decision, e->decision_bytes);
     sort_out(s, d, out);
-    if (e->can_apply && shard_decide_ready(s)) {
-        shard_sync_apply(s, e->now_ms, out);
-    }
+    shard_sync_go_on(s, e, out);
     return 0;
 }

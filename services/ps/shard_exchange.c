@@ -1,4 +1,4 @@
-/* Push, pull, idle, decision and spare: what a worker asks for, in one event. */
+/* Push, pull, idle, decision, spare, sums and totals: what a worker asks for, in one event. */
 #include <inttypes.h>
 
 #include "base/text.h"
@@ -25,7 +25,8 @@ static int check_pull(const struct shard *s, const struct shard_event *e, struct
 static int check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
-    if (pinned && (e->has_push || e->idle || e->has_decision || e->has_spare)) {
+    if (pinned && (e->has_push || e->idle || e->has_decision || e->has_spare || e->has_sums ||
+                   e->has_totals)) {
         return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
     }
     if (pinned) {
@@ -36,11 +37,17 @@ static int check_request(const struct shard *s, const struct shard_event *e, str
         return rc;
     }
     bool other = e->has_push || e->has_pull || e->idle || e->has_decision;
-    if (!other && !e->has_spare) {
+    int alone = e->has_spare + e->has_sums + e->has_totals;
+    if (!other && alone == 0) {
         return err_set(err, ERR_INVALID, "neither a push nor a pull");
     }
-    if (other && e->has_spare) {
-        return err_set(err, ERR_INVALID, "a request for a spare replica comes alone");
+    if (alone > 1 || (other && alone > 0)) {
+        return err_set(err, ERR_INVALID, "%s",
+                       e->has_spare ? "a request for a spare replica comes alone"
+                                    : "a request for sums comes alone, and so do totals");
+    }
+    if (e->has_sums || e->has_totals) {
+        return shard_sums_check(s, e, err);
     }
     return e->has_pull ? check_pull(s, e, err) : 0;
 }
@@ -87,6 +94,7 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
                 struct shard_actions *out)
 {
     int rc = e->has_decision ? shard_decide_take(s, e, out) : 0;
+    rc = rc == 0 && e->has_totals ? shard_sums_take(s, e, out) : rc;
     if (rc == 0 && e->has_push) {
         rc = s->consistency.mode == TRAINING_SYNC ? shard_push_sync(s, e, p, out)
                                                   : shard_push_async(s, e, p, out);
@@ -116,6 +124,9 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         .pull_version = e->pull.version,
         .epoch = e->pull.epoch,
         .split = e->pull.split,
+        .sums = e->has_sums,
+        .step = e->sums_step,
+        .round = e->sums_round,
     };
     if (e->has_push || e->has_pull) {
         shard_worker_activate(s, worker, e->has_push ? batches_of(&e->push) : 0);
@@ -144,6 +155,7 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
 {
     uint32_t worker = SHARD_WORKER_NONE;
     uint64_t version = s->version;
+    struct shard_sums sums = s->sums;
     bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
     int rc = check_request(s, e, &out->err);
     if (rc == 0 && !pinned) {
@@ -158,7 +170,8 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
     if (rc != 0) {
         shard_refuse(s, e->tag, out);
     }
-    if (s->version != version || s->consistency.mode == TRAINING_BOUNDED) {
+    bool reduced = s->sums.begun != sums.begun || s->sums.settled != sums.settled;
+    if (s->version != version || reduced || s->consistency.mode == TRAINING_BOUNDED) {
         shard_wake(s, out);
     }
 }

@@ -47,6 +47,14 @@ struct shard_pacing {
     uint64_t typical_ms; /* of the last step */
 };
 
+/* Sums over whole variables: how far the present step is. */
+struct shard_sums {
+    uint32_t rounds;  /* 0: there are none */
+    bool begun;       /* everything of the step is in, the update is begun */
+    uint32_t settled; /* rounds whose totals came; as many as there are: it can be applied */
+    bool kept;        /* the totals of the step before are still there */
+};
+
 /* Async, bounded: a push that waits for a free snapshot. Requests wait for it by its ticket. */
 struct shard_queued {
     uint64_t epoch;
@@ -86,6 +94,8 @@ struct shard_parked {
                            holds if that step has the replica */
     uint64_t step;
     uint32_t replica;
+    bool sums; /* it asks for those of `round` of `step`, and for nothing else */
+    uint32_t round;
     bool has_pull;
     bool progress;
     enum shard_pull_kind pull_kind;
@@ -121,6 +131,7 @@ struct shard {
     uint32_t missing;         /* partial, not the lead: replicas of a known decision not in yet */
     struct shard_decision decisions[SHARD_DECISIONS_KEPT]; /* step % SHARD_DECISIONS_KEPT */
     struct shard_pacing pacing;
+    struct shard_sums sums;
 
     /* Async, bounded. */
     struct ledger ledger;
@@ -175,7 +186,8 @@ int shard_check_push(const struct shard *s, const struct shard_push *p, struct e
 int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                     struct shard_actions *out);
 bool shard_sync_ready(const struct shard *s); /* everything of the step is there */
-void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+/* Do what can be done with the step at @e, if there is a free snapshot and all that it takes. */
+void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 void shard_sync_resize(struct shard *s); /* for s->consistency; nothing is in */
@@ -200,6 +212,25 @@ int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard
 /* The result of a push whose step is complete, into its reply @a. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
                          struct shard_action *a);
+
+/* The lead tells its decision of @step, if it is known, in the reply @a. */
+void shard_decide_tell(const struct shard *s, uint64_t step, struct shard_action *a);
+
+/* ---- shard_sums.c: sums over whole variables ---- */
+
+/* The step is ready and there is a free snapshot: begin the update. True: apply it now. */
+bool shard_sums_go_on(struct shard *s, struct shard_actions *out);
+bool shard_sums_wanting(const struct shard *s); /* the step waits for totals */
+void shard_sums_applied(struct shard *s);
+/* What is begun of the unfinished step is not. */
+void shard_sums_forget(struct shard *s, struct shard_actions *out);
+/* Can there be what @e asks for or brings? Errors: ERR_INVALID, ERR_RANGE. */
+int shard_sums_check(const struct shard *s, const struct shard_event *e, struct err *err);
+/* As shard_try_answer(). */
+int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
+                      struct shard_actions *out, struct err *err);
+/* Take @e's totals. Errors: ERR_RANGE. */
+int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
 /* ---- shard_spare.c: speculation ---- */
 

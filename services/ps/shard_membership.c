@@ -68,6 +68,7 @@ static int check_membership(const struct shard *s, const struct shard_event *e, 
 static void change(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     shard_policy_forget_all(s, out);
+    s->sums.kept = false; /* all shards are at this version: nobody asks for the step before */
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);
     ledger_copy(&s->ledger, e->ledger);

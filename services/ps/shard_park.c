@@ -43,6 +43,9 @@ static bool readable(const struct shard *s, uint64_t version)
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err)
 {
+    if (p->sums) {
+        return shard_sums_answer(s, p, out, err);
+    }
     if (p->ticket > s->tickets_applied || (p->partial && p->step >= s->version)) {
         return 1;
     }

@@ -2,7 +2,6 @@
  *
  * The sum of a node of the tree has the same bits whoever computed it from whatever parts, so a
  * node may come from anyone, in any shape, as often as they like. */
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -121,8 +120,8 @@ static void push_node(struct shard *s, const struct shard_event *e, struct shard
     node->examples = p->examples;
     rise(s, b, out);
     request->push = SHARD_PUSH_ACCEPTED;
-    if (e->can_apply && shard_sync_ready(s)) {
-        shard_sync_apply(s, e->now_ms, out);
+    shard_sync_go_on(s, e, out);
+    if (s->version > p->step) {
         request->push = SHARD_PUSH_APPLIED;
     }
 }
@@ -160,12 +159,8 @@ static void begin_step(struct shard *s, uint64_t now_ms)
     shard_spare_begin(s, now_ms);
 }
 
-void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
+static void apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
-    assert(shard_sync_ready(s));
-    if (consistency_is_partial(&s->consistency)) {
-        shard_decide_sum(s, out);
-    }
     const struct shard_node *root = &s->nodes[0];
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = root->buffer;
@@ -176,11 +171,26 @@ void shard_sync_apply(struct shard *s, uint64_t now_ms, struct shard_actions *ou
     s->examples += root->examples;
     s->pushes_applied += root->pushes;
     shard_spare_end(s);
+    shard_sums_applied(s);
     begin_step(s, now_ms);
+}
+
+void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    if (!e->can_apply || !shard_sync_ready(s)) {
+        return;
+    }
+    if (consistency_is_partial(&s->consistency) && !s->sums.begun) {
+        shard_decide_sum(s, out);
+    }
+    if (shard_sums_go_on(s, out)) {
+        apply(s, e->now_ms, out);
+    }
 }
 
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out)
 {
+    shard_sums_forget(s, out); /* it reads the sum that is released */
     for (uint32_t r = 0; r < s->replicas; r++) {
         shard_release_buffer(out, s->nodes[r].buffer);
     }

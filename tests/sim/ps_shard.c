@@ -322,6 +322,11 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
     case SHARD_APPLY:
         apply(w, s, a);
         break;
+    case SHARD_REDUCE:
+    case SHARD_SETTLE:
+    case SHARD_ABANDON:
+        violated(w, INVARIANT_ANSWER, "a shard takes sums in a job without any");
+        break;
     case SHARD_RELEASE:
         gradient_release(w, s, a->buffer);
         break;

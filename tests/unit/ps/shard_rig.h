@@ -13,6 +13,7 @@
 #define RIG_FLOATS 8
 #define RIG_VERSIONS 4096
 #define RIG_REPLIES 20000
+#define RIG_ROUNDS 2
 
 struct rig_reply {
     uintptr_t tag;
@@ -29,14 +30,29 @@ struct rig_reply {
     size_t decision_bytes;
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms;
+    bool has_sums, sums_known, sums_over;
+    uint64_t sums_step;
+    uint32_t sums_round;
+    double sums; /* the partial sum, or the total */
     uint32_t progress;
     uint64_t generation;
     uint32_t done0; /* of the ledger; UINT32_MAX without one */
     char text[ERR_MESSAGE_BYTES];
 };
 
+/* Sums over whole variables: what the shell keeps. */
+struct rig_sums {
+    bool begun;
+    uint32_t reduced, settled; /* rounds */
+    double partial;            /* of the present round */
+    double totals[RIG_ROUNDS]; /* of the update that is begun */
+    uint64_t last_version;     /* that the last ones are of; 0: none */
+    double last[RIG_ROUNDS];
+};
+
 struct rig {
     struct shard *shard;
+    struct rig_sums sums;
     struct shard_actions actions;
     float values[RIG_VERSIONS][RIG_FLOATS];
     uint64_t version;  /* of the newest applied */
@@ -55,8 +71,9 @@ struct rig {
 
 static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
 
-/* Shard @number of a job with @consistency; 0 is the lead. */
-static inline void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency)
+/* Shard @number of a job with @consistency; 0 is the lead. Sync steps take @rounds of sums. */
+static inline void rig_open_rounds(struct rig *r, uint32_t number,
+                                   const struct consistency *consistency, uint32_t rounds)
 {
     *r = (struct rig){.can_apply = true, .generation = 1, .now_ms = 1000};
     r->replies = calloc(RIG_REPLIES, sizeof *r->replies);
@@ -69,11 +86,17 @@ static inline void rig_open(struct rig *r, uint32_t number, const struct consist
                                         .elements = RIG_FLOATS,
                                         .consistency = *consistency,
                                         .has_slots = true,
+                                        .rounds = rounds,
                                         .ledger = &r->ledger,
                                         .workers = RIG_WORKERS,
                                         .worker_count = 3};
     r->shard = shard_new(&r->options, &err);
     assert_non_null(r->shard);
+}
+
+static inline void rig_open(struct rig *r, uint32_t number, const struct consistency *consistency)
+{
+    rig_open_rounds(r, number, consistency, 0);
 }
 
 static inline struct consistency rig_consistency(enum training_mode mode, uint32_t replicas)
@@ -103,8 +126,84 @@ static inline void *rig_buffer(struct rig *r, float first)
     return b;
 }
 
+/* ---- sums over whole variables ---- */
+
+/* Of shard @number: depends on the gradient and on the totals of the round before. */
+static inline double rig_partial(uint32_t number, const float *gradient, uint32_t round,
+                                 double before)
+{
+    double sum = round == 0 ? 1 : before;
+    for (size_t i = 0; gradient != NULL && i < RIG_FLOATS; i++) {
+        sum += (double)gradient[i] * (round + 1);
+    }
+    return sum * (number + 1);
+}
+
+static inline void rig_reduce(struct rig *r, const struct shard_action *a)
+{
+    struct rig_sums *s = &r->sums;
+    assert_true(a->sums_round < r->options.rounds);
+    assert_int_equal(a->sums_round, s->settled);
+    assert_int_equal(a->version, r->version + 1);
+    assert_int_equal(a->sums_step, r->version);
+    assert_true((a->buffer != NULL) == (a->examples > 0));
+    assert_true(s->begun == (a->sums_round > 0));
+    assert_int_equal(s->reduced, a->sums_round);
+    s->begun = true;
+    s->reduced++;
+    double before = a->sums_round == 0 ? 0 : s->totals[a->sums_round - 1];
+    s->partial = rig_partial(r->options.shard, a->buffer, a->sums_round, before);
+}
+
+static inline void rig_settle(struct rig *r, const struct shard_action *a)
+{
+    struct rig_sums *s = &r->sums;
+    assert_true(s->begun);
+    assert_int_equal(a->sums_round, s->settled);
+    assert_int_equal(s->reduced, s->settled + 1);
+    assert_int_equal(a->totals_bytes, sizeof(double));
+    memcpy(&s->totals[s->settled++], a->totals, sizeof(double));
+}
+
+static inline void rig_use_sums(struct rig *r, uint64_t version)
+{
+    struct rig_sums *s = &r->sums;
+    assert_true(s->begun);
+    assert_int_equal(s->settled, r->options.rounds);
+    memcpy(s->last, s->totals, sizeof s->last);
+    s->last_version = version;
+    s->begun = false;
+    s->reduced = s->settled = 0;
+}
+
+static inline double rig_sums_of(const struct rig *r, const struct shard_action *a)
+{
+    const struct rig_sums *s = &r->sums;
+    assert_true(a->sums_round < r->options.rounds);
+    if (a->sums_over) {
+        assert_true(a->sums_known && a->sums_step + 1 < r->version);
+        return 0;
+    }
+    if (!a->sums_known) {
+        assert_true(s->begun && a->sums_step == r->version && a->sums_round == s->settled);
+        return s->partial;
+    }
+    if (a->sums_step == r->version) {
+        assert_true(s->begun && a->sums_round < s->settled);
+        return s->totals[a->sums_round];
+    }
+    assert_int_equal(a->sums_step + 1, r->version);
+    assert_int_equal(s->last_version, r->version);
+    return s->last[a->sums_round];
+}
+
+/* ---- actions ---- */
+
 static inline void rig_apply(struct rig *r, const struct shard_action *a)
 {
+    if (r->options.rounds > 0 && r->options.consistency.mode == TRAINING_SYNC) {
+        rig_use_sums(r, a->version);
+    }
     assert_int_equal(a->version, r->version + 1);
     assert_true(a->version < RIG_VERSIONS);
     assert_true((a->buffer != NULL) == (a->examples > 0));
@@ -139,6 +238,12 @@ static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
                                 .spare_given = a->spare_given,
                                 .spare_replica = a->spare_replica,
                                 .spare_wait_ms = a->spare_wait_ms,
+                                .has_sums = a->has_sums,
+                                .sums_known = a->sums_known,
+                                .sums_over = a->sums_over,
+                                .sums_step = a->sums_step,
+                                .sums_round = a->sums_round,
+                                .sums = a->has_sums ? rig_sums_of(r, a) : 0,
                                 .progress = a->progress,
                                 .generation = a->generation,
                                 .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
@@ -167,6 +272,17 @@ static inline void rig_do(struct rig *r, const struct shard_action *a)
         break;
     case SHARD_APPLY:
         rig_apply(r, a);
+        break;
+    case SHARD_REDUCE:
+        rig_reduce(r, a);
+        break;
+    case SHARD_SETTLE:
+        rig_settle(r, a);
+        break;
+    case SHARD_ABANDON:
+        assert_true(r->sums.begun);
+        r->sums.begun = false;
+        r->sums.reduced = r->sums.settled = 0;
         break;
     case SHARD_RELEASE:
         r->buffers--;
@@ -289,6 +405,27 @@ static inline void rig_pull(struct rig *r, uintptr_t tag, enum shard_pull_kind k
     e.has_pull = true;
     e.pull.kind = kind;
     e.pull.version = version;
+    rig_step(r, &e);
+}
+
+static inline void rig_ask_sums(struct rig *r, uintptr_t tag, uint64_t step, uint32_t round)
+{
+    struct shard_event e = rig_exchange(r, tag, "w0");
+    e.has_sums = true;
+    e.sums_step = step;
+    e.sums_round = round;
+    rig_step(r, &e);
+}
+
+static inline void rig_totals(struct rig *r, uintptr_t tag, uint64_t step, uint32_t round,
+                              double total)
+{
+    struct shard_event e = rig_exchange(r, tag, "w0");
+    e.has_totals = true;
+    e.sums_step = step;
+    e.sums_round = round;
+    e.totals = &total;
+    e.totals_bytes = sizeof total;
     rig_step(r, &e);
 }
 
