@@ -20,6 +20,7 @@
     X(checkpoint)                                                                                  \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
+    X(rules)                                                                                       \
     X(plan)                                                                                        \
     X(nodes)                                                                                       \
     X(generate)                                                                                    \
