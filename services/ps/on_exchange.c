@@ -145,6 +145,7 @@ static void answer(struct ps_request *r, const struct shard_action *a, const str
         m.push = (Gradus__V1__PushResult)a->push;
         m.version = a->version;
         m.progress = a->progress;
+        m.clock = a->clock;
         m.generation = a->generation;
         m.staleness = a->staleness;
         send_well(r, a, &m);

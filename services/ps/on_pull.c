@@ -13,6 +13,7 @@ static void answer_values(struct ps_request *r, const struct shard_action *a, co
     m.version = a->version;
     m.push = (Gradus__V1__PushResult)a->push;
     m.progress = a->progress;
+    m.clock = a->clock;
     struct snapshot *snapshot = ps_values_acquire(r->shard, a->version, 1);
     struct rpc_piece piece = {snapshot->values.data, r->shard->elements * sizeof(float)};
     struct rpc_blob blob = {

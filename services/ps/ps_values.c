@@ -39,6 +39,7 @@ int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err 
         .batch_end = in->batch_end,
         .decided = in->decided != 0,
         .spare = in->spare != 0,
+        .clock = in->clock,
     };
     return 0;
 }
@@ -53,6 +54,8 @@ int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err 
         .version = in->version,
         .pin_id = in->pin_id,
         .progress = in->progress != 0,
+        .clock = in->clock,
+        .joins = in->joins != 0,
         .epoch = in->epoch,
         .split = in->split,
     };

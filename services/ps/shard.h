@@ -80,6 +80,7 @@ struct shard_push {
     uint64_t base_version;
     bool decided;      /* POLICY_MAX_STALENESS: the lead took it */
     bool spare;        /* sync: of a replica that another worker is late with */
+    uint64_t clock;    /* bounded: of the worker, with these batches; 0: outside of all waiting */
     uint64_t elements; /* that came; 0: an empty contribution */
     void *buffer;      /* the gradient; NULL without one */
 };
@@ -91,6 +92,8 @@ struct shard_pull {
     bool progress;
     uint64_t epoch;
     uint32_t split;
+    uint64_t clock; /* bounded: as in the push */
+    bool joins;     /* bounded: answer with the clock to count from */
 };
 
 struct shard_event {
@@ -193,6 +196,7 @@ struct shard_action {
     uint32_t sums_round; /* likewise */
     const void *totals;  /* SHARD_SETTLE: borrowed from the event */
     size_t totals_bytes;
+    uint64_t clock; /* to a pull that joins */
 };
 
 /* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between

@@ -113,8 +113,6 @@ static void apply(struct shard *s, const struct shard_queued *q, struct shard_ac
     s->ledger.done[q->split] = q->batch_end;
     s->examples += q->examples;
     s->pushes_applied++;
-    shard_worker_tick(s, q->worker,
-                      &(struct shard_batches){q->epoch, q->split, q->batch, q->batch_end});
 }
 
 /* There must be room for the request too, which waits with its push. */
@@ -169,8 +167,6 @@ int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_
     if (rc == 0) {
         return take(s, e, request, out);
     }
-    shard_worker_tick(s, request->worker,
-                      &(struct shard_batches){p->epoch, p->split, p->batch, end_of(p)});
     shard_release_buffer(out, p->buffer);
     request->push = SHARD_PUSH_DUPLICATE;
     return 0;

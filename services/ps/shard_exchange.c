@@ -105,9 +105,12 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
     return rc;
 }
 
-static uint32_t batches_of(const struct shard_push *p)
+/* Of @e's worker with what @e brings. */
+static uint64_t clock_of(const struct shard_event *e)
 {
-    return p->batch_end > p->batch ? p->batch_end - p->batch : 1;
+    uint64_t push = e->has_push ? e->push.clock : 0;
+    uint64_t pull = e->has_pull ? e->pull.clock : 0;
+    return push > pull ? push : pull;
 }
 
 /* Everything but the wake-up of others. */
@@ -127,11 +130,16 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         .sums = e->has_sums,
         .step = e->sums_step,
         .round = e->sums_round,
+        .waits = e->has_pull && e->pull.clock > 0,
+        .joins = e->has_pull && e->pull.joins,
     };
-    if (e->has_push || e->has_pull) {
-        shard_worker_activate(s, worker, e->has_push ? batches_of(&e->push) : 0);
+    if (clock_of(e) > 0 || p.joins) {
+        shard_worker_activate(s, worker, p.joins);
     }
     int rc = take(s, e, &p, out);
+    if (rc == 0 && p.push != SHARD_PUSH_DROPPED) {
+        shard_worker_says(s, worker, clock_of(e));
+    }
     if (e->idle) {
         shard_worker_idle(s, worker);
     }

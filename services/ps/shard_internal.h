@@ -65,18 +65,11 @@ struct shard_queued {
     uint32_t worker;
 };
 
-struct shard_batches { /* of one push: async, bounded */
-    uint64_t epoch;
-    uint32_t split, batch, batch_end;
-};
-
 struct shard_worker {
     char id[SHARD_WORKER_BYTES];
     bool active;    /* bounded: others wait for it */
-    uint64_t clock; /* batches of it that are in, in this generation */
-    bool has_ticked;
-    struct shard_batches ticked; /* the last ones that counted */
-    bool has_base;               /* POLICY_DELAY_COMPENSATION: this version is kept for it */
+    uint64_t clock; /* what it said last, in this generation */
+    bool has_base;  /* POLICY_DELAY_COMPENSATION: this version is kept for it */
     uint64_t base;
 };
 #define SHARD_WORKER_NONE UINT32_MAX
@@ -102,6 +95,8 @@ struct shard_parked {
     uint64_t pull_version;
     uint64_t epoch;
     uint32_t split;
+    bool waits; /* bounded: while its worker is too far ahead */
+    bool joins;
 };
 
 struct shard_pin {
@@ -291,11 +286,11 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err);
 void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
                        struct shard_actions *out);
 void shard_workers_reset(struct shard *s); /* all begin anew */
-/* Others wait for it again, from the pace of the slowest on. */
-void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches);
+/* It comes (back): others wait for it again. One that @joins does so at the pace of the slowest. */
+void shard_worker_activate(struct shard *s, uint32_t worker, bool joins);
+/* Its clock is @clock now; a request that comes again, or late, takes nothing back. */
+void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock);
 void shard_worker_idle(struct shard *s, uint32_t worker);
-/* @batches more of it are applied. */
-void shard_worker_tick(struct shard *s, uint32_t worker, const struct shard_batches *b);
 /* True while @worker is too far ahead of the slowest active one. */
 bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 

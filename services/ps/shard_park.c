@@ -54,10 +54,13 @@ int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard
         return 0;
     }
     if (p->pull_kind == SHARD_PULL_LATEST) {
-        if (shard_worker_ahead(s, p->worker)) {
+        if (p->waits && shard_worker_ahead(s, p->worker)) {
             return 1;
         }
         reply_values(s, p, s->version, out);
+        if (p->joins && p->worker != SHARD_WORKER_NONE) {
+            out->items[out->count - 1].clock = s->workers[p->worker].clock;
+        }
         shard_policy_sent(s, p->worker, out);
         return 0;
     }

@@ -1,6 +1,10 @@
 /* Bounded staleness (stale synchronous parallel; Ho et al., "More effective distributed ML via a
  * stale synchronous parallel parameter server", NIPS 2013): no worker reads parameters while it is
- * more than `staleness` batches ahead of the slowest one that is at work. */
+ * more than `staleness` batches ahead of the slowest one that is at work.
+ *
+ * A worker counts its own batches and says its clock with every request, so that all shards have
+ * the same. If each counted for itself, from when a worker came to it, two workers could wait for
+ * each other, each on another shard. Who comes, or comes back, gets its clock from the lead. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,8 +38,7 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err)
     return 0;
 }
 
-/* So that one that comes back may be set a push behind. */
-#define CLOCK_BEGIN (UINT64_C(1) << 32)
+#define CLOCK_FIRST 1 /* 0 is outside of all this */
 
 /* Only in bounded mode does it matter how fast a worker is. */
 static bool counts(const struct shard *s, uint32_t worker)
@@ -63,7 +66,6 @@ void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
             workers[i] = s->workers[known];
             s->workers[known].has_base = false; /* it moved along */
         } else {
-            workers[i].clock = CLOCK_BEGIN;
             memcpy(workers[i].id, ids[i], strnlen(ids[i], SHARD_WORKER_BYTES - 1));
         }
     }
@@ -78,8 +80,7 @@ void shard_workers_reset(struct shard *s)
 {
     for (size_t i = 0; i < s->worker_count; i++) {
         s->workers[i].active = false;
-        s->workers[i].clock = CLOCK_BEGIN;
-        s->workers[i].has_ticked = false;
+        s->workers[i].clock = 0;
     }
     update_pace(s);
 }
@@ -87,43 +88,36 @@ void shard_workers_reset(struct shard *s)
 /* A worker that comes back with a push of @batches is at the pace of the slowest after it. Were it
  * ahead by them, two that come back at once would each be ahead of the other on the shard where it
  * came second, and with fewer than so many batches of staleness wait for each other for ever. */
-void shard_worker_activate(struct shard *s, uint32_t worker, uint32_t batches)
+void shard_worker_activate(struct shard *s, uint32_t worker, bool joins)
 {
     if (!counts(s, worker) || s->workers[worker].active) {
         return;
     }
-    s->workers[worker].active = true;
-    if (s->pace != UINT64_MAX) {
-        s->workers[worker].clock = s->pace - batches;
+    struct shard_worker *w = &s->workers[worker];
+    if (joins) {
+        uint64_t least = s->pace == UINT64_MAX ? CLOCK_FIRST : s->pace;
+        w->clock = w->clock > least ? w->clock : least;
     }
+    w->active = true;
     update_pace(s);
+}
+
+void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock)
+{
+    if (!counts(s, worker) || clock <= s->workers[worker].clock) {
+        return;
+    }
+    uint64_t before = s->workers[worker].clock;
+    s->workers[worker].clock = clock;
+    if (before == s->pace) {
+        update_pace(s);
+    }
 }
 
 void shard_worker_idle(struct shard *s, uint32_t worker)
 {
     if (counts(s, worker)) {
         s->workers[worker].active = false;
-        update_pace(s);
-    }
-}
-
-/* Whether this shard applied the push or had it already: clocks must be the same on every shard, or
- * two workers may wait for each other, each on another one. What is sent again does not count. */
-void shard_worker_tick(struct shard *s, uint32_t worker, const struct shard_batches *b)
-{
-    if (!counts(s, worker)) {
-        return;
-    }
-    struct shard_worker *w = &s->workers[worker];
-    if (w->has_ticked && w->ticked.epoch == b->epoch && w->ticked.split == b->split &&
-        w->ticked.batch == b->batch) {
-        return;
-    }
-    w->has_ticked = true;
-    w->ticked = *b;
-    uint64_t before = w->clock;
-    w->clock += b->batch_end - b->batch;
-    if (before == s->pace) {
         update_pace(s);
     }
 }

@@ -26,6 +26,7 @@ struct ps_answer {
     char message[256];
     uint64_t version;
     uint32_t progress;
+    uint64_t clock;
     enum worker_push_result push; /* NONE without a push */
     bool has_staleness;           /* a push of batches (async, bounded) was applied */
     uint64_t staleness;

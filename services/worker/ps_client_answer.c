@@ -283,6 +283,7 @@ static int take_message(struct shard_link *link, struct pending *p,
         rc = take_values(link, p, r, spans, err);
     }
     p->answer.progress = r->progress;
+    p->answer.clock = r->clock;
     p->begun = true;
     return rc;
 }

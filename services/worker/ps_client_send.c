@@ -161,6 +161,7 @@ static void fill_push(Gradus__V1__Push *push, const struct worker_action *a)
     push->base_version = a->base_version;
     push->decided = a->decided;
     push->spare = a->spare;
+    push->clock = a->clock;
 }
 
 static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
@@ -176,6 +177,8 @@ static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
     pull->version = a->version;
     pull->pin_id = borrow_text(a->pin_id);
     pull->progress = a->progress;
+    pull->clock = a->clock;
+    pull->joins = a->joins;
     pull->epoch = a->batch.epoch;
     pull->split = a->batch.split;
 }

@@ -106,6 +106,7 @@ struct worker_event {
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
     uint32_t progress;
+    uint64_t clock; /* bounded: the answer to a pull that joined */
     enum worker_push_result push;
     bool has_decision; /* of the lead */
     uint64_t decision_step;
@@ -162,6 +163,8 @@ struct worker_action {
     uint64_t version;
     char pin_id[64];
     bool progress;
+    uint64_t clock; /* bounded: Push.clock and Pull.clock */
+    bool joins;     /* bounded: Pull.joins */
     enum worker_set set;
     uint32_t slot, slot_from;
     /* COMPUTE, PREFETCH, EXCHANGE of async, REPORT_SPLIT (batch_end only) */

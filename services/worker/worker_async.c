@@ -14,6 +14,11 @@ static bool lead_decides(const struct worker *w)
     return rules(w)->policy == POLICY_MAX_STALENESS;
 }
 
+static bool is_bounded(const struct worker *w)
+{
+    return rules(w)->mode == TRAINING_BOUNDED;
+}
+
 static bool overlaps(const struct worker *w)
 {
     return rules(w)->overlap && rules(w)->push_every == 1 && rules(w)->pull_every == 1 &&
@@ -41,6 +46,8 @@ static void pull_from(struct worker *w, uint32_t shard, const struct holding *pr
 {
     struct worker_action request = worker_request(w, shard);
     request.pull = WORKER_PULL_LATEST;
+    request.clock = w->async.clock;
+    request.joins = is_bounded(w) && w->async.clock == 0 && shard == WORKER_LEAD;
     if (progress_of != NULL) {
         request.progress = true;
         request.batch.epoch = progress_of->epoch;
@@ -56,12 +63,28 @@ static void pull_latest(struct worker *w, uint32_t first_shard, const struct hol
     a->idle_told = false; /* a pull makes this worker count again */
     a->progress_least = UINT32_MAX;
     a->pushes_without_pull = 0;
+    if (is_bounded(w) && a->clock == 0) {
+        pull_from(w, WORKER_LEAD, progress_of); /* it says the clock that the others are to hear */
+        return;
+    }
     for (uint32_t s = first_shard; s < w->config.shard_count; s++) {
         pull_from(w, s, progress_of);
     }
 }
 
-static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, bool pull)
+/* The lead has answered the first pull; the others' come now. */
+static void joined(struct worker *w, uint64_t clock)
+{
+    struct async_state *a = &w->async;
+    a->clock = clock == 0 ? 1 : clock;
+    const struct holding *h = a->phase == ASYNC_PULL_PROGRESS ? worker_lease_in_hand(w) : NULL;
+    for (uint32_t s = WORKER_LEAD + 1; s < w->config.shard_count; s++) {
+        pull_from(w, s, h);
+    }
+}
+
+static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, bool pull,
+                    uint64_t clock)
 {
     const struct group *g = &w->async.pushing;
     struct ledger_batch batch;
@@ -75,6 +98,7 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
         request.base_version = w->gradient_versions[s];
         request.slot = g->slot;
         request.decided = lead_decides(w) && s != WORKER_LEAD;
+        request.clock = clock;
         if (pull) {
             request.pull = WORKER_PULL_LATEST;
             request.set = overlaps(w) ? worker_other_set(w) : w->current;
@@ -87,7 +111,14 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
  * push to the other shards: so the lead's word comes without. */
 static bool lead_pulls_at_once(const struct worker *w)
 {
-    return w->async.pushing_pulls && rules(w)->mode != TRAINING_BOUNDED;
+    return w->async.pushing_pulls && !is_bounded(w);
+}
+
+/* With the batches that are being pushed. */
+static uint64_t clock_after(const struct worker *w)
+{
+    const struct group *g = &w->async.pushing;
+    return is_bounded(w) ? w->async.clock + (g->end - g->first) : 0;
 }
 
 static void push_group(struct worker *w)
@@ -98,10 +129,11 @@ static void push_group(struct worker *w)
     a->pushing_pulls = a->pushes_without_pull + 1 >= rules(w)->pull_every;
     if (lead_decides(w)) {
         a->phase = ASYNC_PUSH_LEAD;
-        push_to(w, WORKER_LEAD, WORKER_LEAD + 1, lead_pulls_at_once(w));
+        push_to(w, WORKER_LEAD, WORKER_LEAD + 1, lead_pulls_at_once(w), clock_after(w));
     } else {
         a->phase = ASYNC_PUSH;
-        push_to(w, 0, w->config.shard_count, a->pushing_pulls);
+        a->clock = clock_after(w);
+        push_to(w, 0, w->config.shard_count, a->pushing_pulls, a->clock);
     }
 }
 
@@ -147,7 +179,8 @@ static void push_dropped(struct worker *w)
 static void push_decided(struct worker *w)
 {
     w->async.phase = ASYNC_PUSH;
-    push_to(w, WORKER_LEAD + 1, w->config.shard_count, w->async.pushing_pulls);
+    w->async.clock = clock_after(w);
+    push_to(w, WORKER_LEAD + 1, w->config.shard_count, w->async.pushing_pulls, w->async.clock);
     if (w->async.pushing_pulls && !lead_pulls_at_once(w)) {
         pull_from(w, WORKER_LEAD, NULL);
     }
@@ -175,6 +208,7 @@ static void progress_known(struct worker *w)
 static void tell_idle(struct worker *w)
 {
     w->async.idle_told = true;
+    w->async.clock = 0; /* it joins again */
     w->async.phase = ASYNC_IDLE;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         struct worker_action request = worker_request(w, s);
@@ -192,6 +226,12 @@ void worker_async_exchanged(struct worker *w, const struct worker_action *reques
     }
     if (w->training_open > 0) {
         return;
+    }
+    if (request->joins) {
+        joined(w, event->clock);
+        if (w->training_open > 0) {
+            return;
+        }
     }
     enum async_phase phase = a->phase;
     a->phase = ASYNC_STILL;
@@ -297,7 +337,7 @@ static void stand(struct worker *w)
         worker_lease_give_back(w);
     }
     /* On hold too: others may wait at the shards for this worker, and cannot hold before. */
-    if (rules(w)->mode == TRAINING_BOUNDED && !w->async.idle_told && w->training_open == 0 &&
+    if (is_bounded(w) && !w->async.idle_told && w->training_open == 0 &&
         w->async.making == MAKING_NOTHING && w->computing == COMPUTING_NOTHING) {
         tell_idle(w);
     }
@@ -326,7 +366,8 @@ void worker_async_pump(struct worker *w)
         compute_next(w, worker_lease_find(w, a->group.epoch, a->group.split));
         return;
     }
-    if (!h->progress_known || !worker_set_known(w, w->current)) {
+    bool joins = is_bounded(w) && a->clock == 0;
+    if (!h->progress_known || !worker_set_known(w, w->current) || joins) {
         if (w->training_open == 0 && a->making == MAKING_NOTHING) {
             pull_latest(w, 0, h->progress_known ? NULL : h);
         }

@@ -152,6 +152,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .message = a->message,
         .version = a->version,
         .progress = a->progress,
+        .clock = a->clock,
         .push = a->push,
         .has_decision = a->has_decision,
         .decision_step = a->decision_step,

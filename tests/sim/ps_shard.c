@@ -256,6 +256,7 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
     } else {
         x->result = a->push;
         x->progress = a->progress;
+        x->clock = a->clock;
         x->staleness = a->staleness;
         x->has_decision = a->has_decision;
         x->decision_step = a->decision_step;

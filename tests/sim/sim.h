@@ -253,6 +253,7 @@ struct exchange { /* a request or an answer on its way */
     uint64_t spare_step;
     uint32_t spare_replica, spare_wait_ms;
     /* of an answer */
+    uint64_t clock;
     int code;
     char message[120];
     enum shard_push_result result;

@@ -185,7 +185,8 @@ static void fill_push(struct world *w, const struct sim_worker_job *j,
                                   .examples = a->examples,
                                   .base_version = a->base_version,
                                   .decided = a->decided,
-                                  .spare = a->spare};
+                                  .spare = a->spare,
+                                  .clock = a->clock};
     if (a->slot == WORKER_SLOT_NONE) {
         return;
     }
@@ -244,7 +245,9 @@ static void exchange(struct world *w, uint32_t node, const struct worker_action 
                                       .version = a->version,
                                       .progress = a->progress,
                                       .epoch = a->batch.epoch,
-                                      .split = a->batch.split};
+                                      .split = a->batch.split,
+                                      .clock = a->clock,
+                                      .joins = a->joins};
         memcpy(x->pin_id, a->pin_id, sizeof x->pin_id);
         j->filling[a->set]++;
     }

@@ -258,6 +258,7 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
                              .exchange = x.number,
                              .version = x.version,
                              .progress = x.progress,
+                             .clock = x.clock,
                              .push = (enum worker_push_result)x.result,
                              .has_decision = x.has_decision,
                              .decision_step = x.decision_step,

@@ -34,6 +34,7 @@ struct rig_reply {
     uint64_t sums_step;
     uint32_t sums_round;
     double sums; /* the partial sum, or the total */
+    uint64_t clock;
     uint32_t progress;
     uint64_t generation;
     uint32_t done0; /* of the ledger; UINT32_MAX without one */
@@ -67,6 +68,7 @@ struct rig {
     struct shard_action applied; /* the last SHARD_APPLY */
     struct ledger ledger;
     struct shard_options options;
+    uint64_t clocks[4]; /* bounded: of each of RIG_WORKERS; 0: it has not joined */
 };
 
 static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
@@ -244,6 +246,7 @@ static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
                                 .sums_step = a->sums_step,
                                 .sums_round = a->sums_round,
                                 .sums = a->has_sums ? rig_sums_of(r, a) : 0,
+                                .clock = a->clock,
                                 .progress = a->progress,
                                 .generation = a->generation,
                                 .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
@@ -431,6 +434,16 @@ static inline void rig_totals(struct rig *r, uintptr_t tag, uint64_t step, uint3
 
 /* ---- async, bounded ---- */
 
+/* The clock of @worker, which has done @batches more. */
+static inline uint64_t rig_clock(struct rig *r, const char *worker, uint64_t batches)
+{
+    if (r->options.consistency.mode != TRAINING_BOUNDED || worker == NULL) {
+        return 0;
+    }
+    uint64_t *clock = &r->clocks[worker[1] - '0'];
+    return *clock += *clock == 0 && batches > 0 ? batches + 1 : batches;
+}
+
 static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const char *worker,
                                            uint64_t epoch, uint32_t split, uint32_t batch)
 {
@@ -439,6 +452,8 @@ static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const c
     e.push.epoch = epoch;
     e.push.split = split;
     e.push.batch = batch;
+    e.push.clock = rig_clock(r, worker, 1);
+    e.pull.clock = e.push.clock;
     return e;
 }
 
@@ -453,7 +468,12 @@ static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *wor
 {
     struct shard_event e = rig_exchange(r, tag, worker);
     e.has_pull = true;
+    e.pull.clock = rig_clock(r, worker, 0);
+    e.pull.joins = e.pull.clock == 0;
     rig_step(r, &e);
+    if (e.pull.joins && rig_find(r, tag) != NULL && rig_find(r, tag)->clock > 0) {
+        r->clocks[worker[1] - '0'] = rig_find(r, tag)->clock;
+    }
 }
 
 static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
@@ -461,6 +481,9 @@ static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
     struct shard_event e = rig_exchange(r, tag, worker);
     e.idle = true;
     rig_step(r, &e);
+    if (worker[0] == 'w') {
+        r->clocks[worker[1] - '0'] = 0; /* it joins again */
+    }
 }
 
 /* ---- the rest ---- */
@@ -474,6 +497,7 @@ static inline void rig_membership(struct rig *r, uintptr_t tag, uint64_t generat
                             .workers = RIG_WORKERS,
                             .worker_count = workers};
     rig_step(r, &e);
+    memset(r->clocks, 0, sizeof r->clocks);
 }
 
 /* The same, and consistency and data position change. */

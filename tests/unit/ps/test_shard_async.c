@@ -298,8 +298,8 @@ static void test_nobody_waits_for_the_idle(void **state)
     rig_release(&r);
 }
 
-/* A generation begins while pushes are in on some shards only; all clocks are the same after. */
-static void test_a_push_that_was_in_moves_the_clock_once(void **state)
+/* A worker says its clock, so whether this shard had the batches already makes no difference. */
+static void test_clocks_are_what_workers_say(void **state)
 {
     (void)state;
     struct rig r;
@@ -310,33 +310,66 @@ static void test_a_push_that_was_in_moves_the_clock_once(void **state)
     rig_membership(&r, 4, 2, 2);
     r.generation = 2;
     rig_pull_latest(&r, 5, "w0");
+    assert_int_equal(rig_replied(&r, 5)->clock, 1); /* all begin anew */
     rig_pull_latest(&r, 6, "w1");
-    for (uintptr_t i = 0; i < 2; i++) { /* both again, as other shards lack them; and once more */
-        rig_push_async(&r, 7 + 2 * i, "w0", 0, 0, 0);
-        rig_expect_push(&r, 7 + 2 * i, SHARD_PUSH_DUPLICATE);
-    }
+    assert_int_equal(rig_replied(&r, 6)->clock, 1);
+    struct shard_event e = rig_async(&r, 7, "w0", 0, 0, 0); /* other shards lack it */
+    struct shard_event again = e;
+    rig_step(&r, &e);
+    rig_expect_push(&r, 7, SHARD_PUSH_DUPLICATE);
+    again.tag = (void *)(uintptr_t)8;
+    again.push.buffer = rig_buffer(&r, 1);
+    rig_step(&r, &again); /* sent once more: the same clock */
+    rig_pull_latest(&r, 9, "w0");
+    rig_expect_values(&r, 9, 2); /* one ahead */
+    rig_push_async(&r, 10, "w0", 0, 0, 1);
+    rig_expect_push(&r, 10, SHARD_PUSH_DUPLICATE);
     rig_pull_latest(&r, 11, "w0");
-    rig_expect_values(&r, 11, 2); /* one ahead */
-    rig_push_async(&r, 12, "w0", 0, 0, 1);
-    rig_expect_push(&r, 12, SHARD_PUSH_DUPLICATE);
-    rig_pull_latest(&r, 13, "w0");
-    assert_null(rig_find(&r, 13)); /* two */
-    rig_push_async(&r, 14, "w1", 0, 1, 0);
-    rig_expect_values(&r, 13, 3);
+    assert_null(rig_find(&r, 11)); /* two */
+    rig_push_async(&r, 12, "w1", 0, 1, 0);
+    rig_expect_values(&r, 11, 3);
     rig_release(&r);
 }
 
-static void test_duplicates_do_not_move_the_clock(void **state)
+static void test_who_joins_is_at_the_pace_of_the_slowest(void **state)
 {
     (void)state;
     struct rig r;
-    rig_init(&r, TRAINING_BOUNDED, 0);
-    rig_pull_latest(&r, 1, "w1");
+    rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
+    rig_pull_latest(&r, 1, "w0");
     rig_push_async(&r, 2, "w0", 0, 0, 0);
-    rig_push_async(&r, 3, "w0", 0, 0, 0);
-    rig_push_async(&r, 4, "w0", 0, 0, 0);
+    rig_push_async(&r, 3, "w0", 0, 0, 1);
+    rig_pull_latest(&r, 4, "w1");
+    assert_int_equal(rig_replied(&r, 4)->clock, 3);
     rig_pull_latest(&r, 5, "w0");
-    rig_expect_values(&r, 5, 1);
+    rig_expect_values(&r, 5, 2); /* nobody is behind */
+    rig_push_async(&r, 6, "w1", 0, 1, 0);
+    rig_idle(&r, 7, "w1");
+    rig_pull_latest(&r, 8, "w1"); /* what it was ahead it still is */
+    assert_int_equal(rig_replied(&r, 8)->clock, 4);
+    rig_release(&r);
+}
+
+/* Clients without a clock neither wait nor hold anybody up. */
+static void test_without_a_clock_nobody_waits(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
+    rig_pull_latest(&r, 1, "w0");
+    for (uint32_t batch = 0; batch < 2; batch++) {
+        struct shard_event e = rig_async(&r, 2 + batch, "w1", 0, 0, batch);
+        e.push.clock = 0;
+        rig_step(&r, &e);
+    }
+    struct shard_event e = rig_exchange(&r, 5, "w1");
+    e.has_pull = true;
+    rig_step(&r, &e);
+    rig_expect_values(&r, 5, 2);
+    rig_push_async(&r, 6, "w0", 0, 1, 0);
+    rig_push_async(&r, 7, "w0", 0, 1, 1);
+    rig_pull_latest(&r, 8, "w0");
+    rig_expect_values(&r, 8, 4);
     rig_release(&r);
 }
 
@@ -574,8 +607,9 @@ int main(void)
         cmocka_unit_test(test_versions_with_pushes_are_for_sync),
         cmocka_unit_test(test_fast_workers_wait_for_slow_ones),
         cmocka_unit_test(test_nobody_waits_for_the_idle),
-        cmocka_unit_test(test_a_push_that_was_in_moves_the_clock_once),
-        cmocka_unit_test(test_duplicates_do_not_move_the_clock),
+        cmocka_unit_test(test_clocks_are_what_workers_say),
+        cmocka_unit_test(test_who_joins_is_at_the_pace_of_the_slowest),
+        cmocka_unit_test(test_without_a_clock_nobody_waits),
         cmocka_unit_test(test_pinned_reads_do_not_wake_the_idle),
         cmocka_unit_test(test_pins_keep_versions_and_their_ledger),
         cmocka_unit_test(test_pins_are_bounded),

@@ -34,6 +34,7 @@ static void push_range(struct rig *r, uintptr_t tag, const char *worker, uint32_
 {
     struct shard_event e = rig_async(r, tag, worker, 0, split, batch);
     e.push.batch_end = end;
+    e.push.clock = rig_clock(r, worker, end > batch + 1 ? end - batch - 1 : 0);
     rig_step(r, &e);
 }
 

@@ -37,10 +37,6 @@ struct fake_shard {
     /* async, bounded */
     uint32_t done[FAKE_EPOCHS_MAX][FAKE_SPLITS_MAX];
     uint64_t clock[FAKE_WORKERS_MAX];
-    struct { /* the push that its clock rose with last: once, however often it is sent */
-        uint64_t epoch;
-        uint32_t split, end;
-    } counted[FAKE_WORKERS_MAX];
     bool inactive[FAKE_WORKERS_MAX];
     size_t workers;
     uint64_t dropped_base; /* of the last gradient that was dropped */
@@ -71,6 +67,7 @@ static inline void fake_answer(const struct fake_shard *s, const struct fake_req
         .kind = WORKER_EXCHANGED, .exchange = a->exchange, .code = code, .message = "refused"};
     if (code == 0) {
         e->push = r->result;
+        e->clock = a->joins ? s->clock[r->worker] : 0;
         e->version = a->pull == WORKER_PULL_VERSION ? a->version : s->version;
         if (a->progress) {
             e->progress = s->done[a->batch.epoch][a->batch.split];
@@ -208,17 +205,20 @@ static inline void fake_decision(struct fake_shard *s, const struct worker_actio
 
 /* ---- async, bounded ---- */
 
-/* Applied or a duplicate: the worker has these batches behind it. On every shard alike, or two
- * workers could wait for each other at different ones. */
-static inline void fake_tick(struct fake_shard *s, size_t worker, const struct worker_action *a)
+/* What the worker says of itself; on every shard the same. */
+static inline void fake_says(struct fake_shard *s, size_t worker, uint64_t clock)
 {
-    if (s->counted[worker].epoch != a->batch.epoch || s->counted[worker].split != a->batch.split ||
-        s->counted[worker].end != a->batch_end) {
-        s->counted[worker].epoch = a->batch.epoch;
-        s->counted[worker].split = a->batch.split;
-        s->counted[worker].end = a->batch_end;
-        s->clock[worker] += a->batch_end - a->batch.batch;
+    s->clock[worker] = clock > s->clock[worker] ? clock : s->clock[worker];
+}
+
+/* It comes back at the pace of the slowest. */
+static inline void fake_join(struct fake_shard *s, size_t worker)
+{
+    uint64_t pace = UINT64_MAX;
+    for (size_t k = 0; k < s->workers; k++) {
+        pace = !s->inactive[k] && s->clock[k] < pace ? s->clock[k] : pace;
     }
+    fake_says(s, worker, pace == UINT64_MAX ? 1 : pace);
 }
 
 /* Returns 0 or the error that a shard would send. */
@@ -233,7 +233,7 @@ static inline int fake_push_async(struct fake_shard *s, struct fake_request *r)
     assert_true(!decides || a->decided == (s->number != 0));
     s->inactive[r->worker] = false;
     if (a->batch_end <= *done) {
-        fake_tick(s, r->worker, a);
+        fake_says(s, r->worker, a->clock);
         r->result = WORKER_PUSH_DUPLICATE;
         return 0;
     }
@@ -244,7 +244,7 @@ static inline int fake_push_async(struct fake_shard *s, struct fake_request *r)
         r->result = WORKER_PUSH_DROPPED;
         return 0;
     }
-    fake_tick(s, r->worker, a);
+    fake_says(s, r->worker, a->clock);
     *done = a->batch_end;
     s->version++;
     r->result = WORKER_PUSH_APPLIED;
@@ -315,6 +315,12 @@ static inline void fake_take(struct fake_shard *s, size_t worker, const struct w
     if (a->idle) {
         s->inactive[worker] = true;
     } else if (a->pull == WORKER_PULL_LATEST) {
+        if (a->joins) {
+            assert_int_equal(s->number, 0);
+            fake_join(s, worker);
+        }
+        assert_true(s->consistency.mode != TRAINING_BOUNDED || a->joins || a->clock > 0);
+        fake_says(s, worker, a->clock);
         s->inactive[worker] = false;
     }
     int code = 0;
@@ -341,8 +347,7 @@ static inline void fake_membership(struct fake_shard *s, uint64_t generation,
     s->in = 0;
     s->empty = 0;
     memset(s->clock, 0, sizeof s->clock);
-    memset(s->counted, 0xff, sizeof s->counted);
-    memset(s->inactive, 0, sizeof s->inactive);
+    memset(s->inactive, 1, sizeof s->inactive);
     for (size_t i = 0; i < s->parked_count; i++) {
         fake_answer(s, &s->parked[i], ERR_ABORTED, out);
     }

@@ -340,14 +340,41 @@ static void test_a_generation_without_this_worker(void **state)
     script_assign(&t, &a);
     struct worker_action pull = script_exchange(&t, 0);
     script_refuse(&t, &pull, ERR_PERMISSION);
-    pull = script_exchange(&t, 1);
-    script_refuse(&t, &pull, ERR_PERMISSION);
     assert_int_equal(t.failures, 0);
     assert_int_equal(t.open_count, 0);
     a.generation = 2;
     script_assign(&t, &a);
     script_answer_both(&t, 0, WORKER_PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).generation, 2);
+    script_end(&t);
+}
+
+/* Bounded: the lead says the clock, and every shard hears the same. */
+static void test_the_lead_says_the_clock(void **state)
+{
+    (void)state;
+    struct script t;
+    script_begin(&t, SPLIT_BATCHES);
+    struct worker_assignment a = async_of(1);
+    a.consistency.mode = TRAINING_BOUNDED;
+    script_assign(&t, &a);
+    struct worker_action pull = script_exchange(&t, 0);
+    assert_true(pull.joins);
+    assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the others wait for its answer */
+    struct worker_event answer = script_answer_of(&pull, 5, WORKER_PUSH_NONE);
+    answer.clock = 40;
+    script_feed(&t, answer);
+    pull = script_exchange(&t, 1);
+    assert_false(pull.joins);
+    assert_int_equal(pull.clock, 40);
+    script_answer(&t, &pull, 5, WORKER_PUSH_NONE);
+    script_compute(&t);
+    for (uint32_t s = 0; s < 2; s++) {
+        struct worker_action push = script_exchange(&t, s);
+        assert_true(push.push);
+        assert_int_equal(push.clock, 41);
+        script_answer(&t, &push, 6, WORKER_PUSH_APPLIED);
+    }
     script_end(&t);
 }
 
@@ -475,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_a_generation_says_what_is_held),
         cmocka_unit_test(test_done_tells_the_shards),
         cmocka_unit_test(test_a_generation_without_this_worker),
+        cmocka_unit_test(test_the_lead_says_the_clock),
         cmocka_unit_test(test_async_to_sync_and_back),
         cmocka_unit_test(test_sync_to_another_number_of_replicas),
         cmocka_unit_test(test_a_repeated_report_is_not_idle_in_another_generation),
