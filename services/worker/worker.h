@@ -29,7 +29,8 @@
  * most, replicas < 2^32. */
 #define WORKER_SLOTS_MAX (WORKER_SINGLES_MAX + 128)
 /* Open at once with one shard: a push of each replica or node of a step (≤ 64), and a pull, a
- * decision, a spare replica's push, a request for one, the pull of an evaluation. */
+ * decision, a spare replica's push, a request for one, the pull of an evaluation; a request for
+ * sums, and totals of a round each. */
 #define WORKER_EXCHANGES_MAX (WORKER_SINGLES_MAX + 64)
 /* The master sends one at a time; more than that is a mistake. */
 #define WORKER_EVALUATIONS_MAX 16
@@ -41,11 +42,13 @@
 #define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
 #define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
 #define WORKER_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
+#define WORKER_ROUNDS_MAX 8 /* of sums over whole variables; no update takes more than four */
 
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
 
 struct worker_config {
     uint32_t shard_count;
+    uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
     struct ledger_shape shape;
 };
 
@@ -114,6 +117,9 @@ struct worker_event {
     size_t decision_bytes;
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms;
+    bool has_sums;                /* the shell keeps them, by shard */
+    bool sums_known;              /* they are the totals */
+    bool sums_over;               /* nobody needs any */
     enum worker_lease_kind lease; /* LEASED */
     uint64_t generation;          /* LEASED, SPLIT_REPORTED: of the request */
     struct worker_lease granted;  /* LEASED */
@@ -124,6 +130,8 @@ enum worker_action_kind {
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
     WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
+    WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
+                           the last sums of all shards joined; to be kept for this step */
     WORKER_DO_EXCHANGE,
     WORKER_DO_LEASE,
     WORKER_DO_REPORT_SPLIT,
@@ -180,6 +188,10 @@ struct worker_action {
      * back: the shell packs it when it sends. */
     const uint8_t *decision;
     size_t decision_bytes;
+    bool ask_sums;  /* EXCHANGE: SumsRequest of `round` of `step`, alone */
+    bool totals;    /* EXCHANGE: Totals of `round` of `step`, alone */
+    uint32_t round; /* JOIN, EXCHANGE */
+    bool known;     /* JOIN */
     struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
     size_t held_count;
     uint64_t first, count; /* EVALUATE */

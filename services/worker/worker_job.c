@@ -172,6 +172,8 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     case WORKER_DO_EVALUATE:
         do_evaluate(j, a);
         break;
+    case WORKER_DO_JOIN:
+        break; /* no job has rounds of sums yet */
     case WORKER_DO_ADD:
         worker_model_add(&j->model, a->slot, a->slot_from);
         break;

@@ -39,6 +39,7 @@ void worker_loose_pull_next(struct worker *w, struct worker_action *request)
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         pull(w, s, worker_other_set(w), WORKER_PULL_AT_LEAST, w->position + 1);
     }
+    worker_sums_ask(w);
 }
 
 /* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
@@ -132,12 +133,12 @@ void worker_loose_settle(struct worker *w)
 
 /* ---- decisions ---- */
 
-/* Is a push of this step still open with @shard? */
+/* Is a push of this step, or a request for its sums, still open with @shard? */
 static bool is_waited_for(const struct worker *w, uint32_t shard)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {
         const struct worker_action *r = &w->exchanges[i].request;
-        if (r->push && r->shard == shard && r->step == w->position) {
+        if ((r->push || r->ask_sums) && r->shard == shard && r->step == w->position) {
             return true;
         }
     }
@@ -171,6 +172,14 @@ static void carry_decision(struct worker *w, const struct worker_event *event)
     }
 }
 
+static void heed_decision(struct worker *w, const struct worker_event *event)
+{
+    if (event->has_decision && event->decision_step == w->position && partial(w) &&
+        !w->sync.decision_sent) {
+        carry_decision(w, event);
+    }
+}
+
 static void lead_answered_push(struct worker *w, const struct worker_action *request,
                                const struct worker_event *event)
 {
@@ -188,10 +197,7 @@ static void lead_answered_push(struct worker *w, const struct worker_action *req
             w->measured = true;
         }
     }
-    if (event->has_decision && event->decision_step == w->position && partial(w) &&
-        !w->sync.decision_sent) {
-        carry_decision(w, event);
-    }
+    heed_decision(w, event);
 }
 
 /* ---- spare replicas ---- */
@@ -309,6 +315,9 @@ void worker_loose_answered(struct worker *w, const struct worker_action *request
 {
     if (request->shard == WORKER_LEAD && request->push) {
         lead_answered_push(w, request, event);
+    }
+    if (request->shard == WORKER_LEAD && request->ask_sums) {
+        heed_decision(w, event);
     }
     if (request->ask_spare) {
         take_spare_answer(w, event);

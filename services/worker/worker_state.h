@@ -20,6 +20,17 @@ struct stacked {
     uint64_t examples;
 };
 
+/* Sums over whole variables, of one step. */
+struct sums_state {
+    bool asked;
+    bool over;         /* a shard is so far ahead that nobody needs them */
+    uint32_t round;    /* that is asked for */
+    uint32_t answered; /* shards, of this round */
+    uint32_t past;     /* of them, those that have applied the step */
+    bool known;        /* a shard has the totals */
+    uint32_t known_by;
+};
+
 /* What is of one step of sync, and of one generation; zeroed by a new generation. */
 struct sync_state {
     uint32_t replica_next;
@@ -42,6 +53,8 @@ struct sync_state {
     uint32_t spare_replica;
     uint64_t spare_ask_ms; /* not before; 0: at once */
     bool spare_none;       /* the lead says that the step is complete */
+
+    struct sums_state sums;
 };
 
 enum holding_state {
@@ -154,7 +167,8 @@ struct worker {
     size_t waiting_count; /* failed ones */
 
     struct sync_state sync;
-    uint64_t *heard; /* [shard_count] the newest version in the answers to the present step */
+    bool *sums_wanted; /* [shard_count] it has no totals of the round that is asked for */
+    uint64_t *heard;   /* [shard_count] the newest version in the answers to the present step */
     struct async_state async;
     uint64_t *gradient_versions; /* [shard_count] the versions that async.group is computed on */
     uint64_t batches_done;       /* async, bounded: in all generations */
@@ -247,6 +261,12 @@ void worker_loose_answered(struct worker *w, const struct worker_action *request
 void worker_loose_spare_computed(struct worker *w);
 /* Was the answer that a shard is too far ahead of the version that was asked for? */
 bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code);
+/* worker_sums.c: sums over whole variables */
+void worker_sums_step_begin(struct worker *w);
+/* Ask for those of this step, if there are any and it was not done yet. */
+void worker_sums_ask(struct worker *w);
+void worker_sums_answered(struct worker *w, const struct worker_action *request,
+                          const struct worker_event *event);
 /* worker_lease.c: leases, and the reports of finished ones */
 void worker_lease_begin(struct worker *w);
 void worker_lease_pump(struct worker *w);

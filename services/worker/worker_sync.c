@@ -34,6 +34,7 @@ void worker_sync_step_begin(struct worker *w)
     s->spare_given = false;
     s->spare_ask_ms = 0;
     s->spare_none = false;
+    worker_sums_step_begin(w);
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
         w->heard[shard] = 0;
     }
@@ -155,6 +156,9 @@ static void push_node(struct worker *w, const struct stacked *node, bool last)
     }
     w->sync.lead_holds += node->examples > 0 ? 1 : 0;
     worker_slot_drop(w, node->slot);
+    if (pull_next || (last && !loose(w))) {
+        worker_sums_ask(w);
+    }
 }
 
 static bool within(const struct worker *w, struct tree_block b)
@@ -251,6 +255,9 @@ void worker_sync_computed(struct worker *w, enum computing was)
 void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
                            const struct worker_event *event)
 {
+    if (request->ask_sums) {
+        worker_sums_answered(w, request, event);
+    }
     if (loose(w)) {
         worker_loose_answered(w, request, event);
     } else if (w->training_open == 0 && w->sync.step_begun &&
@@ -261,10 +268,11 @@ void worker_sync_exchanged(struct worker *w, const struct worker_action *request
 }
 
 /* With so many replicas of one worker at the lead the step will be complete: more would be too
- * many, and each is a gradient in memory. */
+ * many, and each is a gradient in memory. Not so with rounds of sums: what makes up the step may
+ * have been decided in a generation that is over. */
 static bool enough(const struct worker *w)
 {
-    return consistency_is_partial(&w->a.consistency) &&
+    return consistency_is_partial(&w->a.consistency) && w->config.rounds == 0 &&
            w->sync.lead_holds >= w->a.consistency.aggregate;
 }
 

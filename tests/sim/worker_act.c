@@ -314,6 +314,9 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         world_at(w, w->now_us + w->schedule->knobs.compute_us + 1, EVENT_COMPUTED, node, j->serial,
                  0);
         break;
+    case WORKER_DO_JOIN:
+        violated(w, INVARIANT_ANSWER, "a worker joins sums in a job without any");
+        break;
     case WORKER_DO_ADD:
         add(w, node, a);
         break;

@@ -40,6 +40,8 @@ struct node {
     bool idle;
     uint64_t position, dropped, speculated, no_pull;
     uint64_t generation; /* of the last assignment that it took */
+    uint64_t parts[FAKE_SHARDS_MAX], totals[WORKER_ROUNDS_MAX];
+    uint64_t joined_step[WORKER_ROUNDS_MAX];
 };
 
 struct item {
@@ -49,6 +51,7 @@ struct item {
     struct worker_action action; /* on its way there; of an event: what it answers */
     struct worker_event event;
     uint8_t decision[4];
+    uint64_t sums;
     struct worker_assignment assign;
 };
 
@@ -76,7 +79,7 @@ struct cluster {
     enum split_state split[FAKE_SPLITS_MAX];
     size_t owner[FAKE_SPLITS_MAX];
     struct worker_lease leases[FAKE_SPLITS_MAX];
-    size_t dropped_seen, speculated_seen, again_seen;
+    size_t dropped_seen, speculated_seen, again_seen, known_seen;
 };
 
 static inline uint64_t draw(struct cluster *c, uint64_t n)
@@ -387,6 +390,7 @@ static inline void send_answers(struct cluster *c)
         item->action = c->answers.items[i].request;
         item->event = c->answers.items[i].event;
         memcpy(item->decision, c->answers.items[i].decision, sizeof item->decision);
+        item->sums = c->answers.items[i].sums;
         if (c->lossy && draw(c, 20) == 0) {
             item->event = (struct worker_event){.kind = WORKER_EXCHANGED,
                                                 .exchange = item->action.exchange,
@@ -410,7 +414,7 @@ static inline void arrive(struct cluster *c, const struct item *item)
         return;
     }
     if (a->kind == WORKER_DO_EXCHANGE) {
-        fake_take(&c->shard[a->shard], item->worker, a, &c->answers);
+        fake_take(&c->shard[a->shard], item->worker, a, item->sums, &c->answers);
         send_answers(c);
     } else if (a->kind == WORKER_DO_LEASE) {
         answer_lease(c, item);
@@ -424,9 +428,21 @@ static inline void arrive(struct cluster *c, const struct item *item)
     }
 }
 
+static inline void do_join(struct cluster *c, struct node *n, const struct worker_action *a)
+{
+    uint64_t totals = 0;
+    for (uint32_t s = 0; s < c->shards; s++) {
+        totals += n->parts[s];
+    }
+    n->totals[a->round] = a->known ? n->parts[a->shard] : totals;
+    n->joined_step[a->round] = a->step;
+    c->known_seen += a->known;
+}
+
 static inline void carry_out(struct cluster *c, size_t worker)
 {
     struct node *n = &c->nodes[worker];
+    struct item *item;
     for (size_t i = 0; i < c->actions.count; i++) {
         const struct worker_action *a = &c->actions.items[i];
         switch (a->kind) {
@@ -441,7 +457,15 @@ static inline void carry_out(struct cluster *c, size_t worker)
             break;
         case WORKER_DO_EXCHANGE:
             check_exchange(c, n, a);
-            post(c, worker, 1 + draw(c, 20))->action = *a;
+            item = post(c, worker, 1 + draw(c, 20));
+            item->action = *a;
+            if (a->totals) {
+                assert_int_equal(n->joined_step[a->round], a->step);
+                item->sums = n->totals[a->round];
+            }
+            break;
+        case WORKER_DO_JOIN:
+            do_join(c, n, a);
             break;
         case WORKER_DO_REPORT_PROGRESS:
             if (!a->again) {
@@ -498,6 +522,9 @@ static inline void deliver(struct cluster *c, struct item *item)
     }
     if (e->kind == WORKER_EXCHANGED) {
         close_request(n, &item->action, e->code, e->version);
+        if (e->has_sums) {
+            n->parts[item->action.shard] = item->sums;
+        }
     }
     worker_step(n->worker, e, &c->actions);
     carry_out(c, item->worker);

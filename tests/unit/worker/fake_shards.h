@@ -22,6 +22,7 @@ struct fake_request {
     struct worker_action action;
     bool push_done; /* a push that is in and whose pull is not answered yet */
     enum worker_push_result result;
+    uint64_t totals; /* that it brings */
 };
 
 struct fake_shard {
@@ -33,7 +34,11 @@ struct fake_shard {
     uint32_t decided[FAKE_STEPS_MAX];  /* of each step; 0: none yet */
     uint32_t applied[FAKE_STEPS_MAX];  /* the replicas in the sum */
     uint32_t by_spare[FAKE_STEPS_MAX]; /* of them, from a helper */
-    uint64_t spares_wanted;            /* the n-th request is given one when this is odd there */
+    /* Rounds of sums between the last replica and the update; values stand for what is summed. */
+    uint32_t rounds, begun, settled; /* begun: the replicas in the sum; 0: not yet */
+    uint64_t totals[WORKER_ROUNDS_MAX], totals_last[WORKER_ROUNDS_MAX];
+    uint64_t totals_of[FAKE_STEPS_MAX]; /* of the last round of each step */
+    uint64_t spares_wanted;             /* the n-th request is given one when this is odd there */
     /* async, bounded */
     uint32_t done[FAKE_EPOCHS_MAX][FAKE_SPLITS_MAX];
     uint64_t clock[FAKE_WORKERS_MAX];
@@ -52,6 +57,7 @@ struct fake_answers {
         struct worker_action request;
         struct worker_event event;
         uint8_t decision[4];
+        uint64_t sums;
     } items[FAKE_PARKED_MAX + 1];
     size_t count;
 };
@@ -72,9 +78,10 @@ static inline void fake_answer(const struct fake_shard *s, const struct fake_req
         if (a->progress) {
             e->progress = s->done[a->batch.epoch][a->batch.split];
         }
-        uint32_t set = a->push && s->number == 0 && consistency_is_partial(&s->consistency)
-                           ? s->decided[a->step]
-                           : 0;
+        uint32_t set =
+            (a->push || a->ask_sums) && s->number == 0 && consistency_is_partial(&s->consistency)
+                ? s->decided[a->step]
+                : 0;
         if (set != 0) {
             e->has_decision = true;
             e->decision_step = a->step;
@@ -104,26 +111,50 @@ static inline uint32_t fake_count(uint32_t mask)
 
 /* ---- sync ---- */
 
-static inline void fake_step_complete(struct fake_shard *s, uint32_t set)
+static inline void fake_apply(struct fake_shard *s)
 {
-    s->applied[s->version] = set;
-    s->decided[s->version] = set;
+    s->applied[s->version] = s->begun;
+    if (s->rounds > 0) {
+        s->totals_of[s->version] = s->totals[s->rounds - 1];
+        memcpy(s->totals_last, s->totals, sizeof s->totals);
+    }
     s->version++;
+    s->begun = 0;
+    s->settled = 0;
     assert_true(s->version < FAKE_STEPS_MAX);
     s->in = 0;
     s->empty = 0;
 }
 
+static inline void fake_step_complete(struct fake_shard *s, uint32_t set)
+{
+    s->begun = set;
+    s->decided[s->version] = set;
+    if (s->rounds == 0) {
+        fake_apply(s);
+    }
+}
+
+/* The partial sum of the present round: another one on every shard. */
+static inline uint64_t fake_partial(const struct fake_shard *s)
+{
+    uint64_t before = s->settled == 0 ? s->version + 1 : s->totals[s->settled - 1];
+    return (before * 31 + s->begun) * (s->number + 1);
+}
+
 static inline void fake_step_check(struct fake_shard *s)
 {
     uint32_t all = s->consistency.replicas;
+    if (s->begun != 0) {
+        return;
+    }
     if (!consistency_is_partial(&s->consistency)) {
         if (fake_count(s->in) == all) {
             fake_step_complete(s, s->in);
         }
         return;
     }
-    if (s->number == 0) {
+    if (s->number == 0 && s->decided[s->version] == 0) {
         uint32_t possible = all - fake_count(s->empty);
         uint32_t enough = s->consistency.aggregate < possible ? s->consistency.aggregate : possible;
         if (s->in != 0 && fake_count(s->in & ~s->empty) >= enough) {
@@ -263,11 +294,50 @@ static inline bool fake_is_ahead(const struct fake_shard *s, size_t worker)
 
 /* ---- requests ---- */
 
+/* As the shard's core does it. */
+static inline void fake_settle(struct fake_shard *s, const struct fake_request *r)
+{
+    const struct worker_action *a = &r->action;
+    assert_true(a->step <= s->version && a->round < s->rounds);
+    if (a->step < s->version || a->round < s->settled) {
+        return;
+    }
+    assert_true(s->begun != 0 && a->round == s->settled);
+    s->totals[s->settled++] = r->totals;
+    if (s->settled == s->rounds) {
+        fake_apply(s);
+    }
+}
+
+static inline bool fake_try_sums(struct fake_shard *s, const struct fake_request *r,
+                                 struct fake_answers *out)
+{
+    const struct worker_action *a = &r->action;
+    assert_true(a->step <= s->version && a->round < s->rounds);
+    bool past = a->step < s->version;
+    bool known = past || a->round < s->settled;
+    if (!known && (s->begun == 0 || a->round > s->settled)) {
+        return false;
+    }
+    fake_answer(s, r, 0, out);
+    struct worker_event *e = &out->items[out->count - 1].event;
+    e->has_sums = true;
+    e->sums_known = known;
+    e->sums_over = a->step + 1 < s->version;
+    out->items[out->count - 1].sums = past    ? s->totals_last[a->round]
+                                      : known ? s->totals[a->round]
+                                              : fake_partial(s);
+    return true;
+}
+
 /* Answer it if it can be; false: it must wait. */
 static inline bool fake_try(struct fake_shard *s, struct fake_request *r, struct fake_answers *out)
 {
     const struct worker_action *a = &r->action;
     bool sync = s->consistency.mode == TRAINING_SYNC;
+    if (a->ask_sums) {
+        return fake_try_sums(s, r, out);
+    }
     if (a->push && sync && r->result == WORKER_PUSH_NONE) {
         r->result = fake_push_result(s, a);
         if (r->result == WORKER_PUSH_NONE) {
@@ -297,10 +367,11 @@ static inline void fake_wake(struct fake_shard *s, struct fake_answers *out)
     s->parked_count = kept;
 }
 
+/* @totals: that it brings. */
 static inline void fake_take(struct fake_shard *s, size_t worker, const struct worker_action *a,
-                             struct fake_answers *out)
+                             uint64_t totals, struct fake_answers *out)
 {
-    struct fake_request r = {.worker = worker, .action = *a};
+    struct fake_request r = {.worker = worker, .action = *a, .totals = totals};
     if (a->generation != s->generation) {
         fake_answer(s, &r, a->generation < s->generation ? ERR_ABORTED : ERR_STATE, out);
         return;
@@ -308,6 +379,11 @@ static inline void fake_take(struct fake_shard *s, size_t worker, const struct w
     if (a->ask_spare) {
         fake_spare(s, &r, out);
         return;
+    }
+    assert_true(!(a->ask_sums || a->totals) ||
+                !(a->push || a->pull != WORKER_PULL_NONE || a->has_decision || a->idle));
+    if (a->totals) {
+        fake_settle(s, &r);
     }
     if (a->has_decision) {
         fake_decision(s, a);
@@ -346,6 +422,8 @@ static inline void fake_membership(struct fake_shard *s, uint64_t generation,
     s->workers = workers;
     s->in = 0;
     s->empty = 0;
+    s->begun = 0;
+    s->settled = 0;
     memset(s->clock, 0, sizeof s->clock);
     memset(s->inactive, 1, sizeof s->inactive);
     for (size_t i = 0; i < s->parked_count; i++) {

@@ -57,14 +57,20 @@ static inline void script_feed(struct script *t, struct worker_event e)
     t->actions.count = 0;
 }
 
-static inline void script_begin(struct script *t, uint32_t split_batches)
+static inline void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds)
 {
     struct worker_config config = {
         .shard_count = SCRIPT_SHARDS,
+        .rounds = rounds,
         .shape = {.records = 100, .batch_records = 10, .split_batches = split_batches},
     };
     *t = (struct script){.worker = worker_new(&config), .now_ms = 1};
     assert_int_equal(ledger_init(&t->ledger, &config.shape, 0, NULL), 0);
+}
+
+static inline void script_begin(struct script *t, uint32_t split_batches)
+{
+    script_begin_rounds(t, split_batches, 0);
 }
 
 static inline void script_end(struct script *t)

@@ -40,6 +40,17 @@ static bool sync_is_over(const struct cluster *c)
     return consistency_is_loose(&c->consistency) ? one : all;
 }
 
+/* Of the last round of @step, however it came about. */
+static uint64_t expected_totals(const struct cluster *c, uint64_t step)
+{
+    uint64_t totals = step + 1;
+    uint64_t weight = c->shards * (c->shards + 1) / 2;
+    for (uint32_t round = 0; round < c->shard[0].rounds; round++) {
+        totals = (totals * 31 + c->shard[0].applied[step]) * weight;
+    }
+    return totals;
+}
+
 static void run_sync(struct cluster *c, uint64_t regroups)
 {
     uint64_t budget = 100000;
@@ -57,6 +68,9 @@ static void run_sync(struct cluster *c, uint64_t regroups)
         assert_int_equal(shard->version, c->limit);
         for (uint64_t step = c->course.step; step < c->limit; step++) {
             assert_int_equal(shard->applied[step], c->shard[0].applied[step]);
+            if (shard->rounds > 0) {
+                assert_int_equal(shard->totals_of[step], expected_totals(c, step));
+            }
         }
     }
     ledger_release(&c->ledger);
@@ -157,7 +171,8 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     c->shards = 1 + (uint32_t)draw(c, FAKE_SHARDS_MAX);
     c->lossy = draw(c, 2) == 0;
     c->generation = 0;
-    struct worker_config config = {.shard_count = c->shards, .shape = SHAPE};
+    uint32_t rounds = c->shards > 1 ? (uint32_t)draw(c, 3) : 0;
+    struct worker_config config = {.shard_count = c->shards, .rounds = rounds, .shape = SHAPE};
     for (size_t k = 0; k < c->workers; k++) {
         c->nodes[k].worker = worker_new(&config);
         c->nodes[k].slowness = draw(c, 4) == 0 ? 20 : 1;
@@ -165,6 +180,7 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     }
     for (uint32_t s = 0; s < c->shards; s++) {
         c->shard[s].number = s;
+        c->shard[s].rounds = rounds;
     }
     assert_int_equal(ledger_init(&c->ledger, &SHAPE, 0, NULL), 0);
     for (int phase = 0; phase < 5; phase++) {
@@ -192,6 +208,7 @@ static void test_random_clusters(void **state)
     size_t dropped = 0;
     size_t speculated = 0;
     size_t again = 0;
+    size_t known = 0;
     const char *count = getenv("GRADUS_TEST_SEEDS");
     uint64_t seeds = count != NULL ? strtoull(count, NULL, 10) : 300;
     for (uint64_t seed = 0; seed < seeds; seed++) {
@@ -200,9 +217,10 @@ static void test_random_clusters(void **state)
         dropped += c->dropped_seen;
         speculated += c->speculated_seen;
         again += c->again_seen;
+        known += c->known_seen;
         free(c);
     }
-    assert_true(dropped > 0 && speculated > 0 && again > 0);
+    assert_true(dropped > 0 && speculated > 0 && again > 0 && known > 0);
 }
 
 int main(void)
