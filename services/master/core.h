@@ -36,7 +36,9 @@
 #include "master/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define START_ATTEMPTS_MAX 5      /* failures of nodes while a job starts, before the job fails */
+#define START_BACKOFF_MS_MIN                                                                       \
+    500 /* after the second start in a row that failed; then twice as long */
+#define START_BACKOFF_MS_MAX 30000
 #define EVALUATE_FAILURES_MAX 3   /* of one chunk */
 #define CHECKPOINT_ATTEMPTS_MAX 3 /* at the end of a job, before it fails */
 #define JOB_REFUSED_MAX 16        /* workers that could not be started in a running job */
@@ -164,7 +166,8 @@ struct job {
     bool restartable; /* cleaning up after a start that failed; then it may start again */
     enum phase phase;
     enum work work;
-    unsigned start_attempts;
+    unsigned start_failures; /* since it last ran */
+    uint64_t start_after_ms; /* it is not started again before */
 
     struct dataset_info train, test;
     struct plan plan;
@@ -326,6 +329,7 @@ void change_forget(struct master *m, struct job *j, int code, const char *why);
 
 /* schedule.c */
 void schedule(struct master *m);
+bool schedule_waits(const struct job *j); /* to be started */
 
 /* start.c */
 void start_begin(struct master *m, struct job *j); /* its nodes are chosen */

@@ -103,15 +103,22 @@ void job_recover(struct master *m, struct job *j, const char *why)
     job_cleaned(m, j);
 }
 
+/* Whatever kills its nodes may do so again: the more often, the longer it is left alone. */
+static void back_off(struct master *m, struct job *j)
+{
+    unsigned n = j->start_failures++;
+    uint64_t wait = n == 0 ? 0 : START_BACKOFF_MS_MIN;
+    while (n-- > 1 && wait < START_BACKOFF_MS_MAX) {
+        wait *= 2;
+    }
+    j->start_after_ms = m->now_ms + (wait < START_BACKOFF_MS_MAX ? wait : START_BACKOFF_MS_MAX);
+}
+
 void job_restart(struct master *m, struct job *j, const char *why)
 {
+    back_off(m, j);
     if (j->resume) {
         job_recover(m, j, why);
-        return;
-    }
-    if (++j->start_attempts >= START_ATTEMPTS_MAX) {
-        job_end(m, j, JOB_FAILED, "could not be started in %d attempts: %s", START_ATTEMPTS_MAX,
-                why);
         return;
     }
     calls_forget_job(m, j);

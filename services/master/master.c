@@ -35,6 +35,12 @@ static void on_tick(struct master *m)
     nodes_tick(m);
     calls_tick(m);
     leases_tick(m);
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct job *j = m->jobs[i];
+        if (schedule_waits(j) && j->start_after_ms != 0 && j->start_after_ms <= m->now_ms) {
+            m->reschedule = true;
+        }
+    }
 }
 
 static void dispatch(struct master *m, const struct master_event *e)
@@ -115,6 +121,9 @@ static uint64_t next_timer(const struct master *m)
     }
     for (size_t i = 0; i < m->job_count; i++) {
         const struct job *j = m->jobs[i];
+        if (schedule_waits(j) && j->start_after_ms > m->now_ms) {
+            earlier(&next, j->start_after_ms);
+        }
         for (size_t k = 0; k < j->worker_count; k++) {
             if (j->workers[k].parked) {
                 earlier(&next, j->workers[k].parked_until_ms);

@@ -110,7 +110,7 @@ static bool runs(const struct job *j)
 }
 
 /* For the first time, or to recover. */
-static bool waits(const struct job *j)
+bool schedule_waits(const struct job *j)
 {
     return !j->restartable && (j->record.state == JOB_PENDING ||
                                (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
@@ -121,7 +121,7 @@ static void start_all(struct master *m, bool resume)
 {
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
-        if (waits(j) && j->resume == resume &&
+        if (schedule_waits(j) && j->resume == resume && m->now_ms >= j->start_after_ms &&
             supply_of(m, MASTER_WORKER).free >= (size_t)j->spec.cluster.workers.min &&
             supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
             start(m, j);
@@ -131,14 +131,17 @@ static void start_all(struct master *m, bool resume)
 
 static void say_missing(struct master *m, struct job *j)
 {
-    struct buf missing = {0};
-    add_missing(&missing, "worker", (size_t)j->spec.cluster.workers.min,
-                supply_of(m, MASTER_WORKER));
-    add_missing(&missing, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
+    struct buf words = {0};
+    add_missing(&words, "worker", (size_t)j->spec.cluster.workers.min, supply_of(m, MASTER_WORKER));
+    add_missing(&words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
+    if (words.len == 0 && m->now_ms < j->start_after_ms) {
+        buf_printf(&words, "its start failed %u times; the next one is after a pause",
+                   j->start_failures);
+    }
     job_say(m, j,
-            j->resume ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&missing))
-                      : buf_str(&missing));
-    buf_release(&missing);
+            j->resume ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
+                      : buf_str(&words));
+    buf_release(&words);
 }
 
 void schedule(struct master *m)
@@ -155,7 +158,7 @@ void schedule(struct master *m)
     start_all(m, true);
     start_all(m, false);
     for (size_t i = 0; i < m->job_count; i++) {
-        if (waits(m->jobs[i])) {
+        if (schedule_waits(m->jobs[i])) {
             say_missing(m, m->jobs[i]);
         }
     }

@@ -252,6 +252,7 @@ void start_open_done(struct master *m, struct job *j)
 static void all_started(struct master *m, struct job *j)
 {
     j->resume = false;
+    j->start_failures = 0;
     job_enter(m, j, JOB_RUNNING, "");
     progress_step(m, j, j->course.step);
     train_begin(m, j);
