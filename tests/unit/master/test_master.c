@@ -587,6 +587,7 @@ static void starts_that_fail_are_made_again_after_a_pause(void **state)
     assert_true(pauses[2] > 100 && pauses[7] > pauses[2] && pauses[7] <= 30000);
     cluster_until(c, id, JOB_PENDING, 10000);
     cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 1000);
     assert_non_null(strstr(cluster_job(c, id)->reason, "its start failed 8 times"));
     run_to_end(c, id);
     cluster_free(c);
