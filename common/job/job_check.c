@@ -114,13 +114,6 @@ static void check_staleness(const struct job_reader *r)
         job_report(r, "training.staleness",
                    "training.staleness: bounded with 0 would run in lockstep; allowed: at least 1, "
                    "or 'mode: sync'");
-    } else if (t->mode == TRAINING_BOUNDED && t->push_every > t->staleness) {
-        /* Who is one push ahead would be too far ahead already: two could wait for each other. */
-        job_report(r, "training.push_every",
-                   "training.push_every: %" PRId64
-                   " batches in one push are more than training.staleness: %" PRId64
-                   "; allowed: at most that",
-                   t->push_every, t->staleness);
     }
 }
 

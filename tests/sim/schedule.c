@@ -115,7 +115,7 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
     }
     put_policy(m, t);
     if (chance(m, 40)) {
-        put(t, "  push_every: %u\n", (unsigned)between(m, 1, mode == SIM_BOUNDED ? staleness : 4));
+        put(t, "  push_every: %u\n", (unsigned)between(m, 1, 4));
     }
     if (chance(m, 30)) {
         put(t, "  pull_every: %u\n", (unsigned)between(m, 1, 4));

@@ -411,9 +411,6 @@ static void test_what_does_not_fit_together(void **state)
         16, "  mode: bounded\n  staleness: 0",
         "job.yaml:17:14: training.staleness: bounded with 0 would run in lockstep; allowed: "
         "at least 1, or 'mode: sync'\n");
-    line_refused(16, "  mode: bounded\n  staleness: 2\n  push_every: 3",
-                 "job.yaml:18:15: training.push_every: 3 batches in one push are more than "
-                 "training.staleness: 2; allowed: at most that\n");
     line_refused(
         11, "  metrics: [accuracy, auc]",
         "job.yaml:11:23: model.metrics: 'auc' does not fit the loss softmax_cross_entropy; "
