@@ -36,13 +36,27 @@ VECTOR_INLINE float kernel_shrink(float x, float by)
     return x < -by ? below : s;
 }
 
-/* Σ (x · scale)² over a row, in 16 interleaved sums, so that it is fast and always the same. */
+#define KERNEL_LANES 16
+
+/* The sum of interleaved sums, in one order. */
+VECTOR_INLINE double kernel_lanes_total(double *lane)
+{
+    for (size_t half = KERNEL_LANES / 2; half > 0; half /= 2) {
+        for (size_t k = 0; k < half; k++) {
+            lane[k] += lane[k + half];
+        }
+    }
+    return lane[0];
+}
+
+/* Σ (x · scale)² over a row, in interleaved sums, so that it is fast and always the same. */
 VECTOR_INLINE double kernel_row_squares(const float *x, float scale, size_t n)
 {
-    double lane[16] = {0};
+    double lane[KERNEL_LANES] = {0};
     size_t i = 0;
-    for (; n - i >= 16; i += 16) {
-        for (size_t k = 0; k < 16; k++) {
+    for (; n - i >= KERNEL_LANES; i += KERNEL_LANES) {
+        VECTOR_LOOP
+        for (size_t k = 0; k < KERNEL_LANES; k++) {
             double g = (double)(x[i + k] * scale);
             lane[k] += g * g;
         }
@@ -51,12 +65,7 @@ VECTOR_INLINE double kernel_row_squares(const float *x, float scale, size_t n)
         double g = (double)(x[i] * scale);
         lane[k] += g * g;
     }
-    for (size_t half = 8; half > 0; half /= 2) {
-        for (size_t k = 0; k < half; k++) {
-            lane[k] += lane[k + half];
-        }
-    }
-    return lane[0];
+    return kernel_lanes_total(lane);
 }
 
 /* The hyperparameters of update number @version. */

@@ -67,11 +67,11 @@ static void adafactor_prepare(const void *params, uint64_t version, double lr_sc
     out->v[ADAFACTOR_CLIP] = (float)p->clip;
 }
 
-/* The new R of one row. */
-VECTOR_INLINE float adafactor_row(const struct rule_scalars *s, float old, const float *gradient,
-                                  float scale, size_t width)
+/* The new R of a row from the sum of its squared gradients. */
+VECTOR_INLINE float adafactor_row(const struct rule_scalars *s, float old, double squares,
+                                  size_t width)
 {
-    double mean = kernel_row_squares(gradient, scale, width) / (double)width;
+    double mean = squares / (double)width;
     return s->v[ADAFACTOR_KEPT] * old +
            s->v[ADAFACTOR_FRESH] * ((float)mean + s->v[ADAFACTOR_EPSILON1]);
 }
@@ -82,46 +82,59 @@ VECTOR_INLINE double square(const float *x, float scale, size_t i)
     return g * g;
 }
 
-/* g² of a group of rows, by columns, added in the order of the tree. */
-VECTOR_CLONES
-static void square_group(const float *g, float scale, size_t width, double *restrict to)
+/* g² of one element, also added to the sum of its row. */
+VECTOR_INLINE double square_into(const float *row, float scale, size_t i, double *sum)
 {
-    VECTOR_LOOP
-    for (size_t i = 0; i < width; i++) {
-        double a = square(g, scale, i) + square(g + width, scale, i);
-        double b = square(g + 2 * width, scale, i) + square(g + 3 * width, scale, i);
-        double c = square(g + 4 * width, scale, i) + square(g + 5 * width, scale, i);
-        double d = square(g + 6 * width, scale, i) + square(g + 7 * width, scale, i);
-        to[i] = (a + b) + (c + d);
+    double x = square(row, scale, i);
+    *sum += x;
+    return x;
+}
+
+/* g² of one column of a group of rows, added in the order of the tree. */
+VECTOR_INLINE double square_column(const float *g, float scale, size_t width, size_t i,
+                                   double (*lane)[KERNEL_LANES], size_t l)
+{
+    double a = square_into(g, scale, i, &lane[0][l]);
+    double b = square_into(g + width, scale, i, &lane[1][l]);
+    double c = square_into(g + 2 * width, scale, i, &lane[2][l]);
+    double d = square_into(g + 3 * width, scale, i, &lane[3][l]);
+    double e = square_into(g + 4 * width, scale, i, &lane[4][l]);
+    double f = square_into(g + 5 * width, scale, i, &lane[5][l]);
+    double h = square_into(g + 6 * width, scale, i, &lane[6][l]);
+    double k = square_into(g + 7 * width, scale, i, &lane[7][l]);
+    return ((a + b) + (c + d)) + ((e + f) + (h + k));
+}
+
+/* g² of a group of rows: by columns into @to, by rows (as kernel_row_squares()) into @rows. */
+VECTOR_CLONES
+static void square_group(const float *g, float scale, size_t width, double *restrict to,
+                         double *restrict rows)
+{
+    double lane[GROUP][KERNEL_LANES] = {{0}};
+    size_t i = 0;
+    for (; width - i >= KERNEL_LANES; i += KERNEL_LANES) {
+        VECTOR_LOOP
+        for (size_t l = 0; l < KERNEL_LANES; l++) {
+            to[i + l] = square_column(g, scale, width, i + l, lane, l);
+        }
+    }
+    for (size_t l = 0; i < width; i++, l++) {
+        to[i] = square_column(g, scale, width, i, lane, l);
+    }
+    for (size_t k = 0; k < GROUP; k++) {
+        rows[k] = kernel_lanes_total(lane[k]);
     }
 }
 
 VECTOR_CLONES
-static void square_row(const float *g, float scale, size_t width, double *restrict to)
+static void square_row(const float *g, float scale, size_t width, double *restrict to,
+                       double *restrict row)
 {
     VECTOR_LOOP
     for (size_t i = 0; i < width; i++) {
         to[i] = square(g, scale, i);
     }
-}
-
-/* The new R of @count rows, added in the order of the tree. */
-VECTOR_CLONES
-static double sum_rows(const struct rule_scalars *s, const struct rule_span *span, size_t row,
-                       size_t count)
-{
-    const float *old = span->slots[0];
-    double r[GROUP];
-    for (size_t k = 0; k < count; k++) {
-        r[k] = (double)adafactor_row(s, old[row + k], span->gradient + (row + k) * span->width,
-                                     span->gradient_scale, span->width);
-    }
-    for (size_t half = count / 2; half > 0; half /= 2) {
-        for (size_t k = 0; k < half; k++) {
-            r[k] = r[2 * k] + r[2 * k + 1];
-        }
-    }
-    return r[0];
+    *row = kernel_row_squares(g, scale, width);
 }
 
 static void reduce_gradient(const struct rule_scalars *s, const struct rule_span *span,
@@ -129,18 +142,24 @@ static void reduce_gradient(const struct rule_scalars *s, const struct rule_span
 {
     const size_t width = span->width, rows = span->n / width;
     const uint64_t first = span->first / width;
+    const float *old = span->slots[0];
     for (size_t row = 0, count; row < rows; row += count) {
         bool group = (first + row) % GROUP == 0 && rows - row >= GROUP;
         count = group ? GROUP : 1;
         double *values = sums_next(out);
+        double squares[GROUP], r[GROUP];
         const float *gradient = span->gradient + row * width;
         if (group) {
-            square_group(gradient, span->gradient_scale, width, values);
+            square_group(gradient, span->gradient_scale, width, values, squares);
         } else {
-            square_row(gradient, span->gradient_scale, width, values);
+            square_row(gradient, span->gradient_scale, width, values, squares);
         }
-        values[width] = sum_rows(s, span, row, count);
-        sums_push(out, first + row, group ? GROUP_LEVEL : 0, values);
+        for (size_t k = 0; k < count; k++) {
+            r[k] = (double)adafactor_row(s, old[row + k], squares[k], width);
+        }
+        values[width] =
+            !group ? r[0] : ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+        sums_push_vectors(out, first + row, group ? GROUP_LEVEL : 0);
     }
 }
 
@@ -163,36 +182,39 @@ VECTOR_INLINE float row_factor(const struct rule_totals *totals, float r)
     return sqrtf(totals->settled[ADAFACTOR_ROW_MEAN] / r);
 }
 
+/* Σ (g / √C)² over a row, as kernel_row_squares(). */
+VECTOR_INLINE double scaled_squares(const float *restrict g, float scale,
+                                    const double *restrict columns, size_t width)
+{
+    double lane[KERNEL_LANES] = {0};
+    size_t i = 0;
+    for (; width - i >= KERNEL_LANES; i += KERNEL_LANES) {
+        VECTOR_LOOP
+        for (size_t l = 0; l < KERNEL_LANES; l++) {
+            double y = (double)(g[i + l] * scale) * columns[i + l];
+            lane[l] += y * y;
+        }
+    }
+    for (size_t l = 0; i < width; i++, l++) {
+        double y = (double)(g[i] * scale) * columns[i];
+        lane[l] += y * y;
+    }
+    return kernel_lanes_total(lane);
+}
+
 /* Σ u² of each of @count rows. */
 VECTOR_CLONES
 static void direction_terms(const struct rule_scalars *s, const struct rule_span *span, size_t row,
                             size_t count, double *terms)
 {
-    const double *columns = span->totals->columns;
     const float *old = span->slots[0];
     const float scale = span->gradient_scale;
     const size_t width = span->width;
     for (size_t k = 0; k < count; k++) {
         const float *g = span->gradient + (row + k) * width;
-        float factor = row_factor(span->totals, adafactor_row(s, old[row + k], g, scale, width));
-        double lane[16] = {0};
-        size_t i = 0;
-        for (; width - i >= 16; i += 16) {
-            for (size_t l = 0; l < 16; l++) {
-                double u = (double)(g[i + l] * scale * factor) * columns[i + l];
-                lane[l] += u * u;
-            }
-        }
-        for (size_t l = 0; i < width; i++, l++) {
-            double u = (double)(g[i] * scale * factor) * columns[i];
-            lane[l] += u * u;
-        }
-        for (size_t half = 8; half > 0; half /= 2) {
-            for (size_t l = 0; l < half; l++) {
-                lane[l] += lane[l + half];
-            }
-        }
-        terms[k] = lane[0];
+        float r = adafactor_row(s, old[row + k], kernel_row_squares(g, scale, width), width);
+        double factor = (double)row_factor(span->totals, r);
+        terms[k] = scaled_squares(g, scale, span->totals->columns, width) * factor * factor;
     }
 }
 
@@ -264,7 +286,7 @@ static void adafactor_apply(const struct rule_scalars *s, const struct rule_span
         const float *in = span->in + row * width;
         const float *g = span->gradient + row * width;
         float *out = span->out + row * width;
-        r[row] = adafactor_row(s, r[row], g, scale, width);
+        r[row] = adafactor_row(s, r[row], kernel_row_squares(g, scale, width), width);
         float factor = row_factor(span->totals, r[row]);
         VECTOR_LOOP
         for (size_t i = 0; i < width; i++) {

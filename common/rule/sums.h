@@ -1,13 +1,16 @@
 /* Sums whose bits do not depend on how the summands are cut among spans, threads or servers.
  *
- * The summands are numbered from 0, and are added in the binary tree over their numbers: summand 2i
- * and 2i+1 first, then the pairs 2i and 2i+1, and so on (missing ones at the end count as none). A
- * consecutive range of summands is made of few whole nodes of that tree, at most two of each level;
- * so a partial sum is the list of those nodes, and joining two partial sums merges the nodes that
- * are siblings. That takes one addition for each summand like any other way, and its error grows
- * with the logarithm of the count only (Higham, "The accuracy of floating point summation", 1993).
+ * Summands are numbered from 0. Sixteen in a row are a leaf; summand i goes to lane i mod 16. In
+ * each lane the leaves are added in the binary tree over their numbers: leaf 2i and 2i+1 first,
+ * then the pairs 2i and 2i+1, and so on; in the end the lanes are added. A consecutive range of
+ * summands is made of few whole nodes of that tree, at most two of each level, and of up to two
+ * incomplete leaves, whose missing lanes are 0. So a partial sum is the list of those nodes, and
+ * joining two partial sums merges the nodes that are siblings; the halves of a leaf that was cut
+ * have no lane in common and add exactly. That takes one addition for each summand like any other
+ * way, in loops that vectorise, and its error grows with the logarithm of the count only (Higham,
+ * "The accuracy of floating point summation", 1993).
  *
- * A summand may be a vector: several sums over the same range, or sums over all columns. */
+ * A summand may also be a vector (sums over all columns of rows); then it is a leaf of one lane. */
 #ifndef GRADUS_RULE_SUMS_H
 #define GRADUS_RULE_SUMS_H
 
@@ -16,38 +19,42 @@
 
 #include "base/err.h"
 
-#define SUMS_NODES_MAX 128 /* two of each level of 2^63 summands, and one on its way */
+#define SUMS_LANES 16
+#define SUMS_NODES_MAX 128 /* two of each level of 2^60 leaves, two cut ones, one on its way */
 #define SUMS_BLOCK 1024    /* summands at once in sums_add() */
 
 struct sums_node {
-    uint64_t first; /* a multiple of 2^level */
-    unsigned level; /* the sum of 2^level summands */
+    uint64_t first; /* leaf; a multiple of 2^level */
+    unsigned level; /* the sum of 2^level leaves */
 };
 
 struct sums {
-    size_t width; /* values of a summand */
-    size_t count; /* nodes, by position */
+    size_t width;        /* values of a summand */
+    size_t lanes;        /* SUMS_LANES or 1 */
+    uint64_t first, end; /* summands [first, end) are in it */
+    size_t count;        /* nodes, by position */
     struct sums_node nodes[SUMS_NODES_MAX];
-    double *values; /* [SUMS_NODES_MAX × width] */
+    double *values; /* [SUMS_NODES_MAX][width × lanes] */
 };
 
-/* Errors: ERR_EXHAUSTED. */
+/* Sums of single numbers, @width of them over the same range. Errors: ERR_EXHAUSTED. */
 int sums_init(struct sums *s, size_t width, struct err *err);
+/* Sums of vectors. Errors: ERR_EXHAUSTED. */
+int sums_init_vectors(struct sums *s, size_t width, struct err *err);
 void sums_release(struct sums *s); /* zeroed is fine */
 void sums_reset(struct sums *s);
 
-/* Room for the values of the next node, which may be filled here before sums_push(). */
-double *sums_next(struct sums *s);
-/* Add one node right of all that is there. */
-void sums_push(struct sums *s, uint64_t first, unsigned level, const double *values);
-/* Add @n <= SUMS_BLOCK summands from number @first on, right of all that is there:
- * @terms[k × SUMS_BLOCK + i] is value k of summand i. @terms is overwritten. */
+/* Of single numbers: add @n <= SUMS_BLOCK summands from number @first on, right of all that is
+ * there: @terms[k × SUMS_BLOCK + i] is value k of summand i. @terms is overwritten. */
 void sums_add(struct sums *s, uint64_t first, size_t n, double *terms);
+/* Of vectors: room for the sum of the next ones, to be filled before sums_push_vectors(). */
+double *sums_next(struct sums *s);
+/* Add what was filled in: the sum, in the order of the tree, of 2^@level vectors from number @first
+ * (a multiple of 2^@level) on, right of all that is there. */
+void sums_push_vectors(struct sums *s, uint64_t first, unsigned level);
 /* Add all of @right, which must begin where @s ends; an empty one joins with anything.
  * Errors: ERR_INVALID a gap, an overlap or another width; @s is unchanged. */
 int sums_join(struct sums *s, const struct sums *right, struct err *err);
-/* The number of the summand after the last; 0 when there is none. */
-uint64_t sums_end(const struct sums *s);
 /* The totals: @out[width]; zeros when empty. */
 void sums_total(const struct sums *s, double *out);
 
