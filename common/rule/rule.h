@@ -18,7 +18,8 @@
  * last round `apply_span` changes the values. However the variable is cut, the bits are the same.
  *
  * Gradients that are not finite are not filtered here: NaN makes the parameter NaN, where it is
- * seen; what infinity does is up to each formula. Whoever calls decides what to skip. */
+ * seen, and the whole variable where a rule sums over it; what infinity does is up to each formula.
+ * Whoever calls decides what to skip. */
 #ifndef GRADUS_RULE_RULE_H
 #define GRADUS_RULE_RULE_H
 
