@@ -9,7 +9,7 @@
 #include "config/field.h"
 #include "data/data_spec.h"
 #include "graph/layer.h"
-#include "rule/rule.h"
+#include "rule/update_spec.h"
 
 enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
 

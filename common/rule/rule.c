@@ -163,12 +163,3 @@ int rule_apply_variable(const struct rule *rule, const struct rule_scalars *s,
     free(totals.columns);
     return rc;
 }
-
-void update_spec_release(struct update_spec *u)
-{
-    if (u->params != NULL) {
-        field_release(u->rule->fields, u->rule->field_count, u->params);
-        free(u->params);
-    }
-    *u = (struct update_spec){0};
-}

@@ -157,11 +157,4 @@ struct rule_span rule_span_part(const struct rule *rule, const struct rule_span 
 int rule_apply_variable(const struct rule *rule, const struct rule_scalars *s,
                         const struct rule_span *span, struct err *err);
 
-/* The `update` section of a job file. */
-struct update_spec {
-    const struct rule *rule;
-    void *params; /* rule->params_bytes bytes filled through its fields */
-};
-void update_spec_release(struct update_spec *u);
-
 #endif

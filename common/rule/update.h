@@ -17,7 +17,7 @@
  *         update_reduce(u, round, &mine);  exchange, update_join(all);  update_settle(u, round, …)
  *     update_finish(u, out, &result)
  *
- * or update_run(), which does all of it where everything is in this shard. Until update_finish()
+ * or update_run(), which does all of it by itself: one shard, or async. Until update_finish()
  * nothing changes but the gradient: what was begun may be forgotten and begun again.
  *
  * Owner: one thread at a time. A struct update has scratch memory but no values, gradients or
@@ -32,7 +32,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "rule/rule.h"
+#include "rule/update_spec.h"
 
 /* Slots of a shard: those of the rule, then "accumulated" and "accumulated_examples" (accumulate >
  * 1), then "average" (average > 0). */
@@ -99,13 +99,18 @@ void update_slots_fill(const struct update *u, const float *values, float *const
 /* Rounds in which sums are exchanged when the job is cut over several shards, in sync mode. 0 for
  * most jobs: then update_begin() and update_finish() are one pass over memory. */
 unsigned update_rounds(const struct update *u);
-/* Async, several shards: pushes carry the norms of their variables (update_norms()). */
+/* Whether update_run() wants the norms of a push: the job takes norms (update_spec_takes_norms())
+ * and some variables lie elsewhere. Async with several shards. */
 bool update_needs_norms(const struct update *u);
 /* True when begin needs a gradient (zeros, then) even of a step without a single record. */
 bool update_needs_gradient(const struct update *u);
 /* True when a rule with rounds finds each of its variables whole in this shard, as it must when no
  * sums are exchanged (async, several shards). */
 bool update_is_whole(const struct update *u);
+
+/* Whether the values may be changed where they are: not with a decoupled decay, which wants those
+ * of before. */
+bool update_is_in_place(const struct update *u);
 
 /* ---- one update ---- */
 
@@ -150,7 +155,7 @@ void update_reduce(struct update *u, unsigned round, struct buf *out);
  * Errors: ERR_INVALID, says what is wrong; nothing has changed then. */
 int update_settle(struct update *u, unsigned round, const void *totals, size_t bytes,
                   struct err *err);
-/* The next version into @out (which may be @in), the slots as of then. */
+/* The next version into @out (which may be @in when update_is_in_place()), the slots as of then. */
 void update_finish(struct update *u, float *out, struct update_result *result);
 
 /* The same by several threads: between update_finish_begin() and update_finish_end() each piece

@@ -12,7 +12,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "rule/rule.h"
+#include "rule/update_spec.h"
 
 #define REPEATS 5 /* the best of them is printed: others work on this machine too */
 #define ARRAYS (4 + RULE_SLOTS_MAX)
@@ -140,7 +140,7 @@ static void bench_rule(const struct rule *rule, const struct arrays *x, double b
     field_defaults(rule->fields, rule->field_count, params);
     rule->prepare(params, 10, 1.0, &context.scalars);
     line(rule->name, passes_of(rule), x, seconds_of(apply, x, &context, budget), triad_rate);
-    struct update_spec spec = {rule, params};
+    struct update_spec spec = {.rule = rule, .params = params};
     update_spec_release(&spec);
 }
 

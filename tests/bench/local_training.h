@@ -4,7 +4,7 @@
 #define GRADUS_TESTS_BENCH_LOCAL_TRAINING_H
 
 #include "graph/model.h"
-#include "rule/rule.h"
+#include "rule/update_spec.h"
 
 struct local_training {
     const struct model_spec *model;

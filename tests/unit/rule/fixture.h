@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "rule/rule.h"
+#include "rule/update_spec.h"
 
 struct variable {
     const struct rule *rule;
@@ -68,7 +68,7 @@ static inline void variable_init(struct variable *v, const char *rule, const cha
 
 static inline void variable_release(struct variable *v)
 {
-    struct update_spec u = {v->rule, v->params};
+    struct update_spec u = {.rule = v->rule, .params = v->params};
     update_spec_release(&u);
     free(v->values);
     free(v->gradient);

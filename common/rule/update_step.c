@@ -1,0 +1,225 @@
+/* The order of things in one update. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rule/update_impl.h"
+
+/* ---- begin ---- */
+
+/* Hyperparameters as of this update, for the variables of each pattern. */
+static void prepare_groups(struct update *u)
+{
+    const struct update_spec *spec = u->spec;
+    const uint64_t number = u->step.version / update_spec_accumulate(spec);
+    const struct field *rate = update_spec_field(spec, "learning_rate", FIELD_FLOAT);
+    for (size_t i = 0; i < u->group_count; i++) {
+        struct update_group *g = &u->groups[i];
+        const double scale = u->step.lr_scale * g->lr_multiplier;
+        rule_params_at(spec->rule, g->params, spec->schedules, spec->schedule_count, number,
+                       g->present);
+        spec->rule->prepare(g->present, number, scale, &g->scalars);
+        double lr = 0;
+        if (rate != NULL) {
+            memcpy(&lr, (const char *)g->present + rate->offset, sizeof lr);
+        }
+        g->decay = (float)(lr * scale * g->weight_decay);
+    }
+}
+
+/* What this version is: an update, a part of a later one, nothing. */
+static void decide(struct update *u)
+{
+    const uint64_t every = update_spec_accumulate(u->spec);
+    const bool due = (u->step.version + 1) % every == 0;
+    float before = u->examples_in == SIZE_MAX ? 0.0F : u->step.slots[u->examples_in][0];
+    u->examples = before + (float)u->step.examples;
+    u->weight = u->step.then != NULL && every > 1 ? (float)u->step.examples : 1.0F;
+    u->scale = u->step.then != NULL && every == 1 ? 1.0F : 1.0F / u->examples;
+    u->kind = due ? UPDATE_DUE : UPDATE_COLLECTING;
+    if (isnan(before)) {
+        u->kind = due ? UPDATE_LEFT_OUT : UPDATE_COLLECTING;
+    } else if (u->examples == 0.0F) {
+        u->kind = UPDATE_NOTHING;
+    }
+}
+
+/* Settling changes slots: of those that it does, the rule gets copies until the update is done. */
+static void lend_slots(struct update *u)
+{
+    for (size_t k = 0; k < u->spec->rule->slot_count; k++) {
+        u->rule_slots[k] = u->step.slots[k];
+        if (u->pending[k] != NULL) {
+            memcpy(u->pending[k], u->step.slots[k], u->slot_floats[k] * sizeof(float));
+            u->rule_slots[k] = u->pending[k];
+        }
+    }
+}
+
+/* Before the sums of a rule, which come from a gradient that is all right. */
+static void find_failure(struct update *u)
+{
+    for (size_t i = 0; i < u->local_count && !u->failed; i++) {
+        const uint32_t v = u->locals[i].variable;
+        uint64_t element = update_find_bad(u, v);
+        if (!u->groups[u->variables[v].group].frozen && element != UINT64_MAX) {
+            u->failed = true;
+            u->bad_variable = v;
+            u->bad_element = element;
+        }
+    }
+}
+
+void update_begin(struct update *u, const struct update_step *step)
+{
+    assert(step->gradient != NULL || (step->examples == 0 && !update_needs_gradient(u)));
+    u->step = *step;
+    if (step->examples == 0) {
+        u->step.then = NULL; /* there is nothing to compensate */
+    }
+    u->round = 0;
+    u->gathered = u->shaped = u->poisoned = u->failed = false;
+    u->bad_variable = UINT32_MAX;
+    u->bad_element = UINT64_MAX;
+    u->out = NULL;
+    for (size_t v = 0; v < u->variable_count; v++) {
+        u->factors[v] = 1.0;
+    }
+    decide(u);
+    prepare_groups(u);
+    lend_slots(u);
+    if (u->rounds == 0 || u->kind != UPDATE_DUE) {
+        return;
+    }
+    update_gather(u);
+    if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !u->takes_norms) {
+        find_failure(u);
+    }
+    if (!u->takes_norms) {
+        update_shape(u);
+    }
+}
+
+/* ---- finish ---- */
+
+/* The first variable with a value that is not finite, as far as this shard can tell. */
+static void describe_left_out(struct update *u, struct update_result *result)
+{
+    result->outcome =
+        u->spec->non_finite == UPDATE_NON_FINITE_FAIL ? UPDATE_FAILED : UPDATE_SKIPPED;
+    result->variable = u->bad_variable;
+    result->element = UINT64_MAX;
+    if (u->bad_variable != UINT32_MAX) {
+        update_gather(u);
+        result->element = update_find_bad(u, u->bad_variable);
+    }
+}
+
+void update_finish_begin(struct update *u, float *out, struct update_result *result)
+{
+    assert(out != u->step.in || update_is_in_place(u));
+    *result = (struct update_result){.outcome = UPDATE_KEPT, .element = UINT64_MAX};
+    u->out = out;
+    if (u->failed) {
+        *result = (struct update_result){UPDATE_FAILED, u->bad_variable, u->bad_element};
+    } else if (u->kind == UPDATE_LEFT_OUT) {
+        describe_left_out(u, result);
+    } else if (u->kind == UPDATE_DUE) {
+        assert(u->round == u->rounds);
+        result->outcome = UPDATE_APPLIED;
+    }
+}
+
+/* What there is once for a variable. */
+static void keep_small_slots(struct update *u)
+{
+    for (size_t k = 0; k < u->spec->rule->slot_count && u->kind == UPDATE_DUE; k++) {
+        if (u->pending[k] != NULL) {
+            memcpy(u->step.slots[k], u->pending[k], u->slot_floats[k] * sizeof(float));
+        }
+    }
+    if (u->examples_in == SIZE_MAX) {
+        return;
+    }
+    float examples = u->kind == UPDATE_COLLECTING ? u->examples : 0.0F;
+    for (size_t i = 0; i < u->local_count; i++) {
+        u->step.slots[u->examples_in][i] = u->poisoned ? NAN : examples;
+    }
+}
+
+void update_finish_end(struct update *u, struct update_result *result)
+{
+    if (result->outcome != UPDATE_FAILED) {
+        keep_small_slots(u);
+    }
+}
+
+void update_finish(struct update *u, float *out, struct update_result *result)
+{
+    update_finish_begin(u, out, result);
+    for (size_t i = 0; i < u->piece_count; i++) {
+        struct update_result piece;
+        update_finish_piece(u, i, &piece);
+        update_result_join(result, &piece);
+    }
+    update_finish_end(u, result);
+}
+
+/* ---- all of it ---- */
+
+static int check_alone(const struct update *u, const struct update_step *step, struct err *err)
+{
+    const struct update_spec *spec = u->spec;
+    if (!update_is_whole(u)) {
+        return err_set(err, ERR_STATE, "%s needs sums over variables that lie on several shards",
+                       spec->rule->name);
+    }
+    if (step->norms == NULL && update_needs_norms(u)) {
+        return err_set(err, ERR_INVALID, "the push has no norms of its variables");
+    }
+    if (step->norms == NULL || !u->takes_norms) {
+        return 0;
+    }
+    if (step->norm_count != u->variable_count) {
+        return err_set(err, ERR_INVALID, "norms of %zu variables instead of %zu", step->norm_count,
+                       u->variable_count);
+    }
+    bool clips = spec->clip_norm > 0 || spec->clip_global_norm > 0;
+    if (clips && update_needs_gradient(u)) {
+        return err_set(err, ERR_INVALID, "the norms of one push say nothing of those accumulated");
+    }
+    return 0;
+}
+
+/* The next round, with the sums of this shard alone. */
+static int run_round(struct update *u, struct err *err)
+{
+    const unsigned round = u->round;
+    update_reduce(u, round, &u->mine);
+    const void *mine[] = {u->mine.data};
+    int rc = update_join(mine, &u->mine.len, 1, &u->totals, err);
+    return rc != 0 ? rc : update_settle(u, round, u->totals.data, u->totals.len, err);
+}
+
+int update_run(struct update *u, const struct update_step *step, float *out,
+               struct update_result *result, struct err *err)
+{
+    int rc = check_alone(u, step, err);
+    if (rc != 0) {
+        return rc;
+    }
+    update_begin(u, step);
+    if (u->takes_norms && step->norms != NULL) {
+        update_take_norms(u, step->norms);
+        update_round_done(u);
+    }
+    while (u->round < u->rounds && u->kind == UPDATE_DUE && !u->failed) {
+        rc = run_round(u, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    update_finish(u, out, result);
+    return 0;
+}
