@@ -14,6 +14,13 @@ uint64_t chrono_now_ms(void)
     return chrono_now_ns() / 1000000U;
 }
 
+uint64_t chrono_thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
 int64_t chrono_wall_ms(void)
 {
     struct timespec t;

@@ -23,12 +23,12 @@ void slow_down_release(struct slow_down *s)
     pthread_mutex_destroy(&s->mutex);
 }
 
-void slow_down_wait(struct slow_down *s, uint64_t ns)
+void slow_down_wait(struct slow_down *s, uint64_t begin_ns, uint64_t used_ns)
 {
     if (s->factor <= 1) {
         return;
     }
-    uint64_t until = chrono_now_ns() + (uint64_t)((s->factor - 1) * (double)ns);
+    uint64_t until = begin_ns + (uint64_t)(s->factor * (double)used_ns);
     const struct timespec deadline = {.tv_sec = (time_t)(until / NS_PER_S),
                                       .tv_nsec = (long)(until % NS_PER_S)};
     pthread_mutex_lock(&s->mutex);

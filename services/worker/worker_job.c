@@ -42,6 +42,24 @@ static struct metrics *sums_of(struct worker_job *j, uint64_t epoch)
 }
 
 /* A replica of another worker is that one's to measure. */
+static void computed(void *ctx)
+{
+    struct worker_job *j = ctx;
+    if (!loop_discarding(j->loop)) {
+        struct worker_event event = {.kind = WORKER_COMPUTED};
+        worker_job_step(j, &event);
+    }
+}
+
+/* Behind the messages that came while it was computed: they may say that the next computation,
+ * which begins with this event, is not wanted any more. */
+static void tell_computed(struct worker_job *j)
+{
+    if (loop_post(j->loop, computed, j, NULL) == ERR_EXHAUSTED) {
+        computed(j);
+    }
+}
+
 static void do_compute(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
@@ -53,6 +71,7 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         ps_client_wait_sent(j->client, a->slot);
     }
     uint64_t begin = chrono_now_ns();
+    uint64_t used = chrono_thread_ns();
     if (j->computed_ns != 0) {
         meter_change(j->meters->wait_seconds, (double)(begin - j->computed_ns) * 1e-9);
     }
@@ -66,14 +85,13 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         fail_job(j, &err);
         return;
     }
-    slow_down_wait(&j->slow_down, chrono_now_ns() - begin);
+    slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     uint64_t end = chrono_now_ns();
     j->computed_ns = end;
     meter_change(j->meters->compute_seconds, (double)(end - begin) * 1e-9);
     meter_add(j->meters->batches, 1);
     meter_add(j->meters->examples, a->batch.count);
-    struct worker_event event = {.kind = WORKER_COMPUTED};
-    worker_job_step(j, &event);
+    tell_computed(j);
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_action *a)
@@ -82,8 +100,9 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     struct metrics sums;
     metrics_init(&sums, j->model.spec.model.metrics);
     uint64_t begin = chrono_now_ns();
+    uint64_t used = chrono_thread_ns();
     int rc = worker_model_evaluate(&j->model, a->first, a->count, &sums, &err);
-    slow_down_wait(&j->slow_down, chrono_now_ns() - begin);
+    slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     struct rpc_call *call = worker_job_take_call(j, a->tag);
     if (call != NULL) {
         if (rc == 0) {
@@ -100,8 +119,7 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     }
     metrics_release(&sums);
     meter_add(j->meters->evaluations, 1);
-    struct worker_event event = {.kind = WORKER_COMPUTED};
-    worker_job_step(j, &event);
+    tell_computed(j);
 }
 
 static void do_exchange(struct worker_job *j, const struct worker_action *a)

@@ -1,12 +1,13 @@
 #include "support/test.h"
 
+#include "base/chrono.h"
 #include "worker/slow_down.h"
 
 #define DAY_NS UINT64_C(86400000000000) /* the test would not end if it were waited for */
 
 static void *wait_days(void *arg)
 {
-    slow_down_wait(arg, DAY_NS);
+    slow_down_wait(arg, chrono_now_ns(), DAY_NS);
     return NULL;
 }
 
@@ -15,7 +16,7 @@ static void test_factor_one_waits_for_nothing(void **state)
     (void)state;
     struct slow_down s;
     slow_down_init(&s, 1);
-    slow_down_wait(&s, DAY_NS);
+    slow_down_wait(&s, chrono_now_ns(), DAY_NS);
     slow_down_release(&s);
 }
 
@@ -24,9 +25,10 @@ static void test_nothing_is_slowed_after_the_end(void **state)
     (void)state;
     struct slow_down s;
     slow_down_init(&s, SLOW_DOWN_MAX);
-    slow_down_wait(&s, 0);
+    slow_down_wait(&s, chrono_now_ns(), 0);
+    slow_down_wait(&s, 0, 1); /* it waited for the processor long enough */
     slow_down_end(&s);
-    slow_down_wait(&s, DAY_NS);
+    slow_down_wait(&s, chrono_now_ns(), DAY_NS);
     slow_down_end(&s);
     slow_down_release(&s);
 }
