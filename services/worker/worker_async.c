@@ -336,6 +336,9 @@ static void stand(struct worker *w)
     if (w->a.hold && w->idle_due) {
         worker_lease_give_back(w);
     }
+    if (!w->a.hold && worker_lease_in_hand(w) != NULL) {
+        return; /* goes on when the master has heard its reports: no less at work than before */
+    }
     /* On hold too: others may wait at the shards for this worker, and cannot hold before. */
     if (is_bounded(w) && !w->async.idle_told && w->training_open == 0 &&
         w->async.making == MAKING_NOTHING && w->computing == COMPUTING_NOTHING) {

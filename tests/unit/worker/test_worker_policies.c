@@ -329,6 +329,29 @@ static void test_done_tells_the_shards(void **state)
     script_end(&t);
 }
 
+/* Who waits for the master to hear of its splits is at work: others are not to run ahead of it. */
+static void test_unheard_reports_are_no_idleness(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = async_of(1);
+    a.consistency.mode = TRAINING_BOUNDED;
+    a.leases[0].batch_end = 1;
+    script_begin(&t, 1);
+    script_assign(&t, &a);
+    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    for (uint32_t split = 0; split < 2; split++) {
+        (void)script_take(&t, WORKER_DO_LEASE);
+        script_feed(&t, granted(1, split + 1, 1));
+        assert_int_equal(script_compute(&t).batch.split, split);
+        answer_push(&t, 0, 1, split + 1);
+    }
+    assert_int_equal(t.failures, 0);
+    assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
+    assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
+    script_end(&t);
+}
+
 /* Its assignment was meant for the process before it, and the next one is on its way. */
 static void test_a_generation_without_this_worker(void **state)
 {
@@ -501,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_requests_name_what_is_held),
         cmocka_unit_test(test_a_generation_says_what_is_held),
         cmocka_unit_test(test_done_tells_the_shards),
+        cmocka_unit_test(test_unheard_reports_are_no_idleness),
         cmocka_unit_test(test_a_generation_without_this_worker),
         cmocka_unit_test(test_the_lead_says_the_clock),
         cmocka_unit_test(test_async_to_sync_and_back),
