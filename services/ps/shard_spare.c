@@ -10,6 +10,9 @@
 #include "base/mem.h"
 #include "ps/shard_internal.h"
 
+/* Whose replica was given away gets it back when it comes within so many usual times: not just in
+ * time not to be late, for then everybody would wait for it from now on. */
+#define TIMELY 1.5
 #define LATE_MS_MIN 20   /* below it, what the network does is no sign of a slow worker */
 #define WAIT_MS_MIN 5    /* so that idle workers do not ask in a loop, */
 #define WAIT_MS_MAX 1000 /* and hear of it when the usual time turns out to be less */
@@ -88,8 +91,8 @@ void shard_spare_forgive(struct shard *s)
     }
 }
 
-/* How long after the beginning of the step a replica is late; false: nobody knows yet. */
-static bool late_after(const struct shard *s, uint64_t *limit_ms)
+/* @times the usual time, after the beginning of the step; false: nobody knows yet. */
+static bool usual_times(const struct shard *s, double times, uint64_t *limit_ms)
 {
     const struct shard_pacing *p = &s->pacing;
     uint64_t typical = p->typical_ms;
@@ -98,11 +101,17 @@ static bool late_after(const struct shard *s, uint64_t *limit_ms)
     } else if (!p->usual) {
         return false;
     }
-    double limit = s->consistency.speculate * (double)typical;
+    double limit = times * (double)typical;
     *limit_ms = limit < LATE_MS_MIN          ? LATE_MS_MIN
                 : limit < (double)UINT32_MAX ? (uint64_t)limit
                                              : UINT32_MAX;
     return true;
+}
+
+/* How long after the beginning of the step a replica is late; false: nobody knows yet. */
+static bool late_after(const struct shard *s, uint64_t *limit_ms)
+{
+    return usual_times(s, s->consistency.speculate, limit_ms);
 }
 
 void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t now_ms)
@@ -115,7 +124,8 @@ void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t n
         p->began_ms = later(p->began_ms, before(now_ms, p->typical_ms));
     }
     uint64_t limit = 0;
-    bool known = late_after(s, &limit);
+    double times = s->consistency.speculate < TIMELY ? s->consistency.speculate : TIMELY;
+    bool known = usual_times(s, times, &limit);
     bool in_time = !known || since(p->began_ms, now_ms) <= limit;
     for (uint32_t r = push->replica_first; r < push->replica_end; r++) {
         struct shard_late *l = &p->late[r];

@@ -73,6 +73,23 @@ static void count_skipped(struct worker *w, uint64_t version)
     w->measured = w->measured || w->dropped > 0;
 }
 
+/* Speculation: how many replicas of its own the next step begins with. Those that it did not come
+ * to in this step were given to others, and the lead gives them away at once from now on. So a late
+ * worker does the first ones, each pushed as soon as it is there, and then asks what is left: the
+ * others need not do all of its work, and it does nothing that somebody else has done. */
+static void choose_own(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    uint32_t pushed = s->stack_count > 0 ? s->stack[0].block.lo : s->replica_next;
+    if (pushed < s->own_end) {
+        s->own_end = pushed > w->a.replica_first ? pushed : w->a.replica_first + 1;
+    } else if (s->own_spares < w->a.replica_end - s->own_end) {
+        s->own_end += s->own_spares;
+    } else {
+        s->own_end = w->a.replica_end; /* as fast as it should be, again */
+    }
+}
+
 static void go_on_from(struct worker *w, enum worker_set set, uint64_t version)
 {
     struct sync_state *s = &w->sync;
@@ -80,6 +97,9 @@ static void go_on_from(struct worker *w, enum worker_set set, uint64_t version)
         s->prefetch_lost || version > w->position + 1 || s->replica_next < w->a.replica_end;
     if (version > w->position) {
         count_skipped(w, version);
+        if (!partial(w)) {
+            choose_own(w);
+        }
     }
     w->current = set;
     w->position = version;
@@ -180,14 +200,24 @@ static void heed_decision(struct worker *w, const struct worker_event *event)
     }
 }
 
+static void count_spare(struct worker *w, const struct worker_action *request,
+                        const struct worker_event *event)
+{
+    if (event->push != WORKER_PUSH_ACCEPTED && event->push != WORKER_PUSH_APPLIED) {
+        return; /* somebody else was faster */
+    }
+    bool own =
+        request->replica_first >= w->a.replica_first && request->replica_first < w->a.replica_end;
+    w->sync.own_spares += own ? 1 : 0;
+    w->speculated += own ? 0 : 1;
+    w->measured = w->measured || !own;
+}
+
 static void lead_answered_push(struct worker *w, const struct worker_action *request,
                                const struct worker_event *event)
 {
     if (request->spare) {
-        if (event->push == WORKER_PUSH_ACCEPTED || event->push == WORKER_PUSH_APPLIED) {
-            w->speculated++;
-            w->measured = true;
-        }
+        count_spare(w, request, event);
         return;
     }
     if (request->examples > 0) {

@@ -53,6 +53,8 @@ struct sync_state {
     uint32_t spare_replica;
     uint64_t spare_ask_ms; /* not before; 0: at once */
     bool spare_none;       /* the lead says that the step is complete */
+    uint32_t own_end;      /* of its replicas those from here on are left to whoever asks first */
+    uint32_t own_spares;   /* of these, how many it was given and was first with, in this step */
 
     struct sums_state sums;
 };

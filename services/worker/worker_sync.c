@@ -25,6 +25,9 @@ bool worker_sync_stands_by(const struct worker *w)
 void worker_sync_step_begin(struct worker *w)
 {
     struct sync_state *s = &w->sync;
+    while (s->stack_count > 0) { /* others were faster with the sums that these would be part of */
+        worker_slot_drop(w, s->stack[--s->stack_count].slot);
+    }
     s->step_begun = false;
     s->replica_next = w->a.replica_first;
     s->next_pulled = false;
@@ -35,6 +38,7 @@ void worker_sync_step_begin(struct worker *w)
     s->spare_ask_ms = 0;
     s->spare_none = false;
     worker_sums_step_begin(w);
+    s->own_spares = 0;
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
         w->heard[shard] = 0;
     }
@@ -57,6 +61,7 @@ void worker_sync_begin(struct worker *w)
         return;
     }
     w->position = w->a.step;
+    w->sync.own_end = w->a.replica_end;
     w->sync.prefetch_step = w->a.step;
     w->sync.prefetch_replica = w->a.replica_first;
     w->sync.prefetch_lost = true; /* named before: batches of the generation that is over */
@@ -227,7 +232,8 @@ static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
     };
     s->step_begun = true;
     s->replica_next++;
-    if (consistency_is_partial(&w->a.consistency)) {
+    bool is_late = s->own_end < w->a.replica_end;
+    if (consistency_is_partial(&w->a.consistency) || is_late) {
         push_node(w, &node, false); /* whether it will be in the sum is not known yet */
     } else {
         s->stack[s->stack_count++] = node;
@@ -279,7 +285,7 @@ static bool enough(const struct worker *w)
 static void compute_next(struct worker *w)
 {
     struct sync_state *s = &w->sync;
-    while (s->replica_next < w->a.replica_end && !s->step_over && !enough(w)) {
+    while (s->replica_next < s->own_end && !s->step_over && !enough(w)) {
         struct ledger_batch batch;
         worker_sync_batch(w, w->position, s->replica_next, &batch);
         if (batch.count > 0) {
@@ -320,7 +326,7 @@ void worker_sync_pump(struct worker *w)
         return;
     }
     compute_next(w);
-    if (loose(w) && w->computing == COMPUTING_NOTHING && w->sync.replica_next == w->a.replica_end) {
+    if (loose(w) && w->computing == COMPUTING_NOTHING && w->sync.replica_next == w->sync.own_end) {
         worker_loose_wait(w);
     }
 }

@@ -189,12 +189,17 @@ static void test_slow_owners_are_not_waited_for_again(void **state)
         push_at(&r, 2600, 30 + i, 4, i, i + 1, false);
     }
     expect_given(ask_at(&r, 2600, 33, 4), 3);
-    push_at(&r, 2610, 34, 4, 3, 4, false); /* in time */
-    assert_int_equal(r.version, 5);
+    push_at(&r, 2680, 34, 4, 3, 4, false); /* not late, but everybody would wait for it */
     for (uint32_t i = 0; i < 3; i++) {
-        push_at(&r, 2710, 40 + i, 5, i, i + 1, false);
+        push_at(&r, 2780, 40 + i, 5, i, i + 1, false);
     }
-    assert_false(ask_at(&r, 2710, 43, 5)->spare_given);
+    expect_given(ask_at(&r, 2780, 43, 5), 3);
+    push_at(&r, 2790, 44, 5, 3, 4, false); /* in time */
+    assert_int_equal(r.version, 6);
+    for (uint32_t i = 0; i < 3; i++) {
+        push_at(&r, 2890, 50 + i, 6, i, i + 1, false);
+    }
+    assert_false(ask_at(&r, 2890, 53, 6)->spare_given);
     rig_release(&r);
 }
 

@@ -382,6 +382,96 @@ static void test_speculation_ends_with_the_step(void **state)
     script_end(&t);
 }
 
+/* Compute the next replica, which has to be @replica, and push it alone. */
+static void push_alone(struct script *t, uint32_t replica, struct worker_action push[2])
+{
+    assert_int_equal(script_compute(t).replica, replica);
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        push[s] = script_exchange(t, s);
+        assert_true(push[s].push && !push[s].spare);
+        assert_int_equal(push[s].replica_first, replica);
+        assert_int_equal(push[s].replica_end, replica + 1);
+    }
+}
+
+/* It is given @replica, and is the first to push it. */
+static void compute_spare(struct script *t, uint32_t replica)
+{
+    struct worker_action ask = script_exchange(t, 0);
+    assert_true(ask.ask_spare);
+    answer_spare(t, &ask, true, replica, 0);
+    struct worker_action spare = script_compute(t);
+    assert_true(spare.spare && spare.replica == replica);
+    script_answer_both(t, 0, WORKER_PUSH_ACCEPTED);
+}
+
+static void answer_two(struct script *t, const struct worker_action exchange[2], uint64_t version)
+{
+    script_answer(t, &exchange[0], version, WORKER_PUSH_ACCEPTED);
+    script_answer(t, &exchange[1], version, WORKER_PUSH_ACCEPTED);
+}
+
+/* A worker with replicas 0 and 1 is in the midst of their sum when others have done all of the step
+ * before @version. */
+static void fall_behind(struct script *t, uint64_t version)
+{
+    struct worker_action first = script_compute(t);
+    assert_int_equal(first.replica, 0);
+    assert_true(first.slot < 3);
+    assert_int_equal(script_take(t, WORKER_DO_COMPUTE).replica, 1);
+    script_answer_both(t, version, WORKER_PUSH_NONE);
+    script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED});
+}
+
+static void test_a_late_worker_shares_its_replicas(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = speculative(0, 2);
+    start(&t, &a, 0);
+    fall_behind(&t, 1);
+    struct worker_action push[2];
+    push_alone(&t, 0, push);
+    struct worker_action ask = script_exchange(&t, 0);
+    assert_true(ask.ask_spare && t.open_count == 0); /* replica 1 is whose who asks first */
+    answer_spare(&t, &ask, false, 0, 0);
+    answer_two(&t, push, 2);
+    push_alone(&t, 0, push);
+    compute_spare(&t, 1);
+    assert_int_equal(script_report(&t).speculated, 0); /* it was its own */
+    script_end(&t);
+}
+
+/* Again and again: nothing is kept of sums that nobody needs any more. */
+static void test_a_worker_that_is_fast_again_does_its_own(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = speculative(0, 2);
+    a.step_limit = 1000;
+    start(&t, &a, 0);
+    for (uint64_t version = 3; version < 600; version += 3) {
+        fall_behind(&t, version - 2);
+        struct worker_action push[2];
+        push_alone(&t, 0, push);
+        compute_spare(&t, 1);
+        struct worker_action ask = script_exchange(&t, 0);
+        answer_spare(&t, &ask, false, 0, 0);
+        answer_two(&t, push, version - 1);
+        size_t adds = t.adds;
+        (void)script_compute(&t);
+        struct worker_action pull[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+        (void)script_compute(&t);
+        assert_int_equal(t.adds, adds + 1); /* one sum, as ever */
+        script_answer_both(&t, version - 1, WORKER_PUSH_ACCEPTED);
+        ask = script_exchange(&t, 0);
+        answer_spare(&t, &ask, false, 0, 0);
+        answer_two(&t, pull, version);
+    }
+    assert_int_equal(t.failures, 0);
+    script_end(&t);
+}
+
 static void test_speculation_stops_asking(void **state)
 {
     (void)state;
@@ -475,6 +565,8 @@ int main(void)
         cmocka_unit_test(test_hold_names_the_first_step_not_begun),
         cmocka_unit_test(test_speculation_computes_spare_replicas),
         cmocka_unit_test(test_speculation_ends_with_the_step),
+        cmocka_unit_test(test_a_late_worker_shares_its_replicas),
+        cmocka_unit_test(test_a_worker_that_is_fast_again_does_its_own),
         cmocka_unit_test(test_speculation_stops_asking),
         cmocka_unit_test(test_speculation_of_a_worker_without_replicas),
         cmocka_unit_test(test_speculation_sums_along_the_tree),
