@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "ps/shard_internal.h"
 
 uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split)
@@ -86,10 +87,10 @@ static int place(const struct shard *s, const struct shard_push *p, uint64_t *ti
     uint32_t next = shard_progress(s, p->epoch, p->split);
     if (p->epoch == s->ledger.epoch) {
         *ticket = find_queued(s, p, &next);
-        if (end_of(p) <= next) {
+        if (end_of(p) <= next && !MUTANT(async_push_again)) {
             return 1;
         }
-        return p->batch == next ? 0 : out_of_order(s, p, next, err);
+        return p->batch == next || MUTANT(async_push_again) ? 0 : out_of_order(s, p, next, err);
     }
     bool rolls = p->epoch - s->ledger.epoch == 1 && p->batch == 0 && s->queue_count == 0 &&
                  ledger_left(&s->ledger) == 0;
@@ -147,7 +148,9 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
     struct shard_queued q = {p->epoch,    p->split,        p->batch,  end_of(p),
                              p->examples, p->base_version, p->buffer, request->worker};
     if (!e->can_apply || s->queue_count > 0) {
-        return enqueue(s, &q, &request->ticket, &out->err);
+        int rc = enqueue(s, &q, &request->ticket, &out->err);
+        request->ticket = MUTANT(ack_before_apply) ? 0 : request->ticket;
+        return rc;
     }
     apply(s, &q, out);
     return 0;

@@ -1,6 +1,7 @@
 /* Generations: who may speak from now on, and the end of a shard. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "ps/shard_internal.h"
 
 int shard_ledger_check(const struct ledger *l, struct err *err)
@@ -43,7 +44,7 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
                        "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
                        s->version);
     }
-    if (shard_decide_pending(s)) {
+    if (shard_decide_pending(s) && !MUTANT(change_before_decided)) {
         return err_set(err, ERR_STATE,
                        "a change at step %" PRIu64
                        ", which other shards have done and this one has not",
@@ -85,7 +86,12 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
     (void)shard_check_generation(s, old, &out->err); /* sets the words for those that wait */
     shard_refuse_parked(s, out);
     shard_sync_forget(s, e->now_ms, out);
-    shard_async_forget(s, out);
+    if (!MUTANT(queue_over_generations)) {
+        shard_async_forget(s, out);
+    }
+    for (size_t i = 0; MUTANT(decision_forgotten) && i < SHARD_DECISIONS_KEPT; i++) {
+        s->decisions[i].replicas = 0;
+    }
     shard_spare_forgive(s);
     shard_workers_set(s, e->workers, e->worker_count, out);
     shard_workers_reset(s);
@@ -97,7 +103,9 @@ static void begin_generation(struct shard *s, const struct shard_event *e,
 void shard_on_membership(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     int rc = 0;
-    if (e->generation <= s->generation) {
+    if (MUTANT(membership_of_any_generation) && e->generation < s->generation) {
+        begin_generation(s, e, out);
+    } else if (e->generation <= s->generation) {
         rc = shard_check_generation(s, e->generation, &out->err); /* the same: it was told before */
     } else {
         rc = check_membership(s, e, &out->err);

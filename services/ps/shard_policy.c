@@ -4,6 +4,7 @@
  * that it sent to a worker until it sends that worker the next one. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "ps/shard_internal.h"
 
 int shard_policy_check(const struct shard *s, const struct shard_push *p, struct err *err)
@@ -19,7 +20,8 @@ int shard_policy_check(const struct shard *s, const struct shard_push *p, struct
 
 bool shard_policy_drops(const struct shard *s, uint64_t staleness)
 {
-    return s->consistency.policy == POLICY_MAX_STALENESS && s->lead &&
+    bool decides = s->lead || MUTANT(stale_everywhere);
+    return s->consistency.policy == POLICY_MAX_STALENESS && decides &&
            staleness > s->consistency.max_staleness;
 }
 
@@ -63,8 +65,10 @@ void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *o
     if (w->has_base && w->base == s->version) {
         return;
     }
-    shard_act(out, SHARD_KEEP)->version = s->version;
-    shard_policy_forget(w, out);
+    if (!MUTANT(base_forgotten)) {
+        shard_act(out, SHARD_KEEP)->version = s->version;
+        shard_policy_forget(w, out);
+    }
     w->has_base = true;
     w->base = s->version;
 }

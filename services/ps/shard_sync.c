@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "ps/shard_internal.h"
 
 static int check_identity(const struct shard *s, const struct shard_push *p, struct err *err)
@@ -75,7 +76,9 @@ static void rise(struct shard *s, struct tree_block b, struct shard_actions *out
         uint32_t middle = b.lo == parent.lo ? b.hi : b.lo;
         struct shard_node *left = &s->nodes[parent.lo];
         struct shard_node *right = &s->nodes[middle];
-        if (left->sum_end != middle || right->sum_end != parent.hi) {
+        bool whole = left->sum_end == middle && right->sum_end == parent.hi;
+        bool part = left->sum_end == middle && right->sum_end > middle;
+        if (!whole && !(part && MUTANT(sync_as_they_come))) {
             return;
         }
         shard_sync_combine(left, right, out);
@@ -102,7 +105,8 @@ static void push_node(struct shard *s, const struct shard_event *e, struct shard
     if (p->step == s->version) {
         shard_spare_came(s, p, e->now_ms);
     }
-    if (p->step < s->version || is_covered(s, b)) {
+    if ((p->step < s->version && !MUTANT(sync_old_step)) ||
+        (is_covered(s, b) && !MUTANT(sync_push_again))) {
         shard_release_buffer(out, p->buffer);
         request->push = SHARD_PUSH_DUPLICATE;
         return;
@@ -147,7 +151,8 @@ bool shard_sync_ready(const struct shard *s)
     if (consistency_is_partial(&s->consistency)) {
         return shard_decide_ready(s);
     }
-    return s->replicas > 0 && s->nodes[0].sum_end == s->replicas;
+    uint32_t needed = s->replicas - (MUTANT(sync_without_last) && s->replicas > 1 ? 1 : 0);
+    return s->replicas > 0 && s->nodes[0].sum_end >= needed;
 }
 
 static void begin_step(struct shard *s, uint64_t now_ms)

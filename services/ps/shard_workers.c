@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "base/text.h"
 #include "ps/shard_internal.h"
 
@@ -73,7 +74,9 @@ void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
     free(s->workers);
     s->workers = workers;
     s->worker_count = count;
-    update_pace(s);
+    if (!MUTANT(dead_worker_counts)) {
+        update_pace(s);
+    }
 }
 
 void shard_workers_reset(struct shard *s)
