@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/text.h"
 #include "worker/worker_state.h"
 
@@ -38,7 +39,8 @@ static uint64_t first_step_not_begun(const struct worker *w)
         return w->a.step; /* it keeps nobody from stopping at once */
     }
     bool computing = w->computing == COMPUTING_BATCH || w->computing == COMPUTING_SPARE;
-    return w->position + (w->sync.step_begun || computing ? 1 : 0);
+    bool begun = (w->sync.step_begun || computing) && !MUTANT(hold_forgets_step);
+    return w->position + (begun ? 1 : 0);
 }
 
 static void hold(struct worker *w, uint64_t tag)
@@ -67,7 +69,7 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         return;
     }
     bool same = (w->assigned || w->next_pending) && a->generation == known;
-    if (same && a->number != 0 && a->number < w->assign_number) {
+    if (same && a->number != 0 && a->number < w->assign_number && !MUTANT(late_assign)) {
         reply_assign(w, event->tag, ERR_ABORTED, "a later assignment came first");
         return;
     }
@@ -122,7 +124,9 @@ void worker_begin_next(struct worker *w)
     memset(w->slot_users, 0, sizeof w->slot_users);
     /* Nothing of the old mode is left: what it held, summed or waited for. */
     memset(&w->sync, 0, sizeof w->sync);
-    memset(&w->async, 0, sizeof w->async);
+    if (!MUTANT(leases_over_generations)) {
+        memset(&w->async, 0, sizeof w->async);
+    }
     if (w->a.consistency.mode == TRAINING_SYNC) {
         worker_sync_begin(w);
     } else {

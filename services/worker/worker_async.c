@@ -1,6 +1,7 @@
 /* Async and bounded: leased splits, batch by batch (docs/protocol.md, Async and bounded). */
 #include <string.h>
 
+#include "base/mutant.h"
 #include "worker/worker_state.h"
 
 static const struct consistency *rules(const struct worker *w)
@@ -166,9 +167,11 @@ static void push_dropped(struct worker *w)
     w->measured = true;
     w->async.prefetch_lost = true;
     struct holding *h = worker_lease_find(w, g->epoch, g->split);
-    if (h != NULL) {
+    if (h != NULL && !MUTANT(dropped_is_done)) {
         h->state = HOLDING_OPEN;
         h->next = g->first;
+    } else if (h != NULL && g->end == h->batch_end) {
+        worker_lease_finished(w, h);
     }
     pull_latest(w, lead_pulls_at_once(w) ? WORKER_LEAD + 1 : WORKER_LEAD, NULL);
     if (w->training_open == 0) {
@@ -221,7 +224,9 @@ void worker_async_exchanged(struct worker *w, const struct worker_action *reques
                             const struct worker_event *event)
 {
     struct async_state *a = &w->async;
-    if (request->progress && event->progress < a->progress_least) {
+    bool highest = MUTANT(highest_progress) && a->progress_least != UINT32_MAX;
+    if (request->progress &&
+        (highest ? event->progress > a->progress_least : event->progress < a->progress_least)) {
         a->progress_least = event->progress;
     }
     if (w->training_open > 0) {

@@ -1,6 +1,7 @@
 /* StartJob and StopJob that come late. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "worker/worker.h"
 
 enum worker_start worker_start_decide(uint64_t started_generation, uint64_t generation,
@@ -15,7 +16,8 @@ enum worker_start worker_start_decide(uint64_t started_generation, uint64_t gene
                       generation, started_generation);
         return WORKER_START_OLD;
     }
-    return generation == started_generation ? WORKER_START_SAME : WORKER_START_AGAIN;
+    return generation == started_generation || MUTANT(late_start) ? WORKER_START_SAME
+                                                                  : WORKER_START_AGAIN;
 }
 
 bool worker_stop_decide(uint64_t started_generation, uint64_t generation)
