@@ -1,5 +1,7 @@
 #include "job/tree.h"
 
+#include "base/mutant.h"
+
 uint32_t tree_split(uint32_t lo, uint32_t hi)
 {
     uint32_t n = hi - lo;
@@ -7,7 +9,7 @@ uint32_t tree_split(uint32_t lo, uint32_t hi)
     while (power < n - power) { /* no doubling that could overflow */
         power *= 2;
     }
-    return lo + power;
+    return lo + power - (MUTANT(tree_off_by_one) && power > 1 ? 1 : 0);
 }
 
 /* Walk from the root towards @b; true when it is met, with the node above it in @parent. */

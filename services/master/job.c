@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core.h"
 
 struct job *job_find(struct master *m, const char *id)
@@ -173,7 +174,9 @@ struct job_worker *job_worker_add(struct job *j, struct node *n)
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)
 {
     train_park_clear(m, j, w, ERR_NOT_FOUND, "the worker is not part of the job");
-    train_give_back(m, j, w);
+    if (!MUTANT(lease_lost_with_worker)) {
+        train_give_back(m, j, w);
+    }
     for (size_t i = 0; i < m->call_count; i++) {
         if (m->calls[i].job == j && m->calls[i].node == w->node &&
             m->calls[i].kind == MASTER_CALL_EVALUATE) {

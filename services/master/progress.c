@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "master/core.h"
 
 #define SAMPLE_MS 1000
@@ -189,7 +190,8 @@ void on_report_progress(struct master *m, const struct master_event *e)
     }
     w->sequence = report->sequence;
     uint64_t position = job_is_sync(j) ? report->position - j->version_shift : report->position;
-    if (!w->held || position > w->position) { /* not one from before the answer to the hold */
+    if (!w->held || position > w->position ||
+        MUTANT(position_falls)) { /* not one from before the answer to the hold */
         w->position = position;
     }
     w->idle = report->idle;

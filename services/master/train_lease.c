@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "master/core.h"
 
 #define LEASE_WAIT_MS_MAX 9500 /* below the 10 s after which a worker gives the call up */
@@ -120,7 +121,8 @@ void on_lease_split(struct master *m, const struct master_event *e)
     uint64_t wait = e->worker.wait_ms < LEASE_WAIT_MS_MAX ? e->worker.wait_ms : LEASE_WAIT_MS_MAX;
     w->parked_until_ms = m->now_ms + wait;
     /* On hold nobody begins anything; this request may be from before. */
-    const struct lease *lost = j->phase == PHASE_HOLD ? NULL : forgotten(w, &e->worker);
+    const struct lease *lost =
+        j->phase == PHASE_HOLD && !MUTANT(grant_on_hold) ? NULL : forgotten(w, &e->worker);
     if (lost != NULL) {
         struct lease again = *lost;
         again.fresh = false; /* it may have begun, if an answer came twice */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core.h"
 
 void train_assign_from(struct job *j, uint64_t step)
@@ -28,7 +29,9 @@ void train_regroup(struct master *m, struct job *j)
     j->record.generation++;
     j->regroup_needed = false;
     j->phase = PHASE_REGROUP;
-    job_store(m, j); /* a generation is stored before it is used */
+    if (!MUTANT(generation_not_stored)) {
+        job_store(m, j); /* a generation is stored before it is used */
+    }
     action_log(m, LOG_LEVEL_INFO, "job_regroup", "job=%s generation=%" PRIu64 " workers=%zu",
                j->record.id, j->record.generation, job_workers_started(j));
     for (size_t i = 0; i < j->worker_count; i++) {
@@ -80,7 +83,7 @@ static int regroup_sync(struct master *m, struct job *j)
         return ERR_INTERNAL;
     }
     progress_step(m, j, highest);
-    train_assign_from(j, lowest);
+    train_assign_from(j, MUTANT(highest_version) ? highest : lowest);
     return 0;
 }
 
@@ -147,7 +150,7 @@ void train_membership_done(struct master *m, struct job *j)
         train_assign(m, j);
         return;
     }
-    j->leases.levelling = !leases_level(&j->leases);
+    j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
     if (j->leases.levelling) {
         train_assign(m, j); /* somebody has to bring to every shard what some have */
     } else {
