@@ -120,12 +120,17 @@ void check_applied(struct world *w, struct sim_shard *s, const struct shard_acti
 {
     static const struct ids none;
     const struct sim_job *j = &w->jobs[s->job];
+    struct shard_info info;
+    shard_info(s->core, &info);
     if (w->tracing) {
-        struct shard_info info;
-        shard_info(s->core, &info);
         trace(w, s->node, "shard %u makes version %llu of %llu examples, generation %llu",
               s->number, (unsigned long long)a->version, (unsigned long long)a->examples,
               (unsigned long long)info.generation);
+    }
+    if (g != NULL && g->generation != info.generation) {
+        violated(w, INVARIANT_FENCE,
+                 "shard %u applies a gradient of generation %llu in generation %llu", s->number,
+                 (unsigned long long)g->generation, (unsigned long long)info.generation);
     }
     if (g != NULL && ids_overlap(&s->applied, &g->ids)) {
         violated(w, INVARIANT_ONCE, "shard %u applies a batch again in version %llu", s->number,
@@ -186,7 +191,7 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
     bool asks = e->kind == SHARD_EXCHANGE || e->kind == SHARD_MEMBERSHIP || e->kind == SHARD_PIN;
     if (asks && e->generation < before->generation &&
         (after.version != before->version || after.generation != before->generation ||
-         after.queued != before->queued || after.parked > before->parked + (e->has_pull ? 1 : 0) ||
+         after.queued != before->queued || after.parked > before->parked ||
          after.pins != before->pins || after.pushes_applied != before->pushes_applied)) {
         violated(
             w, INVARIANT_FENCE, "a request of generation %llu changes shard %u of generation %llu",

@@ -212,6 +212,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
         struct gradient *g = gradient_new(w);
         g->t = x->values;
         g->ids = x->ids;
+        g->generation = x->generation;
         e.push.buffer = g;
         s->gradients++;
     }

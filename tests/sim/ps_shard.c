@@ -181,6 +181,7 @@ static void add(struct world *w, struct sim_shard *s, const struct shard_action 
         to->t.v[i] += from->t.v[i];
     }
     ids_add(&to->ids, &from->ids);
+    to->generation = from->generation < to->generation ? from->generation : to->generation;
 }
 
 static void flatten(struct flat_ledger *to, const struct ledger *from)

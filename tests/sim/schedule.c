@@ -194,7 +194,7 @@ static void bad_network(struct maker *m)
     struct sim_knobs *k = &m->s->knobs;
     if (chance(m, 70)) {
         k->tail_part = (uint32_t)about(m, 5000, 300000);
-        k->tail_us = (uint32_t)about(m, 5000, 3000000);
+        k->tail_us = (uint32_t)about(m, 5000, 10000000);
     }
     if (chance(m, 60)) {
         k->loss_part = (uint32_t)about(m, 1000, 150000);
@@ -226,6 +226,9 @@ static void bad_machines(struct maker *m)
 static uint64_t when(struct maker *m)
 {
     uint64_t begin = 5 * SIM_MS;
+    if (chance(m, 15)) { /* while it starts */
+        return begin + below(m, 4 * (uint64_t)m->s->knobs.load_us + 20 * SIM_MS);
+    }
     if (chance(m, 75)) {
         return begin + below(m, m->length_us * 3 / 2 + 100 * SIM_MS);
     }

@@ -139,7 +139,8 @@ struct tensor {
 struct gradient {
     struct gradient *next; /* free list */
     struct tensor t;
-    struct ids ids; /* of the batches that are summed up in it */
+    struct ids ids;      /* of the batches that are summed up in it */
+    uint64_t generation; /* of the requests that brought it: the oldest */
 };
 
 /* ---- the network (net.c) ---- */
