@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/mutant.h"
 #include "job/tree.h"
 #include "master/core.h"
 
@@ -294,7 +293,7 @@ struct job_worker *train_sender(struct master *m, const struct master_event *e, 
 /* True when the request is of the present generation; else it is answered. */
 bool train_is_present(struct master *m, const struct job *j, const struct master_event *e)
 {
-    if (e->worker.generation == j->record.generation || MUTANT(report_of_any_generation)) {
+    if (e->worker.generation == j->record.generation) {
         return true;
     }
     reply_error(m, e->request, ERR_ABORTED,

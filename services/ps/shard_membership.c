@@ -44,7 +44,7 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
                        "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
                        s->version);
     }
-    if (shard_decide_pending(s) && !MUTANT(change_before_decided)) {
+    if (shard_decide_pending(s)) {
         return err_set(err, ERR_STATE,
                        "a change at step %" PRIu64
                        ", which other shards have done and this one has not",

@@ -74,9 +74,7 @@ void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
     free(s->workers);
     s->workers = workers;
     s->worker_count = count;
-    if (!MUTANT(dead_worker_counts)) {
-        update_pace(s);
-    }
+    update_pace(s);
 }
 
 void shard_workers_reset(struct shard *s)
@@ -119,7 +117,7 @@ void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock)
 
 void shard_worker_idle(struct shard *s, uint32_t worker)
 {
-    if (counts(s, worker)) {
+    if (counts(s, worker) && !MUTANT(idle_worker_counts)) {
         s->workers[worker].active = false;
         update_pace(s);
     }

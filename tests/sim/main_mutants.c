@@ -26,9 +26,11 @@ struct options {
     uint64_t seeds, from;
     unsigned jobs;
     const char *only;
+    bool trace;
 };
 
-static const char USAGE[] = "usage: sim-mutants [--seeds N] [--from S] [--only NAME] [--jobs J]\n";
+static const char USAGE[] = "usage: sim-mutants [--seeds N] [--from S] [--only NAME] [--jobs J] "
+                            "[--trace]\n";
 
 /* In the mode in which it should show, then in all of them. */
 static void hunt(enum mutant which, const struct options *o, struct verdict *v)
@@ -45,7 +47,7 @@ static void hunt(enum mutant which, const struct options *o, struct verdict *v)
             schedule_make(o->from + i, modes[k], &s);
             tried++;
             alarm(HANG_S);
-            if (!world_run(w, &s, false)) {
+            if (!world_run(w, &s, o->trace)) {
                 *v = (struct verdict){tried, o->from + i, modes[k], w->broken, ""};
                 snprintf(v->why, sizeof v->why, "%.190s", w->why);
                 return;
@@ -118,11 +120,10 @@ static int run(const struct options *o)
 
 int main(int argc, char **argv)
 {
-    static const struct option LONG[] = {{"seeds", required_argument, NULL, 'n'},
-                                         {"from", required_argument, NULL, 'f'},
-                                         {"only", required_argument, NULL, 'o'},
-                                         {"jobs", required_argument, NULL, 'j'},
-                                         {NULL, 0, NULL, 0}};
+    static const struct option LONG[] = {
+        {"seeds", required_argument, NULL, 'n'}, {"from", required_argument, NULL, 'f'},
+        {"only", required_argument, NULL, 'o'},  {"jobs", required_argument, NULL, 'j'},
+        {"trace", no_argument, NULL, 't'},       {NULL, 0, NULL, 0}};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct options o = {
         .seeds = 10000, .from = 1, .jobs = processors > 0 ? (unsigned)processors : 1};
@@ -132,6 +133,8 @@ int main(int argc, char **argv)
             o.seeds = strtoull(optarg, NULL, 10);
         } else if (c == 'f') {
             o.from = strtoull(optarg, NULL, 10);
+        } else if (c == 't') {
+            o.trace = true;
         } else if (c == 'o') {
             o.only = optarg;
         } else if (c == 'j') {

@@ -18,28 +18,26 @@
     X(pull_of_any_generation, ANY, "a pull of an old generation is answered or parked")            \
     X(membership_of_any_generation, ANY, "an old SetMembership takes the generation back")         \
     X(queue_over_generations, ASYNC, "pushes that wait survive a change of generation")            \
-    X(change_before_decided, CHANGE, "a change leaves a step behind that other shards have done")  \
     X(everyone_decides, PARTIAL, "every shard of a partial step decides for itself")               \
     X(decision_forgotten, PARTIAL, "decisions are forgotten when the generation changes")          \
     X(stale_everywhere, ASYNC, "shards that are not the lead drop what is too stale, too")         \
-    X(dead_worker_counts, BOUNDED, "a worker that is gone stays in the minimum")                   \
+    X(idle_worker_counts, BOUNDED, "a worker that says it is idle stays in the minimum")           \
     X(base_forgotten, ASYNC, "the version for delay compensation is not kept")                     \
     X(highest_progress, ASYNC, "who takes a split over begins at the highest progress")            \
     X(leases_over_generations, ASYNC, "a worker keeps its leases when the generation changes")     \
-    X(mixed_versions, SYNC, "a worker only looks which version the lead sent")                       \
+    X(mixed_versions, SYNC, "a worker only looks which version the lead sent")                     \
     X(dropped_is_done, ASYNC, "a batch that was dropped as too stale counts as done")              \
     X(hold_forgets_step, CHANGE, "a worker on hold does not count the step that it has begun")     \
     X(late_assign, CHANGE, "an Assign that was overtaken by a later one is taken")                 \
     X(late_start, ANY, "a StartJob of another start is answered: it is started already")           \
     X(lease_always_fresh, ASYNC, "a lease that somebody had is given as fresh")                    \
     X(lease_lost_with_worker, ASYNC, "the leases of a lost worker are not given to others")        \
-    X(report_of_any_generation, ASYNC, "a report of an old generation is believed")                \
     X(highest_version, SYNC, "after a loss workers go on from the highest version")                \
     X(restore_from_the_start, ANY, "the ledger does not go back with the checkpoint")              \
     X(unlevel_cut, ASYNC, "a cut is made where shards have different batches")                     \
     X(position_falls, CHANGE, "a late report takes back where a worker holds")                     \
     X(generation_not_stored, ANY, "a generation is used before it is stored")                      \
-    X(grant_on_hold, BOUNDED, "a lease is given again to a worker on hold")
+    X(grant_on_hold, CHANGE, "a lease is given again to a worker on hold")
 
 enum mutant {
     MUTANT_NONE,
