@@ -254,7 +254,7 @@ static void begin(struct world *w, uint32_t node, uint32_t index)
 {
     struct sim_node *n = &w->nodes[node];
     uint64_t us = n->file_free_us > w->now_us ? n->file_free_us : w->now_us;
-    us += 1 + world_draw(w, "file", w->serials++, w->schedule->knobs.file_us + 1);
+    us += world_takes(w, "file", w->schedule->knobs.file_us);
     n->file_free_us = us;
     world_at(w, us, EVENT_FILE, node, index, 0);
 }
@@ -498,8 +498,8 @@ void on_file(struct world *w, const struct event *e)
         } else if (op->kind == OP_PART) {
             finish_part(w, op);
         }
-        world_at(w, w->now_us + 1 + world_draw(w, "tell", w->serials++, 2 * SIM_MS), EVENT_FILE,
-                 op->node, e->arg, 0);
+        world_at(w, w->now_us + world_takes(w, "tell", 2 * SIM_MS), EVENT_FILE, op->node, e->arg,
+                 0);
         return;
     }
     struct op copy = *op;

@@ -11,11 +11,13 @@
 
 #include "base/mem.h"
 #include "sim/guard.h"
+#include "sim/scenario.h"
 #include "sim/sim.h"
 
 struct options {
     uint64_t from, count;
-    bool one; /* --seed */
+    bool one;    /* --seed */
+    bool update; /* scenarios: write down what came */
     enum sim_mode mode;
     bool trace, keep_whole;
     unsigned jobs, minutes, failures;
@@ -24,13 +26,17 @@ struct options {
 static const char USAGE[] =
     "usage: sim [--seeds N] [--from S] [--mode MODE] [--jobs J] [--minutes M] [--failures N]\n"
     "       sim --seed S [--mode MODE] [--trace] [--whole]\n"
+    "       sim [--update] SCENARIO...\n"
     "\n"
     "Runs N schedules (default 1000) from seed S on (default 1), in J processes (default: as many\n"
     "as there are processors), for M minutes at most. A schedule in which an invariant fails is\n"
     "shrunk and printed with its trace; after --failures of them (default 1) it is over.\n"
     "\n"
     "  MODE     any, sync, partial, speculate, async, bounded or change\n"
-    "  --seed   run one schedule; --trace prints what happens, --whole does not shrink it\n";
+    "  --seed   run one schedule; --trace prints what happens, --whole does not shrink it\n"
+    "\n"
+    "A SCENARIO is a file of tests/sim/scenarios: a schedule and its trace, which must be the one\n"
+    "that is written there; --update writes it.\n";
 
 /* ---- one schedule ---- */
 
@@ -230,17 +236,13 @@ static enum sim_mode mode_named(const char *name)
 
 static void read_options(int argc, char **argv, struct options *o)
 {
-    static const struct option LONG[] = {{"seeds", required_argument, NULL, 'n'},
-                                         {"from", required_argument, NULL, 'f'},
-                                         {"seed", required_argument, NULL, 's'},
-                                         {"mode", required_argument, NULL, 'm'},
-                                         {"jobs", required_argument, NULL, 'j'},
-                                         {"minutes", required_argument, NULL, 't'},
-                                         {"failures", required_argument, NULL, 'x'},
-                                         {"trace", no_argument, NULL, 'T'},
-                                         {"whole", no_argument, NULL, 'w'},
-                                         {"help", no_argument, NULL, 'h'},
-                                         {NULL, 0, NULL, 0}};
+    static const struct option LONG[] = {
+        {"seeds", required_argument, NULL, 'n'},    {"from", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},     {"mode", required_argument, NULL, 'm'},
+        {"jobs", required_argument, NULL, 'j'},     {"minutes", required_argument, NULL, 't'},
+        {"failures", required_argument, NULL, 'x'}, {"trace", no_argument, NULL, 'T'},
+        {"whole", no_argument, NULL, 'w'},          {"update", no_argument, NULL, 'u'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     int c;
     while ((c = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
         switch (c) {
@@ -272,6 +274,9 @@ static void read_options(int argc, char **argv, struct options *o)
         case 'w':
             o->keep_whole = true;
             break;
+        case 'u':
+            o->update = true;
+            break;
         case 'h':
             printf("%s", USAGE);
             exit(0);
@@ -280,7 +285,7 @@ static void read_options(int argc, char **argv, struct options *o)
             exit(2);
         }
     }
-    if (optind < argc || o->jobs > 64) {
+    if (o->jobs > 64) {
         fprintf(stderr, "%s", USAGE);
         exit(2);
     }
@@ -296,7 +301,14 @@ int main(int argc, char **argv)
     }
     struct world *w = world_new();
     guard(w);
-    int rc = o.one ? run_one(w, &o) : run_many(w, &o);
+    int rc = 0;
+    for (int i = optind; i < argc; i++) {
+        int one = scenario_run(w, argv[i], o.update);
+        rc = one > rc ? one : rc;
+    }
+    if (optind == argc) {
+        rc = o.one ? run_one(w, &o) : run_many(w, &o);
+    }
     world_free(w);
     return rc;
 }

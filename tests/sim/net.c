@@ -30,6 +30,9 @@ static bool happens(struct world *w, uint32_t from, uint32_t to, uint32_t part)
 static uint64_t travel_us(struct world *w, uint32_t from, uint32_t to)
 {
     const struct sim_knobs *k = &w->schedule->knobs;
+    if (k->even) {
+        return k->delay_us;
+    }
     uint64_t us = k->delay_us / 2 + draw(w, from, to, k->delay_us + 1) + 1;
     if (happens(w, from, to, k->tail_part)) {
         us += draw(w, from, to, k->tail_us + 1);

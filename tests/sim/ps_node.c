@@ -90,7 +90,7 @@ static void open_later(struct world *w, uint32_t node, uint32_t unary, uint32_t 
 {
     struct sim_node *n = &w->nodes[node];
     uint64_t us = n->open_free_us > w->now_us ? n->open_free_us : w->now_us;
-    us += 1 + world_draw(w, "open", w->serials++, w->schedule->knobs.load_us + 1);
+    us += world_takes(w, "open", w->schedule->knobs.load_us);
     n->open_free_us = us;
     world_at(w, us, EVENT_OPENED, node, unary << 2 | attempt, 0);
 }

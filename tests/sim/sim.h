@@ -96,6 +96,7 @@ struct sim_fault {
 
 /* How the machines and the network are. Parts are in millionths of messages. */
 struct sim_knobs {
+    bool even;                   /* everything takes exactly as long as these say */
     uint32_t delay_us;           /* usual time of a message: half to one and a half */
     uint32_t tail_part, tail_us; /* some take up to so much longer */
     uint32_t loss_part, twice_part, break_part;
@@ -577,6 +578,8 @@ bool world_run(struct world *w, const struct sim_schedule *schedule, bool trace)
 void world_at(struct world *w, uint64_t us, enum event_kind kind, uint32_t node, uint32_t arg,
               uint32_t more);
 uint64_t world_draw(struct world *w, const char *what, uint64_t index, uint64_t n);
+/* How long something takes that takes @us at most; exactly @us when all is even. */
+uint64_t world_takes(struct world *w, const char *what, uint64_t us);
 uint64_t node_ms(const struct world *w, uint32_t node); /* on its clock */
 uint64_t node_us_of(const struct world *w, uint32_t node, uint64_t ms);
 void node_start(struct world *w, uint32_t node);

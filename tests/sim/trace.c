@@ -75,9 +75,10 @@ static void put_call(const struct world *w, struct text *t, const struct unary_r
     switch (q->call) {
     case MASTER_CALL_OPEN:
     case MASTER_CALL_MEMBERSHIP:
-        put(t, " shard %u generation %llu version %llu %s", q->shard,
-            (unsigned long long)q->generation, (unsigned long long)q->version,
-            MODES[q->consistency.mode]);
+        put(t, " shard %u generation %llu", q->shard, (unsigned long long)q->generation);
+        if (q->ledger.present) {
+            put(t, " version %llu %s", (unsigned long long)q->version, MODES[q->consistency.mode]);
+        }
         put_ledger(t, &q->ledger);
         put(t, " workers");
         for (uint32_t i = 0; i < q->worker_count; i++) {

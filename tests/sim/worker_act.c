@@ -104,7 +104,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
     struct sim_node *n = &w->nodes[node];
     struct sim_worker_job *j = n->job;
     uint64_t us = w->schedule->knobs.compute_us;
-    us = us / 2 + world_draw(w, "compute", w->serials++, us + 1) + 1;
+    us = w->schedule->knobs.even ? us : us / 2 + world_takes(w, "compute", us);
     us *= n->slow;
     check_compute(w, node, a);
     TRACE(w, node, "computes step %llu replica %u, batch %u of split %u of epoch %u%s",

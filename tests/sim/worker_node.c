@@ -103,7 +103,7 @@ static void load_then(struct world *w, uint32_t node, const struct mail *m)
     j->busy = true;
     j->has_loading = true;
     j->loading_mail = *m;
-    uint64_t us = 1 + world_draw(w, "load", w->serials++, w->schedule->knobs.load_us + 1);
+    uint64_t us = world_takes(w, "load", w->schedule->knobs.load_us);
     world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
 }
 

@@ -72,6 +72,11 @@ uint64_t world_draw(struct world *w, const char *what, uint64_t index, uint64_t 
     return n == 0 ? 0 : rng_below(rng_key(w->key, what), index, n);
 }
 
+uint64_t world_takes(struct world *w, const char *what, uint64_t us)
+{
+    return w->schedule->knobs.even ? us : 1 + world_draw(w, what, w->serials++, us + 1);
+}
+
 /* ---- clocks and timers ---- */
 
 uint64_t node_ms(const struct world *w, uint32_t node)
