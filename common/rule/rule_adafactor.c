@@ -247,7 +247,8 @@ static void adafactor_reduce(const struct rule_scalars *s, unsigned round,
 static void settle_columns(const struct rule_scalars *s, struct rule_totals *totals,
                            float *const *slots)
 {
-    const double rows = (double)(totals->elements / totals->width);
+    const uint64_t whole_rows = totals->elements / totals->width;
+    const double rows = (double)whole_rows;
     float *c = slots[1];
     for (size_t i = 0; i < totals->width; i++) {
         float mean = (float)(totals->columns[i] / rows) + s->v[ADAFACTOR_EPSILON1];

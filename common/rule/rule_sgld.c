@@ -19,8 +19,8 @@
 #include "base/rng.h"
 #include "rule/kernel.h"
 
-#define LANE 16          /* counters side by side */
-#define GROUP (4 * LANE) /* elements that they serve */
+#define LANE ((size_t)16) /* counters side by side */
+#define GROUP (4 * LANE)  /* elements that they serve */
 
 struct sgld_params {
     double learning_rate;

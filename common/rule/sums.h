@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-#define SUMS_LANES 16
+#define SUMS_LANES ((size_t)16)
 #define SUMS_NODES_MAX 128 /* two of each level of 2^60 leaves, two cut ones, one on its way */
 #define SUMS_BLOCK 1024    /* summands at once in sums_add() */
 
