@@ -3,8 +3,9 @@
  * Usage: bench_rules [SECONDS_PER_LINE [RULE]]
  *
  * Two sizes: one that stays in cache and one that does not. Bytes are those of the arrays, each
- * read counted and each write counted once, in all rounds of a rule; the percentage is that of the
- * triad's rate. The rules update from one buffer into the other, as a shard does. */
+ * read counted and each write counted once, in all rounds of a rule; the percentage is that of a
+ * triad's rate, measured in turn with the rule. The rules update from one buffer into the other, as
+ * a shard does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "base/text.h"
 #include "rule/update_spec.h"
 
-#define REPEATS 5 /* the best of them is printed: others work on this machine too */
+#define REPEATS 5
 #define ARRAYS (4 + RULE_SLOTS_MAX)
 #define WIDTH 1024 /* of a row */
 /* Between arrays, so that no two of them lie a large power of two apart: such addresses share the
@@ -106,40 +107,51 @@ static size_t passes_of(const struct rule *rule)
 static double seconds_of(pass *volatile run, const struct arrays *x, const void *context,
                          double budget)
 {
-    double best = 1e300;
-    for (int repeat = 0; repeat < REPEATS; repeat++) {
-        uint64_t from = chrono_now_ns();
-        uint64_t now = from;
-        size_t passes = 0;
-        while ((double)(now - from) < budget * 1e9 / REPEATS) {
-            run(x, context);
-            passes++;
-            now = chrono_now_ns();
-        }
-        double seconds = (double)(now - from) * 1e-9 / (double)passes;
+    uint64_t from = chrono_now_ns();
+    uint64_t now = from;
+    size_t passes = 0;
+    while ((double)(now - from) < budget * 1e9) {
+        run(x, context);
+        passes++;
+        now = chrono_now_ns();
+    }
+    return (double)(now - from) * 1e-9 / (double)passes;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The best rate of @floats passes, and the median of its shares of the triad's right after it: the
+ * memory's own speed changes from one second to the next. */
+static void line(const char *name, size_t floats, pass *run, const void *context,
+                 const struct arrays *x, double budget)
+{
+    const float s = 0.5F;
+    double best = 1e300, shares[REPEATS];
+    run(x, context);
+    for (size_t i = 0; i < REPEATS; i++) {
+        double seconds = seconds_of(run, x, context, budget / REPEATS / 2);
+        double beside = seconds_of(triad, x, &s, budget / REPEATS / 2);
+        shares[i] = (double)floats / 3 * beside / seconds;
         best = seconds < best ? seconds : best;
     }
-    return best;
-}
-
-static void line(const char *name, size_t floats, const struct arrays *x, double seconds,
-                 double triad_rate)
-{
-    double rate = (double)(floats * sizeof(float) * x->n) / seconds * 1e-9;
+    qsort(shares, REPEATS, sizeof shares[0], by_size);
     (void)printf(
         "%-18s %8.3f ns/element  %7.2f GB/s of parameters  %7.2f GB/s of memory  %4.0f %%\n", name,
-        seconds * 1e9 / (double)x->n, (double)(4 * x->n) / seconds * 1e-9, rate,
-        triad_rate == 0 ? 100 : 100 * rate / triad_rate);
+        best * 1e9 / (double)x->n, (double)(4 * x->n) / best * 1e-9,
+        (double)(floats * sizeof(float) * x->n) / best * 1e-9, 100 * shares[REPEATS / 2]);
 }
 
-static void bench_rule(const struct rule *rule, const struct arrays *x, double budget,
-                       double triad_rate)
+static void bench_rule(const struct rule *rule, const struct arrays *x, double budget)
 {
     struct rule_context context = {.rule = rule};
     void *params = mem_new(1, rule->params_bytes);
     field_defaults(rule->fields, rule->field_count, params);
     rule->prepare(params, 10, 1.0, &context.scalars);
-    line(rule->name, passes_of(rule), x, seconds_of(apply, x, &context, budget), triad_rate);
+    line(rule->name, passes_of(rule), apply, &context, x, budget);
     struct update_spec spec = {.rule = rule, .params = params};
     update_spec_release(&spec);
 }
@@ -158,12 +170,10 @@ int main(int argc, char **argv)
         arrays_init(&x, sizes[i]);
         (void)printf("%s in each array\n", text_bytes(sizes[i] * sizeof(float), text, sizeof text));
         const float s = 0.5F;
-        double seconds = seconds_of(triad, &x, &s, budget);
-        double triad_rate = (double)(3 * sizeof(float) * x.n) / seconds * 1e-9;
-        line("triad", 3, &x, seconds, 0);
+        line("triad", 3, triad, &s, &x, budget);
         for (size_t r = 0; rule_at(r) != NULL; r++) {
             if (argc < 3 || strcmp(argv[2], rule_at(r)->name) == 0) {
-                bench_rule(rule_at(r), &x, budget, triad_rate);
+                bench_rule(rule_at(r), &x, budget);
             }
         }
         free(x.memory);
