@@ -201,11 +201,96 @@ static void check_separator(const struct job_reader *r)
     }
 }
 
+/* What an update's keys ask of its rule. */
+static void check_update(const struct job_reader *r)
+{
+    const struct update_spec *u = &r->spec->update;
+    if (!r->sound[JOB_SECTION_UPDATE]) {
+        return;
+    }
+    if (u->weight_decay != 0 && !job_rule_has(u->rule, "learning_rate")) {
+        job_report(r, "update.weight_decay",
+                   "update.weight_decay: %s has no learning_rate to multiply it with; allowed: 0",
+                   u->rule->name);
+    }
+    if (u->evaluate_average && u->average == 0) {
+        job_report(r, "update.evaluate_average",
+                   "update.evaluate_average: there is no moving average; allowed: together with "
+                   "update.average");
+    }
+}
+
+/* Without steps that all shards take together, sums over variables come from where all of a
+ * variable, or all of a gradient, is. */
+static void check_update_async(const struct job_reader *r)
+{
+    const struct update_spec *u = &r->spec->update;
+    const struct training_spec *t = &r->spec->training;
+    const struct cluster_spec *c = &r->spec->cluster;
+    if (!r->sound[JOB_SECTION_UPDATE] || !r->sound[JOB_SECTION_TRAINING] ||
+        !r->sound[JOB_SECTION_CLUSTER] || t->mode == TRAINING_SYNC) {
+        return;
+    }
+    const bool several = c->ps > 1, compensates = t->staleness_policy == POLICY_DELAY_COMPENSATION;
+    const bool clips = u->clip_norm > 0 || u->clip_global_norm > 0;
+    const char *clip = u->clip_norm > 0 ? "update.clip_norm" : "update.clip_global_norm";
+    const char *norms = clips ? clip : "update.non_finite";
+    if (u->rule->rounds > 0 && several &&
+        (c->partitioner != PARTITIONER_FIXED || c->partitions > 1)) {
+        const char *path =
+            c->partitioner != PARTITIONER_FIXED ? "cluster.partitioner" : "cluster.partitions";
+        job_report(r, path,
+                   "%s: %s needs sums over whole variables, which only 'mode: sync' takes from "
+                   "several parameter servers; allowed: 'partitioner: fixed' with 1 partition, or "
+                   "'ps: 1'",
+                   path, u->rule->name);
+    }
+    if (update_spec_accumulate(u) > 1 && clips && several) {
+        job_report(r, "update.accumulate",
+                   "update.accumulate: several parameter servers that are not in step cannot know "
+                   "the norm of accumulated pushes, which %s wants; allowed: 1, 'mode: sync' or "
+                   "'ps: 1'",
+                   clip);
+    }
+    if (update_spec_accumulate(u) > 1 && u->rule->base != RULE_BASE_NONE) {
+        job_report(r, "update.accumulate",
+                   "update.accumulate: %s corrects each push by what its worker read; allowed: 1, "
+                   "or 'mode: sync'",
+                   u->rule->name);
+    }
+    if (compensates && update_spec_takes_norms(u) && several) {
+        job_report(r, "training.staleness_policy",
+                   "training.staleness_policy: delay_compensation changes gradients after their "
+                   "norms were taken, which %s wants; allowed: another policy, 'mode: sync' or "
+                   "'ps: 1'",
+                   norms);
+    }
+    if (compensates && u->rule->base != RULE_BASE_NONE) {
+        job_report(r, "training.staleness_policy",
+                   "training.staleness_policy: %s compensates delay by itself; allowed: another "
+                   "policy",
+                   u->rule->name);
+    }
+}
+
+static void check_servers(const struct job_reader *r)
+{
+    const struct rule *rule = r->spec->update.rule;
+    if (rule != NULL && !rule_is_elementwise(rule)) {
+        /* Its apply needs to know where variables begin, or sums over them. */
+        job_report(r, "update.rule",
+                   "update.rule: the parameter servers cannot run %s yet; allowed: rules that "
+                   "treat every parameter for itself, such as adam",
+                   rule->name);
+    }
+}
+
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,      check_input,   check_length, check_replicas, check_aggregate,
-        check_staleness, check_overlap, check_labels, check_sources,  check_separator,
+        check_name,      check_input,        check_length,  check_replicas, check_aggregate,
+        check_staleness, check_overlap,      check_labels,  check_sources,  check_separator,
+        check_update,    check_update_async, check_servers,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

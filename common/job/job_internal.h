@@ -41,6 +41,17 @@ struct job_section {
 };
 extern const struct job_section job_sections[JOB_SECTION_COUNT];
 
+/* The update section beside its rule's hyperparameters: rows over struct update_spec for all rules,
+ * for rules without a hyperparameter of the same name, and over struct update_pattern. */
+extern const struct field job_update_fields[];
+extern const size_t job_update_field_count;
+extern const struct field job_penalty_fields[];
+extern const size_t job_penalty_field_count;
+extern const struct field job_pattern_fields[];
+extern const size_t job_pattern_field_count;
+bool job_pattern_inherits(const struct field *field); /* its default is what the job says */
+bool job_rule_has(const struct rule *rule, const char *name);
+
 /* The state of one parse. */
 struct job_reader {
     const char *file;
@@ -73,9 +84,10 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source,
 const char *job_layer_entry(const struct yaml_node *entry, struct yaml_node **params);
 
 void job_model_read(struct job_reader *r);  /* layers, loss, metrics */
-void job_update_read(struct job_reader *r); /* rule and its hyperparameters */
+void job_update_read(struct job_reader *r); /* all of the update section */
 void job_check(struct job_reader *r);       /* what fits together and what does not */
 char *job_write(const struct job_spec *spec);
+struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
 
 /* NULL-terminated names of the tables; owned array of borrowed words. */
 const char **job_layer_names(void);

@@ -100,6 +100,21 @@ static void add_rules(const struct style *style, struct buf *out)
     }
 }
 
+/* Schedules and patterns. Some keys of a pattern have the default that the job says. */
+static void add_update(const struct style *style, struct buf *out)
+{
+    style->section(out, "update.schedule",
+                   "How a hyperparameter changes from update to update, as "
+                   "factors of its value");
+    add_rows(style, schedule_fields, schedule_field_count, "", out);
+    style->section(out, "update.variables", "What the variables of a pattern get");
+    for (size_t i = 0; i < job_pattern_field_count; i++) {
+        struct field field = job_pattern_fields[i];
+        field.def = job_pattern_inherits(&job_pattern_fields[i]) ? "of the job" : field.def;
+        add_rows(style, &field, 1, "", out);
+    }
+}
+
 static void add_all(const struct style *style, struct buf *out)
 {
     for (int id = 0; id < JOB_SECTION_COUNT; id++) {
@@ -110,6 +125,10 @@ static void add_all(const struct style *style, struct buf *out)
         if (section->fields != NULL) {
             add_rows(style, section->fields, *section->count, prefix, out);
         }
+        if (id == JOB_SECTION_UPDATE) {
+            add_rows(style, job_penalty_fields, job_penalty_field_count, prefix, out);
+            add_rows(style, job_update_fields, job_update_field_count, prefix, out);
+        }
         for (const struct job_extra *e = section->extras; e != NULL && e->name != NULL; e++) {
             char *path = mem_printf("%s%s", prefix, e->name);
             style->row(out, path, e->allowed, e->def, e->help);
@@ -119,6 +138,7 @@ static void add_all(const struct style *style, struct buf *out)
         if (id == JOB_SECTION_MODEL) {
             add_layers(style, out);
         } else if (id == JOB_SECTION_UPDATE) {
+            add_update(style, out);
             add_rules(style, out);
         }
     }

@@ -222,6 +222,16 @@ static json_t *rows_schema(const struct field *fields, size_t count, const char 
     return schema;
 }
 
+/* To a schema that stands once, under $defs. */
+static json_t *reference(const char *name)
+{
+    json_t *schema = json_object();
+    char *path = mem_printf("#/$defs/%s", name);
+    set(schema, "$ref", json_string(path));
+    free(path);
+    return schema;
+}
+
 static bool any_required(const struct field *fields, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -305,6 +315,70 @@ static json_t *model_schema(const struct job_section *section)
     return schema;
 }
 
+/* One schedule for each hyperparameter that may have one. */
+static json_t *schedules_schema(const struct rule *rule, const char *help)
+{
+    json_t *schema = object_schema(help);
+    for (size_t i = 0; i < rule->field_count; i++) {
+        if (rule->fields[i].type == FIELD_FLOAT) {
+            set(json_object_get(schema, "properties"), rule->fields[i].path, reference("schedule"));
+        }
+    }
+    return schema;
+}
+
+static json_t *pattern_schema(void)
+{
+    json_t *schema =
+        rows_schema(job_pattern_fields, job_pattern_field_count, "The variables of a pattern");
+    for (size_t i = 0; i < job_pattern_field_count; i++) {
+        if (job_pattern_inherits(&job_pattern_fields[i])) {
+            json_t *row =
+                json_object_get(json_object_get(schema, "properties"), job_pattern_fields[i].path);
+            (void)json_object_del(row, "default"); /* what the job says */
+        }
+    }
+    return schema;
+}
+
+static json_t *variables_schema(const char *help)
+{
+    json_t *schema = json_object();
+    set(schema, "type", json_string("array"));
+    set(schema, "description", json_string(help));
+    set(schema, "items", reference("pattern"));
+    return schema;
+}
+
+/* The keys beside a rule's own. */
+static void add_update_keys(json_t *form, const struct rule *rule, const struct job_extra *extras)
+{
+    json_t *properties = json_object_get(form, "properties");
+    for (size_t i = 0; i < job_penalty_field_count; i++) {
+        if (!job_rule_has(rule, job_penalty_fields[i].path)) {
+            add_row(form, &job_penalty_fields[i]);
+        }
+    }
+    for (size_t i = 0; i < job_update_field_count; i++) {
+        add_row(form, &job_update_fields[i]);
+    }
+    for (const struct job_extra *e = extras; e->name != NULL; e++) {
+        if (strcmp(e->name, "rule") == 0) {
+            json_t *name = json_object();
+            set(name, "const", json_string(rule->name));
+            set(name, "description", json_string(e->help));
+            set(properties, e->name, name);
+            require(form, e->name);
+        } else if (strcmp(e->name, "schedules") == 0) {
+            set(properties, e->name, schedules_schema(rule, e->help));
+        } else if (strcmp(e->name, "variables") == 0) {
+            set(properties, e->name, variables_schema(e->help));
+        } else if (job_rule_has(rule, "learning_rate")) {
+            set(properties, e->name, reference("schedule"));
+        }
+    }
+}
+
 /* One form for each rule; `rule` tells them apart. */
 static json_t *update_schema(const struct job_section *section)
 {
@@ -312,11 +386,7 @@ static json_t *update_schema(const struct job_section *section)
     for (size_t i = 0; rule_at(i) != NULL; i++) {
         const struct rule *rule = rule_at(i);
         json_t *form = rows_schema(rule->fields, rule->field_count, rule->help);
-        json_t *name = json_object();
-        set(name, "const", json_string(rule->name));
-        set(name, "description", json_string(section->extras[0].help));
-        set(json_object_get(form, "properties"), section->extras[0].name, name);
-        require(form, section->extras[0].name);
+        add_update_keys(form, rule, section->extras);
         add(forms, form);
     }
     json_t *schema = json_object();
@@ -356,6 +426,12 @@ static json_t *job_schema(void)
     if (json_object_update_new(schema, rows) != 0) {
         abort();
     }
+    json_t *shared = json_object();
+    set(shared, "schedule",
+        rows_schema(schedule_fields, schedule_field_count,
+                    "How a hyperparameter changes from update to update"));
+    set(shared, "pattern", pattern_schema());
+    set(schema, "$defs", shared);
     return schema;
 }
 

@@ -256,6 +256,19 @@ static const struct job_extra update_extras[] = {
     {.name = "rule",
      .allowed = "name of an update rule",
      .help = "The update rule; its hyperparameters stand beside it"},
+    {.name = "schedule",
+     .allowed = "section with the keys of a schedule",
+     .def = "none",
+     .help = "How the learning rate changes from update to update"},
+    {.name = "schedules",
+     .allowed = "section of hyperparameters with the keys of a schedule each",
+     .def = "none",
+     .help = "The same for any hyperparameter that is a number: schedules: {beta1: {kind: "
+             "cosine}}"},
+    {.name = "variables",
+     .allowed = "list of sections with the keys of a pattern",
+     .def = "none",
+     .help = "What single variables get; the first pattern that matches a variable's name counts"},
     {.name = NULL},
 };
 

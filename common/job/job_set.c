@@ -43,19 +43,38 @@ static struct yaml_node *parse_value(const char *text, const char *source, struc
     return node;
 }
 
-/* The mapping under @key of @map, made when there is none. NULL after a report. */
-static struct yaml_node *descend(struct yaml_node *map, const char *key, const char *source,
+/* The item that @word numbers. NULL after a report. */
+static struct yaml_entry *find_item(struct yaml_node *list, const char *word, const char *source,
+                                    struct diags *diags)
+{
+    int64_t index;
+    if (text_to_int(word, &index) && index >= 0 && (uint64_t)index < list->count) {
+        return &list->items[index];
+    }
+    char shown[SHOWN_BYTES];
+    diags_add(diags, source, 0, 0, "'%s' is not the number of an item of the list; it has %zu",
+              text_shown(word, shown, sizeof shown), list->count);
+    return NULL;
+}
+
+/* The mapping or list under @key of @node, made a mapping when there is none. NULL after a report.
+ */
+static struct yaml_node *descend(struct yaml_node *node, const char *key, const char *source,
                                  struct diags *diags)
 {
-    struct yaml_entry *entry = yaml_find(map, key);
-    if (entry == NULL || yaml_is_null(entry->value)) {
+    if (node->kind == YAML_SEQUENCE) {
+        struct yaml_entry *item = find_item(node, key, source, diags);
+        return item == NULL ? NULL : item->value;
+    }
+    struct yaml_entry *entry = node->kind == YAML_MAPPING ? yaml_find(node, key) : NULL;
+    if (node->kind == YAML_MAPPING && (entry == NULL || yaml_is_null(entry->value))) {
         bool added = entry == NULL;
         struct yaml_node *value = yaml_mapping();
         value->source = source;
-        entry = yaml_put(map, key, value);
+        entry = yaml_put(node, key, value);
         entry->source = added ? source : entry->source;
     }
-    if (entry->value->kind != YAML_MAPPING) {
+    if (entry == NULL || entry->value->kind == YAML_SCALAR) {
         char shown[SHOWN_BYTES];
         diags_add(diags, source, 0, 0, "'%s' is not a section of keys",
                   text_shown(key, shown, sizeof shown));
@@ -194,6 +213,29 @@ static size_t cut_key(char *key, char *words[WORDS_MAX])
     return count;
 }
 
+/* Set @key of a mapping or an item of a list; takes @value. @node NULL: reported already. */
+static void set_in(struct yaml_node *node, const char *key, struct yaml_node *value,
+                   const char *source, struct diags *diags)
+{
+    char shown[SHOWN_BYTES];
+    if (node != NULL && node->kind == YAML_MAPPING) {
+        put(node, key, value, source);
+        return;
+    }
+    if (node != NULL && node->kind == YAML_SEQUENCE) {
+        struct yaml_entry *item = find_item(node, key, source, diags);
+        if (item != NULL) {
+            yaml_node_free(item->value);
+            item->value = value;
+            return;
+        }
+    } else if (node != NULL) {
+        diags_add(diags, source, 0, 0, "there is no '%s' in a single value",
+                  text_shown(key, shown, sizeof shown));
+    }
+    yaml_node_free(value);
+}
+
 void job_set_apply(struct yaml_node *root, const char *set, const char *source, struct diags *diags)
 {
     const char *equals = strchr(set, '=');
@@ -220,10 +262,6 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source, 
     for (size_t i = 0; i + 1 < count && map != NULL; i++) {
         map = descend(map, words[i], source, diags);
     }
-    if (map == NULL) {
-        yaml_node_free(value);
-    } else {
-        put(map, words[count - 1], value, source);
-    }
+    set_in(map, words[count - 1], value, source, diags);
     free(key);
 }

@@ -113,62 +113,6 @@ static void read_section(struct job_reader *r, enum job_section_id id)
     }
 }
 
-void job_update_read(struct job_reader *r)
-{
-    const struct yaml_entry *section = yaml_find(r->root, "update");
-    if (section == NULL) {
-        return;
-    }
-    if (section->value->kind != YAML_MAPPING && !yaml_is_null(section->value)) {
-        const struct binding b = {.where = "update", .file = r->file, .diags = r->diags};
-        binding_read(&b, section->value); /* reports that it is no mapping */
-        return;
-    }
-    const char **names = job_rule_names();
-    const struct yaml_entry *entry = yaml_find(section->value, "rule");
-    int choice = -1;
-    if (entry == NULL) {
-        const struct field field = {.path = "rule", .type = FIELD_ENUM, .choices = names};
-        bool seen = false;
-        const struct binding b = {.fields = &field,
-                                  .count = 1,
-                                  .seen = &seen,
-                                  .where = "update",
-                                  .file = r->file,
-                                  .diags = r->diags};
-        binding_require(&b, section->value);
-    } else if (job_choice(r, names, "update.rule", entry->value, &choice)) {
-        const struct rule *rule = rule_at((size_t)choice);
-        struct update_spec *update = &r->spec->update;
-        update->rule = rule;
-        update->params = mem_new(1, rule->params_bytes == 0 ? 1 : rule->params_bytes);
-        field_defaults(rule->fields, rule->field_count, update->params);
-        bool *seen = mem_new(rule->field_count + 1, sizeof *seen);
-        static const char *const extra[] = {"rule", NULL};
-        const struct binding b = {
-            .fields = rule->fields,
-            .count = rule->field_count,
-            .object = update->params,
-            .seen = seen,
-            .where = "update",
-            .extra = extra,
-            .file = r->file,
-            .diags = r->diags,
-        };
-        binding_read(&b, section->value);
-        binding_require(&b, section->value);
-        free(seen);
-        if (!rule_is_elementwise(rule)) {
-            /* Its apply needs to know where variables begin, or sums over them. */
-            job_report(r, "update.rule",
-                       "update.rule: the parameter servers cannot run %s yet; allowed: rules that "
-                       "treat every parameter for itself, such as adam",
-                       rule->name);
-        }
-    }
-    free(names);
-}
-
 /* Values that depend on what else was given. */
 static void resolve(struct job_reader *r)
 {

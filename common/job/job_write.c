@@ -53,11 +53,7 @@ char *job_write(const struct job_spec *spec)
     (void)yaml_put(model, "metrics", metrics_node(spec->model.metrics));
     (void)yaml_put(root, "model", model);
 
-    const struct rule *rule = spec->update.rule;
-    struct yaml_node *update = yaml_mapping();
-    (void)yaml_put(update, "rule", yaml_scalar(rule->name, YAML_PLAIN));
-    binding_write(rule->fields, rule->field_count, spec->update.params, update);
-    (void)yaml_put(root, "update", update);
+    (void)yaml_put(root, "update", job_update_node(&spec->update));
 
     struct yaml_node *training = yaml_mapping(), *cluster = yaml_mapping();
     write_section(spec, JOB_SECTION_TRAINING, training);

@@ -73,6 +73,45 @@ static void test_schema_has_every_row(void **state)
     json_decref(root);
 }
 
+static const char *refers_to(json_t *schema, const char *path)
+{
+    const char *to = json_string_value(json_object_get(property(schema, path), "$ref"));
+    return to == NULL ? "" : to;
+}
+
+/* What stands beside a rule's own keys. */
+static void check_update_keys(json_t *form, const struct rule *rule)
+{
+    static const char *const keys[] = {
+        "l1",         "l2",      "weight_decay",     "clip_value", "clip_norm", "clip_global_norm",
+        "accumulate", "average", "evaluate_average", "non_finite", "variables",
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (property(form, keys[i]) == NULL) {
+            fail_msg("%s lacks %s", rule->name, keys[i]);
+        }
+    }
+    bool rate = property(form, "learning_rate") != NULL;
+    assert_string_equal(refers_to(form, "schedule"), rate ? "#/$defs/schedule" : "");
+    assert_string_equal(refers_to(form, "schedules.learning_rate"), rate ? "#/$defs/schedule" : "");
+    json_t *items = json_object_get(property(form, "variables"), "items");
+    assert_string_equal(json_string_value(json_object_get(items, "$ref")), "#/$defs/pattern");
+}
+
+static void test_schema_has_shared_parts(void **state)
+{
+    (void)state;
+    json_t *root = schema(), *shared = json_object_get(root, "$defs");
+    check_rows(json_object_get(shared, "schedule"), schedule_fields, schedule_field_count);
+    json_t *pattern = json_object_get(shared, "pattern");
+    assert_true(json_is_false(json_object_get(pattern, "additionalProperties")));
+    assert_string_equal(json_string_value(json_array_get(json_object_get(pattern, "required"), 0)),
+                        "match");
+    assert_non_null(json_object_get(property(pattern, "learning_rate"), "default"));
+    assert_null(json_object_get(property(pattern, "weight_decay"), "default"));
+    json_decref(root);
+}
+
 static void test_schema_has_every_layer_and_rule(void **state)
 {
     (void)state;
@@ -97,6 +136,7 @@ static void test_schema_has_every_layer_and_rule(void **state)
         const struct rule *rule = rule_at(count);
         json_t *form = json_array_get(rules, count);
         check_rows(form, rule->fields, rule->field_count);
+        check_update_keys(form, rule);
         assert_string_equal(json_string_value(json_object_get(property(form, "rule"), "const")),
                             rule->name);
     }
@@ -156,8 +196,10 @@ static void check_reference(void (*reference)(struct buf *out), const char *befo
         assert_non_null(strstr(buf_str(&out), line));
         free(line);
     }
-    static const char *const keys[] = {"model.layers", "model.metrics",       "update.rule",
-                                       "update.beta1", "training.batch_size", "cluster.workers"};
+    static const char *const keys[] = {"model.layers",   "model.metrics",       "update.rule",
+                                       "update.beta1",   "training.batch_size", "cluster.workers",
+                                       "update.average", "update.schedules",    "warmup",
+                                       "match"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         line = mem_printf("%s%s%s", before, keys[i], after);
         assert_non_null(strstr(buf_str(&out), line));
@@ -196,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schema_has_every_row),
         cmocka_unit_test(test_schema_has_every_layer_and_rule),
+        cmocka_unit_test(test_schema_has_shared_parts),
         cmocka_unit_test(test_schema_values),
         cmocka_unit_test(test_text_reference),
         cmocka_unit_test(test_markdown_reference),
