@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+"""All benchmarks of the data plane, each beside what the machine allows in the same run. Prints, never asserts."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import machine  # noqa: E402
+import report  # noqa: E402
+import transfers  # noqa: E402
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+LATENCY_BYTES = 4 * KIB
+APPLY_RULES = ("sgd", "momentum", "adam")
+MEMORY_BYTES = (16 * MIB, 64 * MIB, 256 * MIB)
+MEMORY_SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
+
+
+def seconds_for(args, size):
+    """Long enough for several operations of the largest."""
+    return args.seconds * (1 if size < 64 * MIB else 2 if size < 256 * MIB else 4)
+
+
+def transfer(args, kind, both_ways):
+    for socket in args.sockets:
+        for clients in args.clients:
+            for size in args.sizes:
+                pair = transfers.Pair(args.bin_dir, socket, size, clients)
+                seconds = seconds_for(args, size)
+                pair.warm(kind, seconds)
+                rounds = [pair.round(kind, seconds) for _ in range(args.runs)]
+                pair.close()
+                scale = size * (2 if both_ways else 1) * 1e-9
+                ours, raw = ([side[0] * scale for side in sides] for sides in zip(*rounds))
+                yield report.row(f"{kind} {socket}", size, clients, "GB/s", ours, raw)
+                if size >= MIB and kind == "exchange":
+                    yield cpu_row(f"{kind} CPU {socket}", size, clients, rounds, scale)
+
+
+def cpu_row(name, size, clients, rounds, scale):
+    """CPU seconds of client and server per GB; the plain socket's are those of its client's half, twice."""
+    ours = [cpu / (sum(a["ops"] for a in answers) * scale) for (_, answers, cpu), _ in rounds]
+    raw = [2 * cpu / (sum(a["ops"] for a in answers) * scale) for _, (_, answers, cpu) in rounds]
+    return report.row(name, size, clients, "CPU s/GB", ours, raw, less_is_better=True)
+
+
+def bench_exchange(args):
+    """Fused exchange: the gradient there, the parameters of the next version back; bytes of both ways."""
+    yield from transfer(args, "exchange", True)
+
+
+def bench_push(args):
+    """Push alone: the gradient there, applied, an empty answer."""
+    yield from transfer(args, "push", False)
+
+
+def bench_pull(args):
+    """Pull alone."""
+    yield from transfer(args, "pull", False)
+
+
+def bench_latency(args):
+    """Round trips of an exchange of 4 KiB each way."""
+    for socket in args.sockets:
+        pair = transfers.Pair(args.bin_dir, socket, LATENCY_BYTES, 1)
+        pair.warm("exchange", args.seconds)
+        rounds = [pair.round("exchange", args.seconds) for _ in range(args.runs)]
+        pair.close()
+        for key, name in (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")):
+            ours, raw = ([side[1][0][key] for side in sides] for sides in zip(*rounds))
+            yield report.row(f"latency {name} {socket}", LATENCY_BYTES, 1, "us", ours, raw, less_is_better=True)
+
+
+def bench_apply(args):
+    """Update rules beside a triad over as many bytes: memory bandwidth."""
+    line = re.compile(r"^(\S+) .*?([\d.]+) GB/s of memory")
+    head = re.compile(r"^([\d.]+) (\w+) in each array")
+    units = {"KiB": KIB, "MiB": MIB, "GiB": 1 << 30}
+    figures = {}
+    for _ in range(args.runs):
+        for rule in APPLY_RULES:
+            done = subprocess.run([os.path.join(args.bin_dir, "bench_rules"), str(args.seconds / 2), rule],
+                                  capture_output=True, text=True, check=True)
+            size, triad = 0, 0.0
+            for text in done.stdout.splitlines():
+                if head.match(text):
+                    number, unit = head.match(text).groups()
+                    size = int(float(number) * units[unit])
+                elif line.match(text):
+                    name, rate = line.match(text).groups()
+                    if name == "triad":
+                        triad = float(rate)
+                    else:
+                        figures.setdefault((name, size), []).append((float(rate), triad))
+    for (name, size), values in sorted(figures.items(), key=lambda f: (f[0][1], APPLY_RULES.index(f[0][0]))):
+        yield report.row(f"apply {name}", size, 1, "GB/s", [v[0] for v in values], [v[1] for v in values])
+
+
+def bench_memory(args):
+    """Resident memory of a server after exchanges of two clients, beside values x (2 + slots) and a bound of
+    unapplied gradients: 1.15 x (values x (2 + slots + clients)) + 64 MB."""
+    for rule, slots in MEMORY_SLOTS.items():
+        for size in MEMORY_BYTES:
+            if size > max(args.sizes):
+                continue
+            pair = transfers.Pair(args.bin_dir, args.sockets[0], size, 2, rule)
+            pair.warm("exchange", seconds_for(args, size))
+            peak = machine.memory_bytes(pair.server.pid, "VmHWM")
+            pair.close()
+            allowed = 1.15 * (size * (2 + slots) + 2 * size) + 64e6
+            yield report.row(f"memory {rule}", size, 2, "MB", [peak * 1e-6], [allowed * 1e-6], less_is_better=True)
+
+
+def bench_training(args):
+    """The digits network with and without parameter servers, examples per second."""
+    rows = []
+    for batch in (64, 256):
+        path = os.path.join(args.scratch, "training.json")
+        subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_cluster.py"),
+                        args.bin_dir, "--batch", str(batch), "--runs", str(args.runs), "--epochs", "2",
+                        "--json", path], check=True, stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as f:
+            for r in json.load(f):
+                clients = int(r["bench"].split()[-1].split("+")[0]) if "+" in r["bench"] else 1
+                rows.append({"bench": f"training {batch}: {r['bench']}", "bytes": 0, "clients": clients,
+                             "unit": "ex/s", "median": r["median"], "min": r["min"], "max": r["max"],
+                             "raw": r["raw"], "ratio": r["ratio"]})
+    yield from rows
+
+
+BENCHES = {name[6:]: f for name, f in globals().items() if name.startswith("bench_")}
+
+
+def parse_size(text):
+    for suffix, unit in (("K", KIB), ("M", MIB)):
+        if text.endswith(suffix):
+            return int(text[:-1]) * unit
+    return int(text)
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog="\n".join(f"  {n:<9} {f.__doc__.splitlines()[0]}" for n, f in BENCHES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin_dir")
+    parser.add_argument("--only", action="append", choices=list(BENCHES), help="one bench; may be repeated")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--plot", metavar="FILE", help="ratios over sizes, SVG")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement")
+    parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")], default=list(SIZES),
+                        metavar="4K,1M,...")
+    parser.add_argument("--clients", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2], metavar="1,2")
+    parser.add_argument("--sockets", type=lambda t: t.split(","), default=["tcp", "unix"], metavar="tcp,unix")
+    return parser.parse_args(argv)
+
+
+def main():
+    args = parse(sys.argv[1:])
+    machine.prefer_ourselves()
+    print(f"{machine.describe()}; medians of {args.runs}, taken in turn with the raw figures")
+    report.print_head()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="gradus-bench-") as scratch:
+        args.scratch = scratch
+        for name in args.only or BENCHES:
+            began, busy = time.monotonic(), machine.busy_seconds()
+            for r in BENCHES[name](args):
+                report.print_row(r)
+                rows.append(r)
+            wall = time.monotonic() - began
+            print(f"  ({name}: {wall:.0f} s, {(machine.busy_seconds() - busy) / wall:.2f} CPUs busy, all programs)",
+                  flush=True)
+    if args.json:
+        report.write_json(args.json, rows)
+    if args.plot:
+        with open(args.plot, "w", encoding="utf-8") as f:
+            f.write(report.plot(rows))
+
+
+if __name__ == "__main__":
+    main()

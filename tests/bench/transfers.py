@@ -1,0 +1,96 @@
+"""A parameter server and its clients, and plain sockets beside them, measured in turn."""
+
+import json
+import os
+import subprocess
+import tempfile
+
+import machine
+
+READY_SECONDS = 60
+
+
+class Program:
+    """A program that says "ready", then takes commands on stdin and answers each with a line of JSON."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        self.name = os.path.basename(str(command[0]))
+        if self.process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"{self.name}: exit code {self.process.wait()}")
+
+    def begin(self, kind, seconds):
+        self.process.stdin.write(f"{kind} {seconds}\n")
+        self.process.stdin.flush()
+
+    def end(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name}: exit code {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Server:
+    """A gradus-ps without a cluster: nobody answers at its master's address, and it serves all the same."""
+
+    def __init__(self, bin_dir, *more):
+        self.dir = tempfile.TemporaryDirectory(prefix="gradus-bench-")
+        with open(os.path.join(self.dir.name, "log"), "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(bin_dir, "gradus-ps"), "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name,
+                 *more], stdout=subprocess.PIPE, stderr=log, text=True)
+        line = self.process.stdout.readline().split()
+        self.said = dict(word.split("=", 1) for word in line[2:])
+        self.pid = self.process.pid
+
+    def address(self, kind):
+        return self.said["grpc"] if kind == "tcp" else self.said.get("unix")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+        self.dir.cleanup()
+
+
+def together(programs, kind, seconds):
+    """One round of all of @programs at the same time: operations per second of all, and the single answers."""
+    for p in programs:
+        p.begin(kind, seconds)
+    answers = [p.end() for p in programs]
+    return sum(a["ops"] / a["seconds"] for a in answers), answers
+
+
+class Pair:
+    """@count clients of one server over @socket, and as many plain sockets."""
+
+    def __init__(self, bin_dir, socket, size, count, rule="sgd"):
+        self.server = Server(bin_dir)
+        self.size = size
+        target = self.server.address(socket)
+        self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count)
+                     for i in range(count)]
+        self.raw = [Program(os.path.join(bin_dir, "bench_raw"), socket, size) for _ in range(count)]
+
+    def warm(self, kind, seconds):
+        together(self.ours, kind, seconds)
+        together(self.raw, kind, seconds / 2)
+
+    def round(self, kind, seconds):
+        """Ours and the plain sockets, one after the other: (rate, answers, CPU seconds of all) of both."""
+        before = machine.cpu_seconds(self.server.pid)
+        rate, answers = together(self.ours, kind, seconds)
+        cpu = machine.cpu_seconds(self.server.pid) - before + sum(a["cpu"] for a in answers)
+        raw_rate, raw_answers = together(self.raw, kind, seconds)
+        return (rate, answers, cpu), (raw_rate, raw_answers, sum(a["cpu"] for a in raw_answers))
+
+    def close(self):
+        for p in self.ours + self.raw:
+            p.close()
+        self.server.close()
