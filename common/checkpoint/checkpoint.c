@@ -125,7 +125,8 @@ static int open_files(struct checkpoint *c, struct err *err)
     size_t tensors = 0;
     for (uint32_t i = 0; i < c->manifest.shard_count; i++) {
         char name[SHARD_FILE_NAME_BYTES];
-        char *path = file_join(c->path, shard_file_name(i, c->manifest.shard_count, name));
+        char *path = file_join(c->path, shard_file_name(i, c->manifest.shard_count,
+                                                        c->manifest.shards[i].generation, name));
         int rc = shard_file_open(&c->files[i], path, err);
         free(path);
         if (rc == 0) {

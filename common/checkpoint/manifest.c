@@ -84,7 +84,7 @@ static void add_shards(struct buf *out, const struct manifest *m)
         const struct manifest_shard *s = &m->shards[i];
         char name[SHARD_FILE_NAME_BYTES];
         buf_printf(out, "    {\"file\": \"%s\", \"version\": %" PRIu64 ", \"bytes\": %" PRIu64,
-                   shard_file_name(i, m->shard_count, name), s->version, s->bytes);
+                   shard_file_name(i, m->shard_count, s->generation, name), s->version, s->bytes);
         buf_printf(out, ", \"checksum\": \"0x%016" PRIx64 "\"}%s\n", s->checksum,
                    i + 1 < m->shard_count ? "," : "");
     }

@@ -12,8 +12,9 @@
 #define MANIFEST_FORMAT_VERSION 1
 #define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
 
-struct manifest_shard { /* file "shard-<index>-of-<count>.safetensors" */
-    uint64_t version;   /* updates that the shard had applied */
+struct manifest_shard {  /* its file: shard_file_name() */
+    uint64_t generation; /* in the name; 0 or 1: none */
+    uint64_t version;    /* updates that the shard had applied */
     uint64_t bytes, checksum;
 };
 

@@ -192,13 +192,14 @@ static int read_variables(const struct json_t *root, struct manifest *m, struct 
 static int read_shard(const struct json_t *object, uint32_t index, uint32_t count,
                       struct manifest_shard *s, struct err *err)
 {
-    char expected[SHARD_FILE_NAME_BYTES];
     const char *name = NULL;
     const char *sum = NULL;
     int rc = json_doc_string(object, "file", &name, err);
-    if (rc == 0 && strcmp(name, shard_file_name(index, count, expected)) != 0) {
+    if (rc == 0 && !shard_file_name_parse(name, index, count, &s->generation)) {
         /* No other name is ever opened, so a manifest cannot point outside its directory. */
-        rc = err_set(err, ERR_CORRUPT, "file: %.80s; %s is expected", name, expected);
+        char expected[SHARD_FILE_NAME_BYTES];
+        rc = err_set(err, ERR_CORRUPT, "file: %.80s; %s is expected", name,
+                     shard_file_name(index, count, 0, expected));
     }
     if (rc == 0) {
         rc = json_doc_u64(object, "version", INT64_MAX, &s->version, err);
@@ -345,7 +346,8 @@ int manifest_check_files(const char *dir, const struct manifest *m, bool checksu
 {
     for (uint32_t i = 0; i < m->shard_count; i++) {
         char name[SHARD_FILE_NAME_BYTES];
-        char *path = file_join(dir, shard_file_name(i, m->shard_count, name));
+        char *path =
+            file_join(dir, shard_file_name(i, m->shard_count, m->shards[i].generation, name));
         int rc;
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 && errno == ENOENT) {

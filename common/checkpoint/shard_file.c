@@ -12,10 +12,26 @@
 #define FORMAT "gradus-shard"
 #define FORMAT_VERSION "1"
 
-const char *shard_file_name(uint32_t shard, uint32_t shard_count, char out[SHARD_FILE_NAME_BYTES])
+const char *shard_file_name(uint32_t shard, uint32_t shard_count, uint64_t generation,
+                            char out[SHARD_FILE_NAME_BYTES])
 {
-    (void)snprintf(out, SHARD_FILE_NAME_BYTES, "shard-%u-of-%u.safetensors", shard, shard_count);
+    if (generation > 1) {
+        (void)snprintf(out, SHARD_FILE_NAME_BYTES, "shard-%u-of-%u-g%" PRIu64 ".safetensors", shard,
+                       shard_count, generation);
+    } else {
+        (void)snprintf(out, SHARD_FILE_NAME_BYTES, "shard-%u-of-%u.safetensors", shard,
+                       shard_count);
+    }
     return out;
+}
+
+bool shard_file_name_parse(const char *name, uint32_t shard, uint32_t shard_count,
+                           uint64_t *generation)
+{
+    char expected[SHARD_FILE_NAME_BYTES];
+    const char *mark = strstr(name, "-g");
+    *generation = mark == NULL ? 0 : strtoull(mark + 2, NULL, 10);
+    return strcmp(name, shard_file_name(shard, shard_count, *generation, expected)) == 0;
 }
 
 /* Tensor k · @count + i is partition i: its values for k = 0, its slot k - 1 otherwise. The caller

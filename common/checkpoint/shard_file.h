@@ -13,11 +13,17 @@
 #include "job/plan.h"
 #include "rule/rule.h"
 
-#define SHARD_FILE_NAME_BYTES 64 /* "shard-1023-of-1024.safetensors" */
+#define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
 
-/* "shard-0-of-2.safetensors" into @out; returns @out. */
-const char *shard_file_name(uint32_t shard, uint32_t shard_count, char out[SHARD_FILE_NAME_BYTES]);
+/* "shard-0-of-2.safetensors" into @out, or "shard-0-of-2-g7.safetensors" of a shard that was opened
+ * with @generation 7, above 1: a server that was given up and wakes up later cannot write over the
+ * files of those that came after it. Returns @out. */
+const char *shard_file_name(uint32_t shard, uint32_t shard_count, uint64_t generation,
+                            char out[SHARD_FILE_NAME_BYTES]);
+/* Is @name such a name of @shard of @shard_count? @generation becomes 0 when it has none. */
+bool shard_file_name_parse(const char *name, uint32_t shard, uint32_t shard_count,
+                           uint64_t *generation);
 
 /* What a shard writes; everything borrowed. */
 struct shard_file_state {

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/shard_file.h"
 #include "master/shell.h"
 
 struct task {
@@ -80,11 +81,17 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
     m->created_ms = chrono_wall_ms();
     ledger_copy(&m->ledger, in->ledger);
     for (uint32_t i = 0; i < m->shard_count; i++) {
-        m->shards[i] = (struct manifest_shard){.version = in->shards[i].version,
+        uint64_t generation;
+        if (!shard_file_name_parse(in->shards[i].file, i, m->shard_count, &generation)) {
+            err_set(&t->err, ERR_CORRUPT, "shard %u says that its file is %.80s", i,
+                    in->shards[i].file);
+        }
+        m->shards[i] = (struct manifest_shard){.generation = generation,
+                                               .version = in->shards[i].version,
                                                .bytes = in->shards[i].bytes,
                                                .checksum = in->shards[i].checksum};
     }
-    if (pool_post(s->pool, write_manifest, t, &t->err) < 0 &&
+    if ((t->err.code != 0 || pool_post(s->pool, write_manifest, t, &t->err) < 0) &&
         loop_post(s->loop, deliver, t, NULL) < 0) {
         task_free(t);
     }

@@ -109,7 +109,7 @@ static void answer(struct writing *w)
     struct safetensors_written written;
     struct err err;
     uint64_t began = chrono_now_ns();
-    (void)shard_file_name(s->number, s->plan.shard_count, name);
+    (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
     if (write_file(w, name, &written, &err) != 0) {
         (void)err_wrap(&err, "checkpoint");
         (void)ps_shard_wrap(s, &err);

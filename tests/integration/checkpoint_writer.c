@@ -40,10 +40,10 @@ static int write_shard(const char *path, const struct plan *plan, uint32_t shard
                                      .values = buffers[0],
                                      .slots = buffers + 1};
     char name[SHARD_FILE_NAME_BYTES];
-    char *file = file_join(path, shard_file_name(shard, plan->shard_count, name));
+    char *file = file_join(path, shard_file_name(shard, plan->shard_count, 0, name));
     struct safetensors_written written = {0};
     int rc = shard_file_write(file, &state, &written, err);
-    *out = (struct manifest_shard){state.version, written.bytes, written.checksum};
+    *out = (struct manifest_shard){0, state.version, written.bytes, written.checksum};
     free(file);
     for (size_t k = 0; k <= rule->slot_count; k++) {
         free(buffers[k]);

@@ -118,10 +118,10 @@ static inline void write_shard(const struct fixture *f, const char *path, const 
         .slots = buffers + 1,
     };
     char name[SHARD_FILE_NAME_BYTES];
-    char *file = file_join(path, shard_file_name(shard, plan->shard_count, name));
+    char *file = file_join(path, shard_file_name(shard, plan->shard_count, 0, name));
     struct safetensors_written written;
     assert_int_equal(shard_file_write(file, &state, &written, NULL), 0);
-    *out = (struct manifest_shard){step, written.bytes, written.checksum};
+    *out = (struct manifest_shard){0, step, written.bytes, written.checksum};
     free(file);
     free_shard(buffers);
 }

@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 #include "checkpoint/manifest.h"
+#include "checkpoint/shard_file.h"
 
 static void a_manifest_comes_back(void **state)
 {
@@ -174,12 +175,63 @@ static void a_missing_manifest_is_not_found(void **state)
     assert_int_equal(manifest_read("/nonexistent", &m, NULL), ERR_NOT_FOUND);
 }
 
+/* Files of a later start of the job have other names than those of the first. */
+static void a_file_name_tells_the_generation(void **state)
+{
+    (void)state;
+    char name[SHARD_FILE_NAME_BYTES];
+    uint64_t generation;
+    assert_string_equal(shard_file_name(0, 2, 0, name), "shard-0-of-2.safetensors");
+    assert_string_equal(shard_file_name(0, 2, 1, name), "shard-0-of-2.safetensors");
+    assert_true(shard_file_name_parse(name, 0, 2, &generation));
+    assert_int_equal(generation, 0);
+    assert_string_equal(shard_file_name(1023, 1024, UINT64_MAX, name),
+                        "shard-1023-of-1024-g18446744073709551615.safetensors");
+    assert_true(shard_file_name_parse(name, 1023, 1024, &generation));
+    assert_true(generation == UINT64_MAX);
+    static const char *const wrong[] = {"",
+                                        "shard-1-of-2.safetensors",
+                                        "shard-0-of-3.safetensors",
+                                        "shard-0-of-2-g1.safetensors",
+                                        "shard-0-of-2-g07.safetensors",
+                                        "shard-0-of-2-g-7.safetensors",
+                                        "shard-0-of-2-g7",
+                                        "../shard-0-of-2-g7.safetensors",
+                                        "shard-0-of-2-g99999999999999999999.safetensors"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_false(shard_file_name_parse(wrong[i], 0, 2, &generation));
+    }
+}
+
+static void a_manifest_names_files_of_a_generation(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 2, 500, 1);
+    struct manifest m;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    m.shards[1].generation = 7;
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_int_equal(m.shards[0].generation, 0);
+    assert_int_equal(m.shards[1].generation, 7);
+    struct err err = {0};
+    assert_int_equal(manifest_check_files(path, &m, true, &err), ERR_CORRUPT);
+    assert_message(err, "shard-1-of-2-g7.safetensors: missing");
+    manifest_release(&m);
+    free(path);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_manifest_comes_back),           TEST(no_flipped_bit_is_taken),
-        TEST(hostile_manifests_are_refused),   TEST(files_are_checked),
+        TEST(a_file_name_tells_the_generation),
+        TEST(a_manifest_names_files_of_a_generation),
+        TEST(a_manifest_comes_back),
+        TEST(no_flipped_bit_is_taken),
+        TEST(hostile_manifests_are_refused),
+        TEST(files_are_checked),
         TEST(a_missing_manifest_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
