@@ -22,13 +22,16 @@ struct part { /* a shard's file */
     struct flat_ledger ledger;
 };
 
+#define STARTS_MAX 8 /* of a job, while a directory is there */
+
 struct directory {
     char name[80];
     uint32_t job;
     bool there, manifest;
-    struct part parts[SIM_SHARDS_MAX];
+    /* A file's name has the generation that its shard was opened with. */
+    struct part parts[SIM_SHARDS_MAX][STARTS_MAX];
     /* of the manifest */
-    uint64_t step, version, examples;
+    uint64_t step, version, examples, opened, checksums[SIM_SHARDS_MAX];
     struct flat_ledger ledger;
 };
 
@@ -43,7 +46,7 @@ struct op { /* that is going on */
     char name[80];
     struct part part;
     struct flat_ledger ledger;
-    uint64_t checksums[SIM_SHARDS_MAX], versions[SIM_SHARDS_MAX];
+    uint64_t checksums[SIM_SHARDS_MAX], versions[SIM_SHARDS_MAX], opened[SIM_SHARDS_MAX];
     uint32_t shard_count;
     int code;
     char why[120];
@@ -135,6 +138,17 @@ static struct directory *find(struct disk *d, const char *name)
     return NULL;
 }
 
+/* The file of @shard with @opened in its name; NULL: there is none. */
+static struct part *find_part(struct directory *dir, uint32_t shard, uint64_t opened)
+{
+    for (uint32_t i = 0; i < STARTS_MAX; i++) {
+        if (dir->parts[shard][i].present && dir->parts[shard][i].opened == opened) {
+            return &dir->parts[shard][i];
+        }
+    }
+    return NULL;
+}
+
 static struct directory *make(struct world *w, const char *name, uint32_t job)
 {
     struct disk *d = w->disk;
@@ -185,15 +199,16 @@ bool disk_newest(struct world *w, uint32_t job, char directory[80], uint64_t *st
 bool disk_read(struct world *w, const char *directory, struct tensor *values, struct tensor *slot,
                struct disk_cut *cut)
 {
-    const struct directory *dir = find(w->disk, directory);
+    struct directory *dir = find(w->disk, directory);
     if (dir == NULL || !dir->manifest) {
         return false;
     }
     const struct sim_job *j = &w->jobs[dir->job];
     for (uint32_t s = 0; s < j->shard_count; s++) {
-        const struct part *p = &dir->parts[s];
-        if (!p->present) {
-            violated(w, INVARIANT_MANIFEST, "%s names a file that is gone: shard %u", directory, s);
+        const struct part *p = find_part(dir, s, dir->opened);
+        if (p == NULL || p->checksum != dir->checksums[s]) {
+            violated(w, INVARIANT_MANIFEST, "%s names a file that is %s: shard %u", directory,
+                     p == NULL ? "gone" : "another one", s);
         }
         for (uint32_t i = 0; i < j->shard_elements[s]; i++) {
             values->v[j->map[s][i]] = p->values.v[i];
@@ -282,6 +297,7 @@ void disk_manifest(struct world *w, const struct master_manifest *m)
     snprintf(op->name, sizeof op->name, "%s", m->directory);
     for (uint32_t s = 0; s < op->shard_count; s++) {
         op->checksums[s] = m->shards[s].checksum;
+        op->opened[s] = strtoull(m->shards[s].file, NULL, 10);
         op->versions[s] = m->shards[s].version;
     }
     op->ledger.present = true;
@@ -346,15 +362,15 @@ void disk_write(struct world *w, struct sim_shard *s, const struct shard_action 
 
 /* ---- what they do in the end ---- */
 
-static void check_manifest(struct world *w, const struct directory *dir, const struct op *op)
+static void check_manifest(struct world *w, struct directory *dir, const struct op *op)
 {
-    const struct part *first = &dir->parts[0];
+    const struct part *first = find_part(dir, 0, op->opened[0]);
     struct sim_job *j = &w->jobs[op->job];
     for (uint32_t s = 0; s < op->shard_count; s++) {
-        const struct part *p = &dir->parts[s];
-        if (!p->present || p->checksum != op->checksums[s] || p->version != op->versions[s]) {
-            violated(w, INVARIANT_MANIFEST, "%s: the file of shard %u is %s", op->name, s,
-                     p->present ? "another one" : "missing");
+        const struct part *p = find_part(dir, s, op->opened[s]);
+        if (p->version != op->versions[s]) {
+            violated(w, INVARIANT_MANIFEST, "%s: the file of shard %u is of version %llu", op->name,
+                     s, (unsigned long long)p->version);
         }
         if (!ids_equal(&p->ids, &first->ids) || p->version != first->version ||
             p->opened != first->opened || p->examples != first->examples) {
@@ -397,7 +413,8 @@ static void finish_manifest(struct world *w, struct op *op)
 {
     struct directory *dir = find(w->disk, op->name);
     for (uint32_t s = 0; dir != NULL && s < op->shard_count; s++) {
-        if (!dir->parts[s].present || dir->parts[s].checksum != op->checksums[s]) {
+        const struct part *p = find_part(dir, s, op->opened[s]);
+        if (p == NULL || p->checksum != op->checksums[s]) {
             dir = NULL;
         }
     }
@@ -412,6 +429,8 @@ static void finish_manifest(struct world *w, struct op *op)
     dir->version = op->versions[0];
     dir->examples = op->examples;
     dir->ledger = op->ledger;
+    dir->opened = op->opened[0];
+    memcpy(dir->checksums, op->checksums, sizeof dir->checksums);
     w->counts.checkpoints++;
     prune(w->disk, op->job, op->keep);
 }
@@ -422,7 +441,14 @@ static void finish_part(struct world *w, struct op *op)
     if (dir == NULL) { /* it was removed meanwhile: the file brings it back */
         dir = make(w, op->name, op->job);
     }
-    dir->parts[op->shard] = op->part;
+    struct part *p = find_part(dir, op->shard, op->part.opened);
+    for (uint32_t i = 0; p == NULL && i < STARTS_MAX; i++) {
+        p = dir->parts[op->shard][i].present ? NULL : &dir->parts[op->shard][i];
+    }
+    if (p == NULL) {
+        violated(w, INVARIANT_ORDER, "files of more than %d starts in one directory", STARTS_MAX);
+    }
+    *p = op->part;
     TRACE(w, op->node, "has written shard %u of %s: version %llu", op->shard, op->name,
           (unsigned long long)op->part.version);
 }
@@ -472,7 +498,7 @@ static void tell_master(struct world *w, const struct op *op)
 static void tell_caller(struct world *w, const struct op *op)
 {
     struct unary_reply *r = unary_reply(w, op->unary, op->attempt);
-    snprintf(r->file, sizeof r->file, "shard-%u.safetensors", op->shard);
+    snprintf(r->file, sizeof r->file, "%llu", (unsigned long long)op->part.opened);
     r->bytes = 100;
     r->checksum = op->part.checksum;
     r->version = op->part.version;
