@@ -73,7 +73,7 @@ struct rig_shard {
     size_t part_count;
     uint64_t elements;
     struct update *update;
-    float *values, *out, *gradient, *more;
+    float *values, *out, *gradient, *more, *then;
     float *slots[UPDATE_SLOTS_MAX];
     struct buf sums;
 };
@@ -83,6 +83,9 @@ struct rig {
     struct rig_shard shards[RIG_SHARDS_MAX];
     size_t shard_count;
     uint64_t version;
+    double lr_scale; /* 0 counts as 1 */
+    bool in_two;     /* half of the gradient comes as `more` */
+    float lambda;    /* delay compensation; 0: none */
 };
 
 static inline void rig_add_part(struct rig_shard *s, uint32_t variable, uint64_t row, uint64_t rows)
@@ -101,6 +104,7 @@ static inline void rig_add_part(struct rig_shard *s, uint32_t variable, uint64_t
 static inline void rig_deal(struct rig *r, size_t shards, size_t pieces, uint64_t seed)
 {
     uint64_t draw = 0;
+    size_t dealt = 0;
     r->shard_count = shards;
     for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
         const uint64_t rows = rig_variables[v].elements / rig_variables[v].width;
@@ -111,12 +115,11 @@ static inline void rig_deal(struct rig *r, size_t shards, size_t pieces, uint64_
                 n = 1 + rng_below(seed, draw++, 2 * rows / pieces + 1);
                 shard = (size_t)rng_below(seed, draw++, shards);
             }
-            n = n < rows - at ? n : rows - at;
-            if (v == 2 && at + n == rows && seed != 0) { /* nobody goes away empty */
-                for (size_t s = 0; s < shards; s++) {
-                    shard = r->shards[s].part_count == 0 ? s : shard;
-                }
+            if (v == 2 && seed != 0) { /* nobody goes away empty */
+                n = n < rows / shards ? n : rows / shards;
+                shard = dealt < shards ? dealt++ : shard;
             }
+            n = n < rows - at ? n : rows - at;
             rig_add_part(&r->shards[shard], v, at, n);
         }
     }
@@ -150,6 +153,7 @@ static inline void rig_open(struct rig *r, const struct update_spec *spec)
         s->out = rig_floats(s->elements);
         s->gradient = rig_floats(s->elements);
         s->more = rig_floats(s->elements);
+        s->then = rig_floats(s->elements);
         for (size_t p = 0; p < s->part_count; p++) {
             for (uint64_t k = 0; k < s->parts[p].count; k++) {
                 s->values[s->parts[p].offset + k] =
@@ -184,6 +188,7 @@ static inline void rig_release(struct rig *r)
         free(s->out);
         free(s->gradient);
         free(s->more);
+        free(s->then);
     }
     *r = (struct rig){0};
 }
@@ -199,6 +204,12 @@ static inline float rig_usual(uint64_t version, uint32_t variable, uint64_t elem
     return element % 7 == 3 ? 0.0F : g;
 }
 
+/* What a worker read, for delay compensation. */
+static inline float rig_then(uint32_t variable, uint64_t element)
+{
+    return 0.5F * rig_value(variable, element);
+}
+
 static inline void rig_fill(struct rig *r, rig_gradient *gradient)
 {
     for (size_t i = 0; i < r->shard_count; i++) {
@@ -206,8 +217,10 @@ static inline void rig_fill(struct rig *r, rig_gradient *gradient)
         for (size_t p = 0; p < s->part_count; p++) {
             const struct update_part *part = &s->parts[p];
             for (uint64_t k = 0; k < part->count; k++) {
-                s->gradient[part->offset + k] =
-                    gradient(r->version, part->variable, part->first + k);
+                float g = gradient(r->version, part->variable, part->first + k);
+                s->more[part->offset + k] = r->in_two ? 0.5F * g : 0.0F;
+                s->gradient[part->offset + k] = r->in_two ? 0.5F * g : g;
+                s->then[part->offset + k] = rig_then(part->variable, part->first + k);
             }
         }
     }
@@ -218,9 +231,12 @@ static inline struct update_step rig_step(const struct rig *r, size_t shard, uin
     const struct rig_shard *s = &r->shards[shard];
     return (struct update_step){
         .version = r->version,
-        .lr_scale = 1,
+        .lr_scale = r->lr_scale == 0 ? 1 : r->lr_scale,
         .in = s->values,
         .gradient = s->gradient,
+        .more = r->in_two ? s->more : NULL,
+        .then = r->lambda == 0 ? NULL : s->then,
+        .lambda = r->lambda,
         .examples = examples,
         .slots = s->slots,
     };
@@ -272,7 +288,7 @@ static inline struct update_result rig_update(struct rig *r, uint64_t examples)
     }
     for (size_t i = 0; i < r->shard_count; i++) {
         update_finish(r->shards[i].update, r->shards[i].out, &result);
-        if (i == 0 || result.element < all.element) {
+        if (i == 0 || result.outcome > all.outcome || result.element < all.element) {
             all = result;
         }
     }

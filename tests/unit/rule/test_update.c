@@ -1,0 +1,650 @@
+/* An update against the same computed one element after the other in double. */
+#include "update_rig.h"
+
+#define ELEMENTS_MAX (301 * 9)
+#define EXAMPLES 32
+#define LAMBDA 0.04
+
+/* ---- the reference ---- */
+
+struct reference {
+    const struct update_spec *spec;
+    double w[RIG_VARIABLES][ELEMENTS_MAX], g[RIG_VARIABLES][ELEMENTS_MAX];
+    double m[RIG_VARIABLES][ELEMENTS_MAX], v[RIG_VARIABLES][ELEMENTS_MAX];
+    double sum[RIG_VARIABLES][ELEMENTS_MAX], average[RIG_VARIABLES][ELEMENTS_MAX];
+    double examples;
+    double lr_scale, lambda;
+    uint64_t version;
+};
+
+static struct reference ref; /* too large for the stack */
+
+static const struct update_pattern *pattern_of(uint32_t v)
+{
+    size_t i = update_spec_match(ref.spec, rig_variables[v].name);
+    return i == ref.spec->pattern_count ? NULL : &ref.spec->patterns[i];
+}
+
+static bool is_frozen(uint32_t v)
+{
+    return pattern_of(v) != NULL && pattern_of(v)->frozen;
+}
+
+static double hyperparameter(const char *name, uint64_t update)
+{
+    const struct field *field = update_spec_field(ref.spec, name, FIELD_FLOAT);
+    double value;
+    assert_non_null(field);
+    memcpy(&value, (const char *)ref.spec->params + field->offset, sizeof value);
+    for (size_t i = 0; i < ref.spec->schedule_count; i++) {
+        if (ref.spec->schedules[i].field == field) {
+            value *= schedule_factor(&ref.spec->schedules[i].schedule, update);
+        }
+    }
+    return value;
+}
+
+static void ref_init(const struct update_spec *spec)
+{
+    memset(&ref, 0, sizeof ref);
+    ref.spec = spec;
+    ref.lr_scale = 1;
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+            ref.w[v][e] = ref.average[v][e] = (double)rig_value(v, e);
+        }
+    }
+}
+
+static double norm(const double *x, uint64_t n)
+{
+    double all = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        all += x[i] * x[i];
+    }
+    return sqrt(all);
+}
+
+static void scale(double *x, uint64_t n, double by)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        x[i] *= by;
+    }
+}
+
+static void clip_norms(void)
+{
+    double all = 0;
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        const uint64_t n = rig_variables[v].elements;
+        double size = norm(ref.g[v], n);
+        if (!is_frozen(v) && ref.spec->clip_norm > 0 && size > ref.spec->clip_norm) {
+            scale(ref.g[v], n, ref.spec->clip_norm / size);
+        }
+        size = is_frozen(v) ? 0 : norm(ref.g[v], n);
+        all += size * size;
+    }
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        if (ref.spec->clip_global_norm > 0 && sqrt(all) > ref.spec->clip_global_norm) {
+            scale(ref.g[v], rig_variables[v].elements, ref.spec->clip_global_norm / sqrt(all));
+        }
+    }
+}
+
+static double rule_step(const char *rule, double rate, uint64_t t, uint32_t v, uint64_t e, double g,
+                        double ratio, double decay)
+{
+    double *m = &ref.m[v][e], *s = &ref.v[v][e];
+    if (strcmp(rule, "sgd") == 0) {
+        return rate * g;
+    }
+    if (strcmp(rule, "momentum") == 0) {
+        *m = hyperparameter("momentum", t) * *m + g;
+        return rate * *m;
+    }
+    if (strcmp(rule, "lars") == 0) {
+        *m = hyperparameter("momentum", t) * *m + rate * ratio * (g + decay * ref.w[v][e]);
+        return *m;
+    }
+    double beta1 = hyperparameter("beta1", t), beta2 = hyperparameter("beta2", t);
+    *m = beta1 * *m + (1 - beta1) * g;
+    *s = beta2 * *s + (1 - beta2) * g * g;
+    return rate * (*m / (1 - pow(beta1, (double)t + 1))) /
+           (sqrt(*s / (1 - pow(beta2, (double)t + 1))) + hyperparameter("epsilon", t));
+}
+
+static void ref_variable(uint32_t v)
+{
+    const struct update_spec *u = ref.spec;
+    const struct update_pattern *p = pattern_of(v);
+    const uint64_t t = ref.version / update_spec_accumulate(u), n = rig_variables[v].elements;
+    const char *rule = u->rule->name;
+    double l1 = p ? p->l1 : u->l1, l2 = p ? p->l2 : u->l2;
+    double decay = p ? p->weight_decay : u->weight_decay, own = 0, ratio = 1;
+    double rate = hyperparameter("learning_rate", t) * ref.lr_scale * (p ? p->learning_rate : 1);
+    if (update_spec_field(u, "weight_decay", FIELD_FLOAT) != NULL) {
+        own = p ? p->weight_decay : hyperparameter("weight_decay", t);
+        decay = 0;
+    }
+    for (uint64_t e = 0; e < n; e++) {
+        double w = ref.w[v][e];
+        ref.g[v][e] += l2 * w + (w > 0 ? l1 : w < 0 ? -l1 : 0);
+    }
+    if (strcmp(rule, "lars") == 0) {
+        double w = norm(ref.w[v], n), g = norm(ref.g[v], n);
+        ratio = w == 0 || g == 0 ? 1 : hyperparameter("trust", t) * w / (g + own * w);
+    }
+    for (uint64_t e = 0; e < n; e++) {
+        double w = ref.w[v][e];
+        ref.w[v][e] = w - rule_step(rule, rate, t, v, e, ref.g[v][e], ratio, own);
+        ref.w[v][e] -= rate * decay * w;
+        ref.average[v][e] = u->average * ref.average[v][e] + (1 - u->average) * ref.w[v][e];
+    }
+}
+
+/* What the version's gradient adds; true when all of it is finite. */
+static bool ref_collect(rig_gradient *gradient)
+{
+    bool finite = true;
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+            double g = (double)gradient(ref.version, v, e) / EXAMPLES;
+            g += ref.lambda * g * g * (ref.w[v][e] - (double)rig_then(v, e));
+            ref.sum[v][e] += g * EXAMPLES;
+            finite = finite && (is_frozen(v) || isfinite(ref.sum[v][e]));
+        }
+    }
+    ref.examples += EXAMPLES;
+    return finite;
+}
+
+static enum update_outcome ref_train(rig_gradient *gradient)
+{
+    const struct update_spec *u = ref.spec;
+    bool finite = ref_collect(gradient);
+    if ((ref.version + 1) % update_spec_accumulate(u) != 0) {
+        ref.version++;
+        return UPDATE_KEPT;
+    }
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+            double g = ref.sum[v][e] / ref.examples, limit = u->clip_value;
+            ref.g[v][e] = limit > 0 ? fmin(fmax(g, -limit), limit) : g;
+            ref.sum[v][e] = 0;
+        }
+    }
+    ref.examples = 0;
+    if (finite) {
+        clip_norms();
+        for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+            if (!is_frozen(v)) {
+                ref_variable(v);
+            }
+        }
+    }
+    ref.version++;
+    return finite ? UPDATE_APPLIED : UPDATE_SKIPPED;
+}
+
+static void assert_close(const struct rig *r, double *expected, uint32_t v, int slot,
+                         const char *what)
+{
+    for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+        double is = (double)*rig_find(r, v, e, slot);
+        if (!(fabs(is - expected[e]) <= 2e-5 * (1 + fabs(expected[e])))) {
+            fail_msg("%s: %s[%lu] slot %d after %lu: %.9g instead of %.9g", what,
+                     rig_variables[v].name, (unsigned long)e, slot, (unsigned long)ref.version, is,
+                     expected[e]);
+        }
+    }
+}
+
+static void assert_as_reference(const struct rig *r, const char *what)
+{
+    int average = update_spec_average(ref.spec);
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        assert_close(r, ref.w[v], v, -1, what);
+        if (average >= 0) {
+            assert_close(r, ref.average[v], v, average, what);
+        }
+    }
+}
+
+/* ---- against it ---- */
+
+static float poisonous(uint64_t version, uint32_t variable, uint64_t element)
+{
+    if (version % 5 == 3 && element == 10) {
+        return variable == 2 ? INFINITY : variable == 0 ? NAN : 1.0F;
+    }
+    return rig_usual(version, variable, element);
+}
+
+static void compare(const struct update_spec *spec, uint64_t seed, rig_gradient *gradient,
+                    double lr_scale, bool compensates, const char *what)
+{
+    struct rig r;
+    rig_init(&r, spec, seed == 0 ? 1 : 1 + (size_t)(seed % RIG_SHARDS_MAX), 3, seed);
+    ref_init(spec);
+    r.lr_scale = ref.lr_scale = lr_scale;
+    r.lambda = compensates ? (float)LAMBDA : 0;
+    ref.lambda = compensates ? LAMBDA : 0;
+    r.in_two = seed % 2 == 1;
+    for (int i = 0; i < 8; i++) {
+        struct update_result result = rig_train(&r, gradient, EXAMPLES);
+        assert_int_equal(result.outcome, ref_train(gradient));
+        assert_as_reference(&r, what);
+    }
+    rig_release(&r);
+}
+
+static const char *const rules[] = {"sgd", "momentum", "adam epsilon=0.01", "lars trust=0.1"};
+#define RULES (sizeof rules / sizeof rules[0])
+
+static void spec_of(struct update_spec *spec, const char *rule)
+{
+    char name[64];
+    size_t n = strcspn(rule, " ");
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, rule);
+    rig_spec(spec, name, rule[n] == '\0' ? "" : rule + n + 1);
+}
+
+/* Option number @option of the ones below; true when there is none. */
+static bool set_option(struct update_spec *s, unsigned option)
+{
+    switch (option) {
+    case 0:
+        s->clip_value = 0.3;
+        break;
+    case 1:
+        s->clip_norm = 1.5;
+        break;
+    case 2:
+        s->clip_global_norm = 2;
+        break;
+    case 3:
+        s->l1 = 0.05;
+        break;
+    case 4:
+        s->l2 = 0.5;
+        break;
+    case 5:
+        s->weight_decay = update_spec_field(s, "weight_decay", FIELD_FLOAT) ? 0 : 2;
+        break;
+    case 6:
+        s->accumulate = 3;
+        break;
+    case 7:
+        s->average = 0.7;
+        break;
+    case 8:
+        s->non_finite = UPDATE_NON_FINITE_SKIP;
+        break;
+    case 9:
+        *rig_pattern(s, "*_1.*") = (struct update_pattern){
+            .match = mem_strdup("*_1.*"), .learning_rate = 3, .l2 = 1, .weight_decay = 0.5};
+        break;
+    case 10:
+        rig_pattern(s, "scale")->frozen = true;
+        break;
+    case 11:
+        rig_schedule(s, "learning_rate", SCHEDULE_EXPONENTIAL)->every = 2;
+        break;
+    default:
+        return true;
+    }
+    return false;
+}
+
+static void test_each_option(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RULES; i++) {
+        for (unsigned option = 0; option <= 12; option++) {
+            struct update_spec spec;
+            char what[96];
+            spec_of(&spec, rules[i]);
+            (void)set_option(&spec, option);
+            (void)snprintf(what, sizeof what, "%s, option %u", rules[i], option);
+            compare(&spec, option, rig_usual, 1, false, what);
+            update_spec_release(&spec);
+        }
+    }
+}
+
+static void test_combinations(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 120; seed++) {
+        struct update_spec spec;
+        char what[96];
+        uint64_t mask = rng_below(seed, 0, 1 << 12);
+        spec_of(&spec, rules[seed % RULES]);
+        for (unsigned option = 0; option < 12; option++) {
+            if (mask >> option & 1) {
+                (void)set_option(&spec, option);
+            }
+        }
+        (void)snprintf(what, sizeof what, "%s, options %#lx", rules[seed % RULES],
+                       (unsigned long)mask);
+        bool skips = spec.non_finite == UPDATE_NON_FINITE_SKIP;
+        compare(&spec, seed, skips ? poisonous : rig_usual, seed % 3 == 0 ? 0.25 : 1, seed % 4 == 1,
+                what);
+        update_spec_release(&spec);
+    }
+}
+
+/* ---- plain ---- */
+
+/* Nothing but the rule: the bits of its own loop over all of the shard. */
+static void test_plain_is_the_rule(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        if (!rule_is_elementwise(rule_at(i))) {
+            continue;
+        }
+        for (int mode = UPDATE_NON_FINITE_FAIL; mode <= UPDATE_NON_FINITE_APPLY; mode++) {
+            struct update_spec spec;
+            struct rig r;
+            rig_spec(&spec, rule_at(i)->name, "");
+            spec.non_finite = mode;
+            rig_init(&r, &spec, 1, 1, 0);
+            struct rig_shard *s = &r.shards[0];
+            float *w = rig_floats(s->elements), *slots[RULE_SLOTS_MAX] = {NULL};
+            memcpy(w, s->values, s->elements * sizeof *w);
+            for (size_t k = 0; k < spec.rule->slot_count; k++) {
+                slots[k] = rig_floats(s->elements);
+                memcpy(slots[k], s->slots[k], s->elements * sizeof *w);
+            }
+            for (uint64_t version = 0; version < 4; version++) {
+                struct rule_scalars scalars = {0};
+                rig_fill(&r, rig_usual);
+                spec.rule->prepare(spec.params, version, 1, &scalars);
+                spec.rule->apply(&scalars, w, w, slots, s->gradient, 1.0F / EXAMPLES, s->elements);
+                assert_int_equal(rig_update(&r, EXAMPLES).outcome, UPDATE_APPLIED);
+                assert_memory_equal(w, s->values, s->elements * sizeof *w);
+            }
+            for (size_t k = 0; k < spec.rule->slot_count; k++) {
+                assert_memory_equal(slots[k], s->slots[k], s->elements * sizeof *w);
+                free(slots[k]);
+            }
+            free(w);
+            rig_release(&r);
+            update_spec_release(&spec);
+        }
+    }
+}
+
+static void test_no_records(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        struct update_spec spec;
+        struct rig r, before;
+        rig_spec(&spec, rule_at(i)->name, "");
+        spec.clip_global_norm = 1;
+        spec.average = 0.5;
+        rig_init(&r, &spec, 2, 3, 4);
+        rig_init(&before, &spec, 2, 3, 4);
+        (void)rig_train(&r, rig_usual, EXAMPLES);
+        (void)rig_train(&before, rig_usual, EXAMPLES);
+        assert_int_equal(rig_update(&r, 0).outcome, UPDATE_KEPT);
+        before.version++;
+        rig_assert_same(&r, &before, spec.rule->name);
+        rig_release(&r);
+        rig_release(&before);
+        update_spec_release(&spec);
+    }
+}
+
+/* ---- accumulation ---- */
+
+static float quarter(uint64_t version, uint32_t variable, uint64_t element)
+{
+    return rig_usual(version / 4, variable, element) * 0.25F; /* exact, and so are their sums */
+}
+
+static void test_accumulated_parts_are_one_step(void **state)
+{
+    (void)state;
+    static const char *const which[] = {"sgd", "adam", "adafactor", "lamb"};
+    for (size_t i = 0; i < sizeof which / sizeof which[0]; i++) {
+        struct update_spec whole, parts;
+        struct rig a, b;
+        rig_spec(&whole, which[i], "");
+        rig_spec(&parts, which[i], "");
+        rig_schedule(&whole, "learning_rate", SCHEDULE_INVERSE_TIME)->every = 1;
+        rig_schedule(&parts, "learning_rate", SCHEDULE_INVERSE_TIME)->every = 1;
+        parts.accumulate = 4;
+        rig_init(&a, &whole, 1, 1, 0);
+        rig_init(&b, &parts, 3, 2, 8);
+        for (int k = 0; k < 3; k++) {
+            (void)rig_train(&a, rig_usual, 64);
+            for (int part = 0; part < 4; part++) {
+                enum update_outcome expected = part == 3 ? UPDATE_APPLIED : UPDATE_KEPT;
+                assert_int_equal(rig_train(&b, quarter, 16).outcome, expected);
+            }
+            for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+                for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+                    assert_memory_equal(rig_find(&a, v, e, -1), rig_find(&b, v, e, -1),
+                                        sizeof(float));
+                }
+            }
+        }
+        rig_release(&a);
+        rig_release(&b);
+        update_spec_release(&whole);
+        update_spec_release(&parts);
+    }
+}
+
+/* ---- not finite ---- */
+
+static float bad_once(uint64_t version, uint32_t variable, uint64_t element)
+{
+    bool bad = version == 1 && variable == 2 && (element == 700 || element == 1500);
+    return bad ? -INFINITY : rig_usual(version, variable, element);
+}
+
+static void test_fail_names_the_first(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        for (int way = 0; way < 4; way++) {
+            struct update_spec spec;
+            struct rig r;
+            rig_spec(&spec, rule_at(i)->name, "");
+            spec.clip_value = way == 1 ? 1 : 0; /* would hide it */
+            spec.clip_global_norm = way == 2 ? 1 : 0;
+            spec.accumulate = way == 3 ? 8 : 1;
+            rig_init(&r, &spec, 3, 4, 12);
+            assert_int_not_equal(rig_train(&r, bad_once, 8).outcome, UPDATE_FAILED);
+            struct update_result result = rig_train(&r, bad_once, 8);
+            assert_int_equal(result.outcome, UPDATE_FAILED);
+            assert_int_equal(result.variable, 2);
+            assert_int_equal(result.element, 700);
+            rig_release(&r);
+            update_spec_release(&spec);
+        }
+    }
+}
+
+static void test_skip_leaves_all_as_it_is(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        struct update_spec spec;
+        struct rig r, before;
+        rig_spec(&spec, rule_at(i)->name, "");
+        spec.non_finite = UPDATE_NON_FINITE_SKIP;
+        spec.average = 0.5;
+        rig_init(&r, &spec, 3, 4, 12);
+        rig_init(&before, &spec, 3, 4, 12);
+        (void)rig_train(&r, bad_once, 8);
+        (void)rig_train(&before, bad_once, 8);
+        struct update_result result = rig_train(&r, bad_once, 8);
+        assert_int_equal(result.outcome, UPDATE_SKIPPED);
+        assert_int_equal(result.variable, 2);
+        assert_int_equal(result.element, 700);
+        before.version++; /* which goes on */
+        rig_assert_same(&r, &before, spec.rule->name);
+        assert_int_equal(rig_train(&r, bad_once, 8).outcome, UPDATE_APPLIED);
+        rig_release(&r);
+        rig_release(&before);
+        update_spec_release(&spec);
+    }
+}
+
+/* Async: what was accumulated before is left out with the push that is not finite, on all shards.
+ */
+static void test_skip_remembers(void **state)
+{
+    (void)state;
+    struct update_spec spec;
+    struct rig r;
+    rig_spec(&spec, "sgd", "");
+    spec.non_finite = UPDATE_NON_FINITE_SKIP;
+    spec.accumulate = 4;
+    rig_init(&r, &spec, 2, 3, 6);
+    static const enum update_outcome expected[] = {UPDATE_KEPT,    UPDATE_KEPT,   UPDATE_KEPT,
+                                                   UPDATE_SKIPPED, UPDATE_KEPT,   UPDATE_KEPT,
+                                                   UPDATE_KEPT,    UPDATE_APPLIED};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        const double norms[RIG_VARIABLES] = {1, 1, i == 1 ? NAN : 1, 1};
+        rig_fill(&r, bad_once);
+        for (size_t k = 0; k < r.shard_count; k++) {
+            struct update_step step = rig_step(&r, k, 8);
+            struct update_result result;
+            struct err err = {0};
+            step.norms = norms;
+            step.norm_count = RIG_VARIABLES;
+            assert_int_equal(update_run(r.shards[k].update, &step, r.shards[k].out, &result, &err),
+                             0);
+            assert_int_equal(result.outcome, expected[i]);
+        }
+        rig_flip(&r);
+        assert_true(isfinite(*rig_find(&r, 2, 700, -1)));
+    }
+    rig_release(&r);
+    update_spec_release(&spec);
+}
+
+static void test_apply_applies(void **state)
+{
+    (void)state;
+    struct update_spec spec;
+    struct rig r;
+    rig_spec(&spec, "sgd", "");
+    spec.non_finite = UPDATE_NON_FINITE_APPLY;
+    rig_init(&r, &spec, 2, 2, 3);
+    (void)rig_train(&r, bad_once, 8);
+    assert_int_equal(rig_train(&r, bad_once, 8).outcome, UPDATE_APPLIED);
+    assert_true(isinf(*rig_find(&r, 2, 700, -1)) && isfinite(*rig_find(&r, 2, 701, -1)));
+    rig_release(&r);
+    update_spec_release(&spec);
+}
+
+static float bad_scale(uint64_t version, uint32_t variable, uint64_t element)
+{
+    return variable == 3 ? NAN : rig_usual(version, variable, element);
+}
+
+static void test_frozen_counts_nowhere(void **state)
+{
+    (void)state;
+    struct update_spec spec;
+    struct rig r;
+    rig_spec(&spec, "adam", "");
+    spec.clip_global_norm = 1;
+    rig_pattern(&spec, "sc?le")->frozen = true;
+    rig_init(&r, &spec, 1, 1, 0);
+    assert_int_equal(rig_train(&r, bad_scale, 8).outcome, UPDATE_APPLIED);
+    float before = rig_value(3, 0);
+    assert_memory_equal(rig_find(&r, 3, 0, -1), &before, sizeof before);
+    rig_release(&r);
+    update_spec_release(&spec);
+}
+
+/* ---- restore ---- */
+
+/* Everything that a checkpoint has: values, slots, version. */
+static void restore(struct rig *to, const struct rig *from)
+{
+    to->version = from->version;
+    for (uint32_t v = 0; v < RIG_VARIABLES; v++) {
+        for (uint64_t e = 0; e < rig_variables[v].elements; e++) {
+            for (size_t i = 0; i < to->shard_count; i++) {
+                struct rig_shard *s = &to->shards[i];
+                for (size_t p = 0; p < s->part_count; p++) {
+                    const struct update_part *part = &s->parts[p];
+                    if (part->variable != v || e < part->first || e - part->first >= part->count) {
+                        continue;
+                    }
+                    const uint64_t inside = e - part->first;
+                    const size_t width = rig_variables[v].width;
+                    s->values[part->offset + inside] = *rig_find(from, v, e, -1);
+                    for (size_t k = 0; k < update_slot_count(s->update); k++) {
+                        const enum rule_slot_kind kind = update_slot(s->update, k)->kind;
+                        uint64_t at = update_slot_offset(s->update, k, p);
+                        at += kind == RULE_SLOT_PARAMETER ? inside
+                              : kind == RULE_SLOT_ROW     ? inside / width
+                              : kind == RULE_SLOT_COLUMN  ? e % width
+                                                          : 0;
+                        s->slots[k][at] = *rig_find(from, v, e, (int)k);
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void test_restored_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        struct update_spec spec;
+        struct rig through, stopped;
+        rig_spec(&spec, rule_at(i)->name, "");
+        spec.accumulate = 3;
+        spec.average = 0.9;
+        spec.clip_norm = 2;
+        spec.l2 = 0.1;
+        if (update_spec_field(&spec, "learning_rate", FIELD_FLOAT) != NULL) {
+            rig_schedule(&spec, "learning_rate", SCHEDULE_COSINE)->length = 4;
+        }
+        rig_init(&through, &spec, 2, 3, 7);
+        rig_init(&stopped, &spec, 3, 2, 21); /* onto other servers */
+        for (int k = 0; k < 12; k++) {
+            if (k == 5) { /* in the middle of an accumulation */
+                restore(&stopped, &through);
+            }
+            (void)rig_train(&through, rig_usual, EXAMPLES);
+            if (k >= 5) {
+                (void)rig_train(&stopped, rig_usual, EXAMPLES);
+            }
+        }
+        rig_assert_same(&through, &stopped, spec.rule->name);
+        rig_release(&through);
+        rig_release(&stopped);
+        update_spec_release(&spec);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_option),
+        cmocka_unit_test(test_combinations),
+        cmocka_unit_test(test_plain_is_the_rule),
+        cmocka_unit_test(test_no_records),
+        cmocka_unit_test(test_accumulated_parts_are_one_step),
+        cmocka_unit_test(test_fail_names_the_first),
+        cmocka_unit_test(test_skip_leaves_all_as_it_is),
+        cmocka_unit_test(test_skip_remembers),
+        cmocka_unit_test(test_apply_applies),
+        cmocka_unit_test(test_frozen_counts_nowhere),
+        cmocka_unit_test(test_restored_goes_on_with_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
