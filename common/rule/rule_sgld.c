@@ -100,24 +100,25 @@ VECTOR_INLINE void sgld_pair(uint32_t a, uint32_t b, float *first, float *second
 VECTOR_INLINE void sgld_noise(uint64_t key, uint64_t group, float *restrict noise)
 {
     const uint64_t counter = group * LANE; /* the sums below do not carry out of the low word */
-    const uint32_t low = (uint32_t)counter, high = (uint32_t)(counter >> 32);
+    const uint64_t word = UINT32_MAX;
     VECTOR_LOOP
-    for (uint32_t j = 0; j < LANE; j++) {
-        uint32_t c0 = low + j, c1 = high, c2 = 0, c3 = 0;
-        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (uint64_t j = 0; j < LANE; j++) {
+        /* In 64-bit lanes, of which the upper halves may hold anything: the product needs them. */
+        uint64_t c0 = counter + j, c1 = counter >> 32, c2 = 0, c3 = 0;
+        uint64_t k0 = key, k1 = key >> 32;
 #pragma GCC unroll 10
         for (int round = 0; round < 10; round++) {
-            uint64_t p0 = (uint64_t)0xD2511F53U * c0;
-            uint64_t p1 = (uint64_t)0xCD9E8D57U * c2;
-            c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-            c1 = (uint32_t)p1;
-            c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-            c3 = (uint32_t)p0;
+            uint64_t p0 = UINT64_C(0xD2511F53) * (c0 & word);
+            uint64_t p1 = UINT64_C(0xCD9E8D57) * (c2 & word);
+            c0 = (p1 >> 32) ^ c1 ^ k0;
+            c1 = p1;
+            c2 = (p0 >> 32) ^ c3 ^ k1;
+            c3 = p0;
             k0 += 0x9E3779B9U;
             k1 += 0xBB67AE85U;
         }
-        sgld_pair(c0, c1, &noise[j], &noise[LANE + j]);
-        sgld_pair(c2, c3, &noise[2 * LANE + j], &noise[3 * LANE + j]);
+        sgld_pair((uint32_t)c0, (uint32_t)c1, &noise[j], &noise[LANE + j]);
+        sgld_pair((uint32_t)c2, (uint32_t)c3, &noise[2 * LANE + j], &noise[3 * LANE + j]);
     }
 }
 
