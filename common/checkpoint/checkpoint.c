@@ -57,9 +57,33 @@ static int slot_column(const struct checkpoint *c, const char *slot)
     return -1;
 }
 
-static bool shape_fits(const struct safetensors_tensor *t, const struct variable_spec *v,
-                       const struct shard_file_tensor *name)
+/* What @column of a variable is of; values are one for each parameter. */
+static enum rule_slot_kind column_kind(const struct checkpoint *c, size_t column)
 {
+    return column == 0 ? RULE_SLOT_PARAMETER : c->manifest.slot_kinds[column - 1];
+}
+
+/* A slot that is not per parameter: a vector. */
+static bool vector_fits(const struct safetensors_tensor *t, const struct variable_spec *v,
+                        const struct shard_file_tensor *name, enum rule_slot_kind kind)
+{
+    uint64_t rows = plan_rows(&v->shape);
+    if (t->dtype != SAFETENSORS_F32 || t->rank != 1 || name->row_count > rows ||
+        name->row_first > rows - name->row_count) {
+        return false;
+    }
+    if (kind == RULE_SLOT_ROW) {
+        return t->dims[0] == name->row_count;
+    }
+    return name->row_first == 0 && t->dims[0] == manifest_slot_elements(v, kind);
+}
+
+static bool shape_fits(const struct safetensors_tensor *t, const struct variable_spec *v,
+                       const struct shard_file_tensor *name, enum rule_slot_kind kind)
+{
+    if (kind != RULE_SLOT_PARAMETER) {
+        return vector_fits(t, v, name, kind);
+    }
     if (t->dtype != SAFETENSORS_F32 || t->rank != v->shape.rank) {
         return false;
     }
@@ -85,15 +109,17 @@ static int add_piece(struct checkpoint *c, uint32_t shard, const struct safetens
         return err_set(err, ERR_CORRUPT, "tensor %s: the manifest has no such %s", t->name,
                        v == NULL ? "variable" : "slot");
     }
-    if (!shape_fits(t, v, &name)) {
+    enum rule_slot_kind kind = column_kind(c, (size_t)column);
+    if (!shape_fits(t, v, &name, kind)) {
         return err_set(err, ERR_CORRUPT, "tensor %s: does not fit the shape of its variable",
                        t->name);
     }
-    uint64_t row = plan_row_elements(&v->shape);
+    uint64_t row = kind == RULE_SLOT_PARAMETER ? plan_row_elements(&v->shape) : 1;
+    bool of_rows = kind == RULE_SLOT_PARAMETER || kind == RULE_SLOT_ROW;
     c->pieces[c->piece_count++] = (struct piece){
         .column = (size_t)(v - c->manifest.variables) * columns_per_variable(c) + (size_t)column,
         .first = name.row_first * row,
-        .count = name.row_count * row,
+        .count = of_rows ? name.row_count * row : t->dims[0],
         .shard = shard,
         .tensor = t,
     };
@@ -181,7 +207,7 @@ static int index_pieces(struct checkpoint *c, struct err *err)
             at += c->pieces[i++].count;
         }
         bool twice = i < c->piece_count && c->pieces[i].column == column && c->pieces[i].first < at;
-        if (twice || at != shape_count(&v->shape)) {
+        if (twice || at != manifest_slot_elements(v, column_kind(c, slot))) {
             return err_set(err, ERR_CORRUPT, "element %" PRIu64 " of %s%s%s is in %s file",
                            twice ? c->pieces[i].first : at, v->name, slot == 0 ? "" : "#",
                            slot == 0 ? "" : m->slots[slot - 1], twice ? "more than one" : "no");
@@ -271,7 +297,7 @@ int checkpoint_read(const struct checkpoint *c, const char *variable, const char
     if (in_variable < 0) {
         return err_set(err, ERR_NOT_FOUND, "checkpoint %s: no slot %s", c->path, slot);
     }
-    uint64_t elements = shape_count(&v->shape);
+    uint64_t elements = manifest_slot_elements(v, column_kind(c, (size_t)in_variable));
     if (first > elements || count > elements - first) {
         return err_set(err, ERR_RANGE,
                        "checkpoint %s: %" PRIu64 " elements of %s from %" PRIu64
@@ -314,13 +340,26 @@ static int check_partition(const struct checkpoint *c, const struct variable_spe
     return 0;
 }
 
-int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
-                          const struct rule *rule, float *values, float *const *slots,
-                          struct err *err)
+/* Slot @k of partition @p, the shard's number @part. */
+static int read_slot(const struct checkpoint *c, const struct partition *p, const char *variable,
+                     const struct update *update, size_t k, size_t part, float *slot,
+                     struct err *err)
 {
-    if (rule != NULL && strcmp(rule->name, c->manifest.rule) != 0) {
+    const struct update_slot *of = update_slot(update, k);
+    uint64_t first = of->kind == RULE_SLOT_PARAMETER ? p->first
+                     : of->kind == RULE_SLOT_ROW     ? p->row_first
+                                                     : 0;
+    return checkpoint_read(c, variable, of->name, first, update_slot_part_floats(update, k, part),
+                           slot + update_slot_offset(update, k, part), err);
+}
+
+int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
+                          const char *rule, const struct update *update, float *values,
+                          float *const *slots, struct err *err)
+{
+    if (rule != NULL && strcmp(rule, c->manifest.rule) != 0) {
         return err_set(err, ERR_INVALID, "checkpoint %s: of rule %s, %s is wanted", c->path,
-                       c->manifest.rule, rule->name);
+                       c->manifest.rule, rule);
     }
     size_t count = 0;
     const struct partition *parts = plan_shard(plan, shard, &count);
@@ -332,9 +371,8 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
         if (rc == 0) {
             rc = checkpoint_read(c, v->name, NULL, p->first, p->count, values + p->offset, err);
         }
-        for (size_t k = 0; rc == 0 && rule != NULL && k < rule->slot_count; k++) {
-            rc = checkpoint_read(c, v->name, rule->slot_names[k], p->first, p->count,
-                                 slots[k] + p->offset, err);
+        for (size_t k = 0; rc == 0 && rule != NULL && k < update_slot_count(update); k++) {
+            rc = read_slot(c, p, v->name, update, k, i, slots[k], err);
         }
     }
     return rc;

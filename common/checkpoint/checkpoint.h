@@ -26,15 +26,17 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *c);
 const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shard);
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of @variable, or of its slot @slot when that
- * is not NULL. Errors: ERR_NOT_FOUND no such variable or slot; ERR_RANGE; ERR_CORRUPT. */
+ * is not NULL; of slots per row, column or variable: of what there is of the whole variable.
+ * Errors: ERR_NOT_FOUND no such variable or slot; ERR_RANGE; ERR_CORRUPT. */
 int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
                     uint64_t first, uint64_t count, float *out, struct err *err);
 /* All of one shard of @plan, which may have any number of shards: into the flat buffer @values, and
- * into @slots[rule->slot_count] (@rule NULL: no slots). Errors: ERR_INVALID another rule, a
- * variable that the checkpoint has not or in another shape. */
+ * into @slots as @update of that shard has them (@rule NULL: no slots). Errors: ERR_INVALID another
+ * rule, a variable that the checkpoint has not or in another shape; ERR_NOT_FOUND a slot that it
+ * has not. */
 int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
-                          const struct rule *rule, float *values, float *const *slots,
-                          struct err *err);
+                          const char *rule, const struct update *update, float *values,
+                          float *const *slots, struct err *err);
 
 /* One safetensors file of whole variables, without slots and metadata: equal values give equal
  * bytes. */

@@ -15,20 +15,28 @@
 const char *const manifest_mode_names[] = {
     [TRAINING_SYNC] = "sync", [TRAINING_ASYNC] = "async", [TRAINING_BOUNDED] = "bounded", NULL};
 
+const char *const manifest_slot_kinds[] = {[RULE_SLOT_PARAMETER] = "parameter",
+                                           [RULE_SLOT_ROW] = "row",
+                                           [RULE_SLOT_COLUMN] = "column",
+                                           [RULE_SLOT_VARIABLE] = "variable",
+                                           NULL};
+
 void manifest_init(struct manifest *m, const char *job, const char *text, enum training_mode mode,
-                   const struct rule *rule, const struct plan *plan)
+                   const struct update_spec *update, const struct plan *plan)
 {
+    struct update_slot slots[UPDATE_SLOTS_MAX];
     *m = (struct manifest){
         .job = mem_strdup(job),
         .text = mem_strdup(text),
         .mode = (int)mode,
-        .rule = mem_strdup(rule->name),
-        .slot_count = rule->slot_count,
+        .rule = mem_strdup(update->rule->name),
+        .slot_count = update_spec_slots(update, slots),
         .variable_count = plan->variable_count,
         .shard_count = plan->shard_count,
     };
-    for (size_t k = 0; k < rule->slot_count; k++) {
-        m->slots[k] = mem_strdup(rule->slot_names[k]);
+    for (size_t k = 0; k < m->slot_count; k++) {
+        m->slots[k] = mem_strdup(slots[k].name);
+        m->slot_kinds[k] = slots[k].kind;
     }
     m->variables = mem_new(m->variable_count, sizeof *m->variables);
     memcpy(m->variables, plan->variables, m->variable_count * sizeof *m->variables);
@@ -40,13 +48,28 @@ void manifest_release(struct manifest *m)
     free(m->job);
     free(m->text);
     free(m->rule);
-    for (size_t k = 0; k < RULE_SLOTS_MAX; k++) {
+    for (size_t k = 0; k < UPDATE_SLOTS_MAX; k++) {
         free(m->slots[k]);
     }
     ledger_release(&m->ledger);
     free(m->variables);
     free(m->shards);
     *m = (struct manifest){0};
+}
+
+uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_kind kind)
+{
+    switch (kind) {
+    case RULE_SLOT_ROW:
+        return plan_rows(&v->shape);
+    case RULE_SLOT_COLUMN:
+        return plan_row_elements(&v->shape);
+    case RULE_SLOT_VARIABLE:
+        return 1;
+    case RULE_SLOT_PARAMETER:
+        break;
+    }
+    return shape_count(&v->shape);
 }
 
 static void add_text(struct buf *out, const char *key, const char *value)
@@ -91,6 +114,27 @@ static void add_shards(struct buf *out, const struct manifest *m)
     buf_add_str(out, "  ],\n");
 }
 
+/* Kinds are said only where there are several: readers that know none know all slots then. */
+static void add_slots(struct buf *out, const struct manifest *m)
+{
+    bool plain = true;
+    buf_add_str(out, "  \"slots\": [");
+    for (size_t k = 0; k < m->slot_count; k++) {
+        buf_add_str(out, k == 0 ? "" : ", ");
+        json_doc_add_string(out, m->slots[k]);
+        plain = plain && m->slot_kinds[k] == RULE_SLOT_PARAMETER;
+    }
+    buf_add_str(out, "],\n");
+    if (plain) {
+        return;
+    }
+    buf_add_str(out, "  \"slot_kinds\": [");
+    for (size_t k = 0; k < m->slot_count; k++) {
+        buf_printf(out, "%s\"%s\"", k == 0 ? "" : ", ", manifest_slot_kinds[m->slot_kinds[k]]);
+    }
+    buf_add_str(out, "],\n");
+}
+
 static void format(const struct manifest *m, struct buf *out)
 {
     buf_add_str(out, "{\n");
@@ -104,12 +148,7 @@ static void format(const struct manifest *m, struct buf *out)
     add_number(out, "epoch", m->epoch);
     add_number(out, "records", m->records);
     add_text(out, "rule", m->rule);
-    buf_add_str(out, "  \"slots\": [");
-    for (size_t k = 0; k < m->slot_count; k++) {
-        buf_add_str(out, k == 0 ? "" : ", ");
-        json_doc_add_string(out, m->slots[k]);
-    }
-    buf_add_str(out, "],\n");
+    add_slots(out, m);
     add_variables(out, m);
     add_shards(out, m);
     if (m->ledger.split_count > 0) {

@@ -6,7 +6,7 @@
 
 #include "job/ledger.h"
 #include "job/plan.h"
-#include "rule/rule.h"
+#include "rule/update.h"
 
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_FORMAT_VERSION 1
@@ -23,7 +23,8 @@ struct manifest {
     char *text; /* the canonical job file */
     int mode;   /* enum training_mode */
     char *rule;
-    char *slots[RULE_SLOTS_MAX];
+    char *slots[UPDATE_SLOTS_MAX];
+    enum rule_slot_kind slot_kinds[UPDATE_SLOTS_MAX];
     size_t slot_count;
     uint64_t generation;
     uint64_t step, epoch, records;   /* progress; records: applied in all epochs */
@@ -37,8 +38,10 @@ struct manifest {
 
 /* Copies what it is given; the caller fills in the numbers, the ledger and the shards. */
 void manifest_init(struct manifest *m, const char *job, const char *text, enum training_mode mode,
-                   const struct rule *rule, const struct plan *plan);
+                   const struct update_spec *update, const struct plan *plan);
 void manifest_release(struct manifest *m);
+/* Elements of a slot of @v: one for each parameter, each row, each column, or one. */
+uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_kind kind);
 
 /* Write @dir/manifest.json, atomically and durably. Errors: ERR_INVALID not UTF-8; of files. */
 int manifest_write(const char *dir, const struct manifest *m, struct err *err);
@@ -48,6 +51,8 @@ int manifest_read(const char *dir, struct manifest *m, struct err *err);
 int manifest_check_files(const char *dir, const struct manifest *m, bool checksums,
                          struct err *err);
 
+/* "parameter", "row", "column", "variable": by enum rule_slot_kind, NULL at the end */
+extern const char *const manifest_slot_kinds[];
 /* "sync", "async", "bounded" */
 extern const char *const manifest_mode_names[];
 

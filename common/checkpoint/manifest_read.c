@@ -121,11 +121,38 @@ static int read_numbers(const struct json_t *root, struct manifest *m, struct er
     return 0;
 }
 
+static int read_slot_kinds(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const struct json_t *kinds = NULL;
+    size_t count = 0;
+    if (json_doc_array(root, "slot_kinds", UPDATE_SLOTS_MAX, &kinds, &count, NULL) != 0) {
+        return 0; /* all are per parameter */
+    }
+    if (count != m->slot_count) {
+        return err_set(err, ERR_CORRUPT, "slot_kinds: %zu of them for %zu slots", count,
+                       m->slot_count);
+    }
+    for (size_t k = 0; k < count; k++) {
+        const char *name = NULL;
+        size_t kind = 0;
+        bool text = json_doc_item_string(kinds, k, &name);
+        while (text && manifest_slot_kinds[kind] != NULL &&
+               strcmp(manifest_slot_kinds[kind], name) != 0) {
+            kind++;
+        }
+        if (!text || manifest_slot_kinds[kind] == NULL) {
+            return err_set(err, ERR_CORRUPT, "slot_kinds[%zu]: no kind of slot", k);
+        }
+        m->slot_kinds[k] = (enum rule_slot_kind)kind;
+    }
+    return 0;
+}
+
 static int read_slots(const struct json_t *root, struct manifest *m, struct err *err)
 {
     const struct json_t *slots = NULL;
     size_t count = 0;
-    int rc = json_doc_array(root, "slots", RULE_SLOTS_MAX, &slots, &count, err);
+    int rc = json_doc_array(root, "slots", UPDATE_SLOTS_MAX, &slots, &count, err);
     for (size_t k = 0; rc == 0 && k < count; k++) {
         const char *name = NULL;
         if (!json_doc_item_string(slots, k, &name) || name[0] == '\0') {
@@ -133,7 +160,7 @@ static int read_slots(const struct json_t *root, struct manifest *m, struct err 
         }
         m->slots[m->slot_count++] = mem_strdup(name);
     }
-    return rc;
+    return rc == 0 ? read_slot_kinds(root, m, err) : rc;
 }
 
 static int read_variable(const struct json_t *object, struct variable_spec *v, struct err *err)

@@ -34,26 +34,63 @@ bool shard_file_name_parse(const char *name, uint32_t shard, uint32_t shard_coun
     return strcmp(name, shard_file_name(shard, shard_count, *generation, expected)) == 0;
 }
 
-/* Tensor k · @count + i is partition i: its values for k = 0, its slot k - 1 otherwise. The caller
- * frees names[]. */
-static void declare(const struct shard_file_state *s, const struct partition *parts, size_t count,
-                    struct safetensors_tensor *tensors, char **names)
+/* A tensor of the file: the values of a partition, or one of its slots. */
+struct content {
+    char *name;
+    const float *data;
+    uint64_t floats;
+};
+
+static bool is_here(const struct partition *p, enum rule_slot_kind kind)
 {
-    for (size_t n = 0; n < count * (1 + s->rule->slot_count); n++) {
-        const struct partition *p = &parts[n % count];
-        const struct variable_spec *v = &s->plan->variables[p->variable];
-        size_t slot = n / count;
-        struct safetensors_tensor *t = &tensors[n];
-        names[n] = mem_printf("%s[%" PRIu64 ":%" PRIu64 "]%s%s", v->name, p->row_first,
-                              p->row_first + p->row_count, slot == 0 ? "" : "#",
-                              slot == 0 ? "" : s->rule->slot_names[slot - 1]);
-        t->name = names[n];
-        t->dtype = SAFETENSORS_F32;
-        t->rank = v->shape.rank;
-        for (size_t d = 0; d < t->rank; d++) {
-            t->dims[d] = d == 0 ? p->row_count : v->shape.dims[d];
+    return kind == RULE_SLOT_PARAMETER || kind == RULE_SLOT_ROW || p->row_first == 0;
+}
+
+static void declare_one(const struct shard_file_state *s, const struct partition *p,
+                        const struct update_slot *slot, struct safetensors_tensor *t,
+                        struct content *c)
+{
+    const struct variable_spec *v = &s->plan->variables[p->variable];
+    c->name = mem_printf("%s[%" PRIu64 ":%" PRIu64 "]%s%s", v->name, p->row_first,
+                         p->row_first + p->row_count, slot == NULL ? "" : "#",
+                         slot == NULL ? "" : slot->name);
+    t->name = c->name;
+    t->dtype = SAFETENSORS_F32;
+    if (slot != NULL && slot->kind != RULE_SLOT_PARAMETER) {
+        t->rank = 1;
+        t->dims[0] = c->floats;
+        return;
+    }
+    t->rank = v->shape.rank;
+    for (size_t d = 0; d < t->rank; d++) {
+        t->dims[d] = d == 0 ? p->row_count : v->shape.dims[d];
+    }
+}
+
+/* Returns how many there are. The caller frees the names. */
+static size_t declare(const struct shard_file_state *s, const struct partition *parts, size_t count,
+                      struct safetensors_tensor *tensors, struct content *contents)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++, n++) {
+        contents[n] =
+            (struct content){.data = s->values + parts[i].offset, .floats = parts[i].count};
+        declare_one(s, &parts[i], NULL, &tensors[n], &contents[n]);
+    }
+    for (size_t k = 0; k < update_slot_count(s->update); k++) {
+        const struct update_slot *slot = update_slot(s->update, k);
+        for (size_t i = 0; i < count; i++) {
+            if (!is_here(&parts[i], slot->kind)) {
+                continue;
+            }
+            contents[n] =
+                (struct content){.data = s->slots[k] + update_slot_offset(s->update, k, i),
+                                 .floats = update_slot_part_floats(s->update, k, i)};
+            declare_one(s, &parts[i], slot, &tensors[n], &contents[n]);
+            n++;
         }
     }
+    return n;
 }
 
 #define META_COUNT 10
@@ -70,7 +107,7 @@ static void make_meta(const struct shard_file_state *s, struct safetensors_meta 
         mem_printf("%" PRIu64, s->generation),
         mem_strdup(s->job),
         buf_take(&ledger),
-        mem_strdup(s->rule->name),
+        mem_strdup(s->rule),
         mem_printf("%u", s->shard),
         mem_printf("%u", s->plan->shard_count),
         mem_printf("%" PRIu64, s->step),
@@ -85,14 +122,13 @@ static void make_meta(const struct shard_file_state *s, struct safetensors_meta 
     }
 }
 
-static int write_tensors(struct safetensors_writer *w, const struct shard_file_state *s,
-                         const struct partition *parts, size_t count, struct err *err)
+static int write_tensors(struct safetensors_writer *w, const struct content *contents,
+                         struct err *err)
 {
     int rc = 0;
     for (size_t n; rc == 0 && safetensors_writer_next(w, &n);) {
-        const struct partition *p = &parts[n % count];
-        const float *buffer = n < count ? s->values : s->slots[n / count - 1];
-        rc = safetensors_writer_add(w, buffer + p->offset, (size_t)p->count * sizeof(float), err);
+        rc = safetensors_writer_add(w, contents[n].data, (size_t)contents[n].floats * sizeof(float),
+                                    err);
     }
     return rc;
 }
@@ -106,17 +142,17 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
         return err_set(err, ERR_INVALID, "write %s: shard %u of %u", path, state->shard,
                        state->plan->shard_count);
     }
-    size_t tensor_count = count * (1 + state->rule->slot_count);
-    struct safetensors_tensor *tensors = mem_new(tensor_count, sizeof *tensors);
-    char **names = mem_new(tensor_count, sizeof *names);
-    declare(state, parts, count, tensors, names);
+    size_t most = count * (1 + update_slot_count(state->update));
+    struct safetensors_tensor *tensors = mem_new(most, sizeof *tensors);
+    struct content *contents = mem_new(most, sizeof *contents);
+    size_t tensor_count = declare(state, parts, count, tensors, contents);
     struct safetensors_meta meta[META_COUNT];
     char *texts[META_COUNT];
     make_meta(state, meta, texts);
     struct safetensors_writer w;
     int rc = safetensors_writer_open(&w, path, tensors, tensor_count, meta, META_COUNT, err);
     if (rc == 0) {
-        rc = write_tensors(&w, state, parts, count, err);
+        rc = write_tensors(&w, contents, err);
         if (rc == 0) {
             rc = safetensors_writer_commit(&w, out, err);
         } else {
@@ -127,9 +163,9 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
         free(texts[i]);
     }
     for (size_t i = 0; i < tensor_count; i++) {
-        free(names[i]);
+        free(contents[i].name);
     }
-    free(names);
+    free(contents);
     free(tensors);
     return rc;
 }

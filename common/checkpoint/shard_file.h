@@ -3,6 +3,9 @@
  *     dense_1.kernel[0:392]      values of rows 0 to 391 of variable dense_1.kernel
  *     dense_1.kernel[0:392]#m    slot m of the same rows
  *
+ * Slots per row are vectors. Those per column and per variable are of the whole variable; they are
+ * in the file that has its first row, under the name of that partition.
+ *
  * Metadata: format, format_version, generation, job, ledger (JSON), rule, shard, shards, step,
  * version. The ledger is the shard's own: the pushes that its values hold. */
 #ifndef GRADUS_CHECKPOINT_SHARD_FILE_H
@@ -11,7 +14,7 @@
 #include "checkpoint/safetensors.h"
 #include "job/ledger.h"
 #include "job/plan.h"
-#include "rule/rule.h"
+#include "rule/update.h"
 
 #define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
@@ -30,11 +33,12 @@ struct shard_file_state {
     const char *job;
     const struct plan *plan;
     uint32_t shard;
-    const struct rule *rule;
+    const char *rule;
+    const struct update *update; /* of this shard: what slots there are, and where they lie */
     uint64_t version, generation, step;
     const struct ledger *ledger;
     const float *values; /* the shard's flat buffer */
-    float *const *slots; /* [rule->slot_count] parallel buffers */
+    float *const *slots; /* [update_slot_count] */
 };
 /* Errors: ERR_INVALID (no such shard); those of files. Nothing has the name @path until all is
  * written. */

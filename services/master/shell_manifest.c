@@ -73,7 +73,7 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
     t->job_dir = file_join(s->checkpoint_dir, in->job->id);
     struct manifest *m = &t->manifest;
     manifest_init(m, in->job->id, in->spec->text, (enum training_mode)in->spec->training.mode,
-                  in->spec->update.rule, in->plan);
+                  &in->spec->update, in->plan);
     m->generation = in->generation;
     m->step = in->step;
     m->epoch = in->ledger->epoch;

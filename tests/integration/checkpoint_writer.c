@@ -12,15 +12,20 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
+#include "job/plan_update.h"
 
 static int write_shard(const char *path, const struct plan *plan, uint32_t shard,
-                       const struct rule *rule, const struct ledger *ledger,
+                       const struct update_spec *spec, const struct ledger *ledger,
                        struct manifest_shard *out, struct err *err)
 {
     size_t count;
     const struct partition *p = plan_shard(plan, shard, &count);
     float *buffers[1 + RULE_SLOTS_MAX] = {NULL};
-    for (size_t k = 0; k <= rule->slot_count; k++) {
+    struct update *update = NULL;
+    if (plan_update_shard(plan, spec, shard, &update, err) != 0) {
+        return err->code;
+    }
+    for (size_t k = 0; k <= spec->rule->slot_count; k++) {
         buffers[k] = mem_new((size_t)plan->shard_elements[shard], sizeof(float));
         for (size_t i = 0; i < count; i++) {
             for (uint64_t e = 0; e < p[i].count; e++) {
@@ -32,7 +37,8 @@ static int write_shard(const char *path, const struct plan *plan, uint32_t shard
     struct shard_file_state state = {.job = "job-1",
                                      .plan = plan,
                                      .shard = shard,
-                                     .rule = rule,
+                                     .rule = spec->rule->name,
+                                     .update = update,
                                      .version = 40,
                                      .generation = 2,
                                      .step = 40,
@@ -45,7 +51,8 @@ static int write_shard(const char *path, const struct plan *plan, uint32_t shard
     int rc = shard_file_write(file, &state, &written, err);
     *out = (struct manifest_shard){0, state.version, written.bytes, written.checksum};
     free(file);
-    for (size_t k = 0; k <= rule->slot_count; k++) {
+    update_free(update);
+    for (size_t k = 0; k <= spec->rule->slot_count; k++) {
         free(buffers[k]);
     }
     return rc;
@@ -68,14 +75,17 @@ static int write_all(const char *dir, const struct plan *plan, const struct ledg
                      struct err *err)
 {
     const struct rule *rule = rule_find("adam");
+    void *params = mem_new(1, rule->params_bytes);
+    const struct update_spec spec = {.rule = rule, .params = params};
+    field_defaults(rule->fields, rule->field_count, params);
     struct manifest m;
     char *path = NULL;
     int rc = checkpoint_begin(dir, 40, &path, err);
-    manifest_init(&m, "job-1", "name: \"quoted\"\n", TRAINING_SYNC, rule, plan);
+    manifest_init(&m, "job-1", "name: \"quoted\"\n", TRAINING_SYNC, &spec, plan);
     m.step = 40;
     ledger_copy(&m.ledger, ledger);
     for (uint32_t s = 0; rc == 0 && s < plan->shard_count; s++) {
-        rc = write_shard(path, plan, s, rule, ledger, &m.shards[s], err);
+        rc = write_shard(path, plan, s, &spec, ledger, &m.shards[s], err);
     }
     if (rc == 0) {
         rc = manifest_write(path, &m, err);
@@ -84,6 +94,7 @@ static int write_all(const char *dir, const struct plan *plan, const struct ledg
         rc = export_to(dir, path, err);
     }
     manifest_release(&m);
+    free(params);
     free(path);
     return rc;
 }

@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
+#include "job/plan_update.h"
 
 #define JOB_TEXT "name: \"t\"\nupdate: {rule: adam} # \xc3\xa9\t\\\n"
 #define VARIABLE_COUNT 4
@@ -23,9 +24,18 @@
 struct fixture {
     char dir[64];
     struct variable_spec variables[VARIABLE_COUNT];
-    const struct rule *rule;
+    struct update_spec update;
     struct ledger ledger;
 };
+
+static inline void fixture_use_rule(struct fixture *f, const char *name)
+{
+    free(f->update.params);
+    f->update.rule = rule_find(name);
+    assert_non_null(f->update.rule);
+    f->update.params = mem_new(1, f->update.rule->params_bytes + 1);
+    field_defaults(f->update.rule->fields, f->update.rule->field_count, f->update.params);
+}
 
 static inline int fixture_setup(void **state)
 {
@@ -43,8 +53,7 @@ static inline int fixture_setup(void **state)
         (void)strncpy(f->variables[i].name, rows[i].name, VARIABLE_NAME_BYTES - 1);
         f->variables[i].shape = rows[i].shape;
     }
-    f->rule = rule_find("adam");
-    assert_non_null(f->rule);
+    fixture_use_rule(f, "adam");
     struct ledger_shape shape = {1000, 10, 4};
     assert_int_equal(ledger_init(&f->ledger, &shape, 3, NULL), 0);
     f->ledger.done[0] = 4;
@@ -59,6 +68,7 @@ static inline int fixture_teardown(void **state)
     struct fixture *f = *state;
     assert_int_equal(file_remove_tree(f->dir, NULL), 0);
     ledger_release(&f->ledger);
+    free(f->update.params);
     free(f);
     return 0;
 }
@@ -75,25 +85,49 @@ static inline void make_plan(const struct fixture *f, uint32_t shards, struct pl
     assert_int_equal(plan_make(f->variables, VARIABLE_COUNT, &cluster, plan, NULL), 0);
 }
 
+static inline struct update *make_update(const struct fixture *f, const struct plan *plan,
+                                         uint32_t shard)
+{
+    struct update *u;
+    assert_int_equal(plan_update_shard(plan, &f->update, shard, &u, NULL), 0);
+    return u;
+}
+
+/* The first element of slot @k that partition @p has. */
+static inline uint64_t first_of(const struct update *u, size_t k, const struct partition *p)
+{
+    enum rule_slot_kind kind = update_slot(u, k)->kind;
+    return kind == RULE_SLOT_PARAMETER ? p->first : kind == RULE_SLOT_ROW ? p->row_first : 0;
+}
+
 /* The flat buffers of one shard: [0] values, then the slots. */
 static inline void make_shard(const struct fixture *f, const struct plan *plan, uint32_t shard,
-                              uint64_t seed, float *buffers[1 + RULE_SLOTS_MAX])
+                              uint64_t seed, float *buffers[1 + UPDATE_SLOTS_MAX])
 {
     size_t count;
     const struct partition *p = plan_shard(plan, shard, &count);
-    for (size_t k = 0; k <= f->rule->slot_count; k++) {
-        buffers[k] = mem_new((size_t)plan->shard_elements[shard], sizeof(float));
+    struct update *u = make_update(f, plan, shard);
+    buffers[0] = mem_new((size_t)plan->shard_elements[shard], sizeof(float));
+    for (size_t i = 0; i < count; i++) {
+        for (uint64_t e = 0; e < p[i].count; e++) {
+            buffers[0][p[i].offset + e] = element(seed, p[i].variable, 0, p[i].first + e);
+        }
+    }
+    for (size_t k = 0; k < update_slot_count(u); k++) {
+        float *slot = buffers[1 + k] = mem_new((size_t)update_slot_floats(u, k), sizeof(float));
         for (size_t i = 0; i < count; i++) {
-            for (uint64_t e = 0; e < p[i].count; e++) {
-                buffers[k][p[i].offset + e] = element(seed, p[i].variable, k, p[i].first + e);
+            for (uint64_t e = 0; e < update_slot_part_floats(u, k, i); e++) {
+                slot[update_slot_offset(u, k, i) + e] =
+                    element(seed, p[i].variable, 1 + k, first_of(u, k, &p[i]) + e);
             }
         }
     }
+    update_free(u);
 }
 
-static inline void free_shard(float *buffers[1 + RULE_SLOTS_MAX])
+static inline void free_shard(float *buffers[1 + UPDATE_SLOTS_MAX])
 {
-    for (size_t k = 0; k <= RULE_SLOTS_MAX; k++) {
+    for (size_t k = 0; k <= UPDATE_SLOTS_MAX; k++) {
         free(buffers[k]);
         buffers[k] = NULL;
     }
@@ -103,13 +137,15 @@ static inline void write_shard(const struct fixture *f, const char *path, const 
                                uint32_t shard, uint64_t step, uint64_t seed,
                                struct manifest_shard *out)
 {
-    float *buffers[1 + RULE_SLOTS_MAX] = {NULL};
+    float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
+    struct update *u = make_update(f, plan, shard);
     make_shard(f, plan, shard, seed, buffers);
     struct shard_file_state state = {
         .job = "t-1",
         .plan = plan,
         .shard = shard,
-        .rule = f->rule,
+        .rule = f->update.rule->name,
+        .update = u,
         .version = step,
         .generation = 7,
         .step = step,
@@ -124,6 +160,7 @@ static inline void write_shard(const struct fixture *f, const char *path, const 
     *out = (struct manifest_shard){0, step, written.bytes, written.checksum};
     free(file);
     free_shard(buffers);
+    update_free(u);
 }
 
 /* A complete checkpoint below the fixture's directory; returns its path, owned. */
@@ -135,7 +172,7 @@ static inline char *write_checkpoint(const struct fixture *f, uint32_t shards, u
     char *path = NULL;
     assert_int_equal(checkpoint_begin(f->dir, step, &path, NULL), 0);
     struct manifest m;
-    manifest_init(&m, "t-1", JOB_TEXT, TRAINING_SYNC, f->rule, &plan);
+    manifest_init(&m, "t-1", JOB_TEXT, TRAINING_SYNC, &f->update, &plan);
     m.step = step;
     m.epoch = 3;
     m.records = 12345;

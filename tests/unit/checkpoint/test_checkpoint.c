@@ -21,7 +21,7 @@ static void any_range_can_be_read(void **state)
             uint64_t n = shape_count(&f->variables[v].shape);
             for (uint64_t round = 0; round < 30; round++) {
                 size_t k = (size_t)round % 3;
-                const char *slot = k == 0 ? NULL : f->rule->slot_names[k - 1];
+                const char *slot = k == 0 ? NULL : f->update.rule->slot_names[k - 1];
                 uint64_t first = rng_below(rng_key(v, "first"), round, n + 1);
                 uint64_t count = rng_below(rng_key(v, "count"), round, n - first + 1);
                 float out[256];
@@ -37,9 +37,8 @@ static void any_range_can_be_read(void **state)
     }
 }
 
-static void it_restores_onto_any_number_of_shards(void **state)
+static void restore_onto_any_number_of_shards(const struct fixture *f)
 {
-    const struct fixture *f = *state;
     char *path = write_checkpoint(f, 3, 10, 5);
     struct checkpoint *c = NULL;
     open_good(path, &c);
@@ -47,14 +46,20 @@ static void it_restores_onto_any_number_of_shards(void **state)
         struct plan plan = {0};
         make_plan(f, shards, &plan);
         for (uint32_t s = 0; s < shards; s++) {
-            float *want[1 + RULE_SLOTS_MAX] = {NULL};
-            float *got[1 + RULE_SLOTS_MAX] = {NULL};
+            float *want[1 + UPDATE_SLOTS_MAX] = {NULL};
+            float *got[1 + UPDATE_SLOTS_MAX] = {NULL};
+            struct update *u = make_update(f, &plan, s);
             make_shard(f, &plan, s, 5, want);
             make_shard(f, &plan, s, 6, got); /* other values, to be overwritten */
-            assert_int_equal(checkpoint_read_shard(c, &plan, s, f->rule, got[0], got + 1, NULL), 0);
-            for (size_t k = 0; k <= f->rule->slot_count; k++) {
-                assert_memory_equal(got[k], want[k], plan.shard_elements[s] * sizeof(float));
+            assert_int_equal(
+                checkpoint_read_shard(c, &plan, s, f->update.rule->name, u, got[0], got + 1, NULL),
+                0);
+            assert_memory_equal(got[0], want[0], plan.shard_elements[s] * sizeof(float));
+            for (size_t k = 0; k < update_slot_count(u); k++) {
+                assert_memory_equal(got[1 + k], want[1 + k],
+                                    update_slot_floats(u, k) * sizeof(float));
             }
+            update_free(u);
             free_shard(want);
             free_shard(got);
         }
@@ -65,6 +70,24 @@ static void it_restores_onto_any_number_of_shards(void **state)
     assert_int_equal(checkpoint_manifest(c)->step, 10);
     checkpoint_close(c);
     free(path);
+}
+
+static void it_restores_onto_any_number_of_shards(void **state)
+{
+    restore_onto_any_number_of_shards(*state);
+}
+
+/* Slots per row, column and variable; some beside those per parameter. */
+static void slots_of_all_kinds(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const rules[] = {"adafactor", "novograd", "rowwise_adagrad", "lamb"};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        fixture_use_rule(f, rules[i]);
+        restore_onto_any_number_of_shards(f);
+        assert_int_equal(file_remove_tree(f->dir, NULL), 0);
+        assert_int_equal(file_make_dirs(f->dir, NULL), 0);
+    }
 }
 
 static void export_path(const struct fixture *f, const char *path, struct buf *out)
@@ -134,10 +157,9 @@ static void wrong_requests_are_refused(void **state)
     struct cluster_spec cluster = {.ps = 1, .partitions = 1};
     struct plan plan = {0};
     assert_int_equal(plan_make(&other, 1, &cluster, &plan, NULL), 0);
-    assert_int_equal(checkpoint_read_shard(c, &plan, 0, NULL, x, NULL, &err), ERR_INVALID);
+    assert_int_equal(checkpoint_read_shard(c, &plan, 0, NULL, NULL, x, NULL, &err), ERR_INVALID);
     assert_message(err, "variable dense_1.bias is [7], [8] is wanted");
-    assert_int_equal(checkpoint_read_shard(c, &plan, 0, rule_find("sgd"), x, NULL, &err),
-                     ERR_INVALID);
+    assert_int_equal(checkpoint_read_shard(c, &plan, 0, "sgd", NULL, x, NULL, &err), ERR_INVALID);
     assert_message(err, "of rule adam, sgd is wanted");
     plan_release(&plan);
     assert_int_equal(checkpoint_export(c, "/nonexistent/out", &err), ERR_NOT_FOUND);
@@ -408,7 +430,7 @@ static void files_of_shards_are_checked(void **state)
     free(path);
     struct plan plan = {0};
     make_plan(f, 1, &plan);
-    struct shard_file_state none = {.job = "t", .plan = &plan, .shard = 1, .rule = f->rule};
+    struct shard_file_state none = {.job = "t", .plan = &plan, .shard = 1, .rule = "adam"};
     assert_int_equal(shard_file_write("/nonexistent", &none, NULL, NULL), ERR_INVALID);
     plan_release(&plan);
 }
@@ -419,6 +441,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(any_range_can_be_read),
         TEST(it_restores_onto_any_number_of_shards),
+        TEST(slots_of_all_kinds),
         TEST(equal_values_export_to_equal_bytes),
         TEST(wrong_requests_are_refused),
         TEST(files_of_another_origin_are_refused),

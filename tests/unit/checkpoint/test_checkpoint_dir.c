@@ -122,11 +122,13 @@ static void a_full_disk_leaves_nothing(void **state)
     char *file = file_join(path, "shard-0-of-1.safetensors");
     struct plan plan = {0};
     make_plan(f, 1, &plan);
-    float *buffers[1 + RULE_SLOTS_MAX] = {NULL};
+    float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
+    struct update *u = make_update(f, &plan, 0);
     make_shard(f, &plan, 0, 1, buffers);
     struct shard_file_state shard = {.job = "t-1",
                                      .plan = &plan,
-                                     .rule = f->rule,
+                                     .rule = f->update.rule->name,
+                                     .update = u,
                                      .ledger = &f->ledger,
                                      .values = buffers[0],
                                      .slots = buffers + 1};
@@ -144,6 +146,7 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_int_equal(written.bytes, 77);
     assert_int_equal(rmdir(path), 0);
     free_shard(buffers);
+    update_free(u);
     plan_release(&plan);
     free(file);
     free(path);

@@ -53,7 +53,8 @@ static void make_checkpoint(const char *dir_job, const char *job, uint64_t step,
     struct plan plan = {0};
     assert_int_equal(plan_make(&variable, 1, &cluster, &plan, NULL), 0);
     struct manifest m;
-    manifest_init(&m, job, "name: demo\n", TRAINING_ASYNC, rule_find("sgd"), &plan);
+    manifest_init(&m, job, "name: demo\n", TRAINING_ASYNC,
+                  &(struct update_spec){.rule = rule_find("sgd")}, &plan);
     m.step = step;
     if (with_ledger) {
         const struct ledger_shape shape = {.records = 100, .batch_records = 10, .split_batches = 4};
