@@ -93,6 +93,7 @@ void buffer_pool_release(struct buffer_pool *p)
         p->unused = b->next;
         p->count--;
         floats_release(&b->floats, p->budget);
+        free(b->norms);
         free(b);
     }
     assert(p->count == 0);
@@ -118,8 +119,10 @@ static struct buffer *new_buffer(struct buffer_pool *p, size_t place, struct err
 {
     struct buffer *b = mem_new(1, sizeof *b);
     b->pool = p;
+    b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
     if (floats_init(&b->floats, p->floats, (unsigned)place, p->budget, "a gradient buffer", err) !=
         0) {
+        free(b->norms);
         free(b);
         return NULL;
     }
@@ -152,6 +155,7 @@ struct buffer *buffer_get(struct buffer_pool *p, struct err *err)
         }
     }
     atomic_store(&b->refs, 1);
+    b->has_norms = false;
     return b;
 }
 

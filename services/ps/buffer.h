@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,9 @@ struct buffer {
     struct buffer_pool *pool;
     struct buffer *next; /* in the pool's list */
     atomic_uint refs;
+    /* Of the variables that the gradient is of, when its push brought them. */
+    bool has_norms;
+    double *norms; /* [pool->norms] */
 };
 
 struct buffer_pool {
@@ -51,6 +55,7 @@ struct buffer_pool {
     struct budget *budget;
     struct buffer *unused;
     uint64_t floats; /* of every buffer */
+    size_t norms;    /* likewise; set before the first buffer is made */
     size_t count;    /* allocated */
     size_t count_max;
 };
@@ -61,7 +66,7 @@ void buffer_pool_release(struct buffer_pool *p); /* every buffer is back */
 /* Another limit from now on; who has a buffer keeps it. */
 void buffer_pool_limit(struct buffer_pool *p, size_t count_max);
 uint64_t buffer_pool_bytes(struct buffer_pool *p);
-/* A buffer with one reference; its content is undefined. Errors: ERR_EXHAUSTED. */
+/* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
 struct buffer *buffer_ref(struct buffer *b);
 void buffer_put(struct buffer *b); /* NULL is fine */

@@ -45,16 +45,12 @@ int ps_restore(struct ps_shard *s, const char *directory, struct err *err)
     if (rc != 0) {
         return err_wrap(err, "restore");
     }
-    float *slots[RULE_SLOTS_MAX] = {NULL};
-    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
-        slots[i] = s->slots[i].data;
-    }
     struct checkpoint *c = NULL;
     char *path = mem_printf("%s/%s", s->ps->checkpoint_dir, directory);
     rc = checkpoint_open(path, CHECKPOINT_FULL, &c, err);
     if (rc == 0) {
-        rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule,
-                                   s->snapshots.present->values.data, slots, err);
+        rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule->name, s->update,
+                                   s->snapshots.present->values.data, s->slot_data, err);
         checkpoint_close(c);
     }
     free(path);
@@ -77,15 +73,18 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     struct ps_shard *s = w->request->shard;
     const Gradus__V1__CheckpointShardRequest *m =
         (const Gradus__V1__CheckpointShardRequest *)w->request->msg->body;
-    float *slots[RULE_SLOTS_MAX] = {NULL};
-    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
-        slots[i] = w->slots->floats.data + i * s->elements;
+    float *slots[UPDATE_SLOTS_MAX] = {NULL};
+    uint64_t at = 0;
+    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+        slots[i] = w->slots->floats.data + at;
+        at += update_slot_floats(s->update, i);
     }
     struct shard_file_state state = {
         .job = s->job,
         .plan = &s->plan,
         .shard = s->number,
-        .rule = s->spec.update.rule,
+        .rule = s->spec.update.rule->name,
+        .update = s->update,
         .version = w->version,
         .generation = w->generation,
         .step = w->version,

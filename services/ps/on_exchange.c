@@ -128,6 +128,15 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
         spare.wait_ms = a->spare_wait_ms;
         m->spare = &spare;
     }
+    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
+    if (a->has_sums) {
+        const struct buf *data = ps_sums_of(r->shard, a);
+        sums.step = a->sums_step;
+        sums.round = a->sums_round;
+        sums.known = a->sums_known;
+        sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
+        m->sums = &sums;
+    }
     if (a->values) {
         send_values(r, m);
     } else {
@@ -231,6 +240,14 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     if (m->decision != NULL && rc == 0) {
         rc = ps_request_decision(r, m->decision, err);
     }
+    if (m->sums != NULL) {
+        r->event.has_sums = true;
+        r->event.sums_step = m->sums->step;
+        r->event.sums_round = m->sums->round;
+    }
+    if (m->totals != NULL && rc == 0) {
+        ps_request_totals(r, m->totals);
+    }
     ps_request_name(r, m->worker);
     if (rc != 0 || m->total == 0) {
         return rc;
@@ -241,7 +258,7 @@ static int read_first(struct ps_stream *s, struct incoming *in,
                        m->exchange, m->total, m->push == NULL ? 0 : s->shard->elements);
     }
     in->buffer = buffer_get(&s->shard->gradients, err);
-    return in->buffer == NULL ? err->code : 0;
+    return in->buffer == NULL ? err->code : ps_read_norms(s->shard, m->push, in->buffer, err);
 }
 
 static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,

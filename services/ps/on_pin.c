@@ -10,7 +10,7 @@ void ps_on_pin(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     r->event.pin_id = m->pin_id;
     r->event.slots = m->slots != 0;
-    if (m->slots && r->shard->spec.update.rule->slot_count > 0) {
+    if (m->slots && update_slot_count(r->shard->update) > 0) {
         struct err err;
         struct buffer *copy = buffer_get(&r->shard->slot_copies, &err);
         if (copy == NULL) {

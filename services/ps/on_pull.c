@@ -59,7 +59,7 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
     }
     (void)rpc_spans_read_floats(spans, buffer->floats.data, push->elements);
     push->buffer = buffer;
-    return 0;
+    return ps_read_norms(r->shard, in, buffer, err);
 }
 
 static void post_or_fail(struct ps_request *r, const char *worker, int rc, struct err *err)

@@ -66,6 +66,7 @@ static void tell(struct strand_task *task)
     m->pushes_applied = info.pushes_applied;
     m->pushes_duplicate = info.pushes_duplicate;
     m->pushes_dropped = info.pushes_dropped;
+    m->updates_skipped = s->updates_skipped;
     m->examples = info.examples;
     m->requests_parked = info.parked;
     m->snapshots = usage.held;

@@ -40,6 +40,9 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
                    push_counter(r, "applied"), push_counter(r, "duplicate"),
                    push_counter(r, "stale"), push_counter(r, "dropped")},
         .updates = meter_counter(r, "ps_updates_total", "Versions made by updates", NULL, 0),
+        .updates_skipped =
+            meter_counter(r, "ps_updates_skipped_total",
+                          "Updates left out because of values that are not finite", NULL, 0),
         .staleness = meter_histogram(r, "ps_staleness_versions",
                                      "Versions between a gradient's parameters and its update",
                                      staleness, sizeof staleness / sizeof staleness[0], NULL, 0),

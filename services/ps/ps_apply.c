@@ -1,14 +1,11 @@
 /* Actions on floats. */
 #include <assert.h>
-#include <stdalign.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/chrono.h"
-#include "base/vector.h"
+#include "base/text.h"
 #include "ps/ps_shell.h"
-
-/* Fits the first-level cache with its neighbours, so that a sum is still there for the rule. */
-#define BLOCK_FLOATS 2048
 
 /* Every element has its own sum, so the bits do not depend on how wide the loop runs. */
 static void add(float *restrict to, const float *restrict from, size_t n)
@@ -23,86 +20,115 @@ void ps_add(struct buffer *to, const struct buffer *from)
     add(to->floats.data, from->floats.data, to->pool->floats);
 }
 
-/* The gradient as it would be at the parameters of now, to first order, with the diagonal λ·g·g in
- * the place of the Hessian: Zheng et al., "Asynchronous stochastic gradient descent with delay
- * compensation", ICML 2017, equation 10. The mean of @sum is × @scale. */
-VECTOR_CLONES
-static void compensate(float *restrict out, const float *sum, const float *now, const float *then,
-                       float scale, float lambda, size_t n)
+/* ---- the update ---- */
+
+/* A step without records is an update all the same where gradients are accumulated. */
+static float *gradient_of(struct ps_shard *s, const struct buffer *gradient)
 {
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        float g = sum[i] * scale;
-        out[i] = g + lambda * g * g * (now[i] - then[i]);
+    if (gradient != NULL) {
+        return gradient->floats.data;
     }
+    if (s->nothing.data != NULL) {
+        memset(s->nothing.data, 0, s->elements * sizeof(float));
+    }
+    return s->nothing.data;
 }
 
-struct update {
-    struct rule_scalars scalars;
-    float *out;
-    const float *in;
-    float *gradient;
-    float scale;
-    const float *more; /* added to the gradient before; NULL: nothing */
-    const float *base; /* what the gradient was computed on; NULL: not compensated */
-    float lambda;
-};
-
-/* What runs over a block before the rule leaves it in the cache for the rule. */
-static void run_update(struct ps_shard *s, const struct update *u)
+static const float *values_of(struct ps_shard *s, uint64_t version)
 {
-    const struct rule *rule = s->spec.update.rule;
-    alignas(64) float compensated[BLOCK_FLOATS];
-    size_t block = u->more == NULL && u->base == NULL ? s->elements : BLOCK_FLOATS;
-    for (size_t at = 0; at < s->elements; at += block) {
-        size_t n = s->elements - at < block ? s->elements - at : block;
-        float *slots[RULE_SLOTS_MAX] = {NULL};
-        for (size_t i = 0; i < rule->slot_count; i++) {
-            slots[i] = s->slots[i].data + at;
-        }
-        if (u->more != NULL) {
-            add(u->gradient + at, u->more + at, n);
-        }
-        if (u->base == NULL) {
-            rule->apply(&u->scalars, u->out + at, u->in + at, slots, u->gradient + at, u->scale, n);
-            continue;
-        }
-        compensate(compensated, u->gradient + at, u->in + at, u->base + at, u->scale, u->lambda, n);
-        rule->apply(&u->scalars, u->out + at, u->in + at, slots, compensated, 1.0F, n);
-    }
+    const struct snapshot *snapshot = snapshots_find(&s->snapshots, version);
+    assert(snapshot != NULL); /* the core keeps it */
+    return snapshot->values.data;
 }
 
-static void update(struct ps_shard *s, const struct shard_action *a, float *out,
-                   const struct buffer *more)
+/* @a: SHARD_REDUCE or SHARD_APPLY. */
+static struct update_step step_of(struct ps_shard *s, const struct shard_action *a,
+                                  const struct buffer *more)
 {
-    struct buffer *gradient = a->buffer;
-    struct update u = {
-        .out = out,
+    const struct buffer *gradient = a->buffer;
+    struct update_step step = {
+        .version = a->version - 1,
+        .lr_scale = (double)a->lr_scale,
         .in = s->snapshots.present->values.data,
-        .gradient = gradient->floats.data,
-        .scale = 1.0F / (float)a->examples,
+        .gradient = gradient_of(s, gradient),
         .more = more == NULL ? NULL : more->floats.data,
+        .examples = a->examples,
         .lambda = a->lambda,
+        .slots = s->slot_data,
     };
-    if (a->has_base) {
-        const struct snapshot *base = snapshots_find(&s->snapshots, a->base_version);
-        assert(base != NULL); /* the core keeps it */
-        u.base = base->values.data;
+    if (a->has_base && a->lambda > 0) {
+        step.then = values_of(s, a->base_version);
     }
-    s->spec.update.rule->prepare(s->spec.update.params, a->version - 1, (double)a->lr_scale,
-                                 &u.scalars);
-    run_update(s, &u);
+    if (a->has_base && s->spec.update.rule->base == RULE_BASE_VALUES) {
+        step.base = values_of(s, a->base_version);
+    }
+    if (gradient != NULL && gradient->has_norms) {
+        step.norms = gradient->norms;
+        step.norm_count = s->plan.variable_count;
+    }
+    return step;
+}
+
+void ps_update_begin(struct ps_shard *s, const struct shard_action *a, const struct buffer *more)
+{
+    s->step = step_of(s, a, more);
+    update_begin(s->update, &s->step);
+    s->update_begun = true;
+}
+
+/* What it means for the job. */
+static void heed(struct ps_shard *s, uint64_t step, const struct update_result *r)
+{
+    char shown[64];
+    if (r->outcome == UPDATE_SKIPPED) {
+        s->updates_skipped++;
+        meter_add(s->ps->meters.updates_skipped, 1);
+    }
+    if (r->outcome != UPDATE_FAILED) {
+        return;
+    }
+    const char *name = text_shown(s->plan.variables[r->variable].name, shown, sizeof shown);
+    if (r->element == UINT64_MAX) {
+        (void)err_set(&s->failed, ERR_INVALID,
+                      "the gradient of variable %s has a value that is not finite, at step %" PRIu64
+                      " (update.non_finite: fail)",
+                      name, step);
+    } else {
+        (void)err_set(&s->failed, ERR_INVALID,
+                      "element %" PRIu64 " of the gradient of variable %s is not finite, at step "
+                      "%" PRIu64 " (update.non_finite: fail)",
+                      r->element, name, step);
+    }
+    (void)ps_shard_wrap(s, &s->failed);
+}
+
+static void run(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
+                float *out, struct update_result *result)
+{
+    if (s->update_begun) {
+        update_finish(s->update, out, result);
+        s->update_begun = false;
+        ps_sums_applied(s);
+        return;
+    }
+    struct update_step step = step_of(s, a, more);
+    struct err err;
+    if (update_run(s->update, &step, out, result, &err) != 0) {
+        memcpy(out, step.in, s->elements * sizeof(float));
+        *result = (struct update_result){.outcome = UPDATE_KEPT};
+        s->failed = err;
+        (void)err_wrap(&s->failed, "step %" PRIu64, step.version);
+        (void)ps_shard_wrap(s, &s->failed);
+    }
 }
 
 void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buffer *more)
 {
     uint64_t began = chrono_now_ns();
+    struct update_result result = {.outcome = UPDATE_KEPT};
     struct snapshot *next = snapshots_begin(&s->snapshots);
-    if (a->buffer == NULL) {
-        memcpy(next->values.data, s->snapshots.present->values.data, s->elements * sizeof(float));
-    } else {
-        update(s, a, next->values.data, more);
-    }
+    run(s, a, more, next->values.data, &result);
+    heed(s, a->version - 1, &result);
     snapshots_commit(&s->snapshots, next);
     meter_observe(s->ps->meters.apply_seconds, (double)(chrono_now_ns() - began) * 1e-9);
     meter_add(s->ps->meters.updates, 1);
@@ -113,7 +139,10 @@ void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buf
 
 void ps_keep_slots(struct ps_shard *s, struct buffer *to)
 {
-    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
-        memcpy(to->floats.data + i * s->elements, s->slots[i].data, s->elements * sizeof(float));
+    float *at = to->floats.data;
+    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+        size_t n = update_slot_floats(s->update, i);
+        memcpy(at, s->slot_data[i], n * sizeof(float));
+        at += n;
     }
 }

@@ -34,6 +34,7 @@ void ps_request_unref(struct ps_request *r)
         free(r->change);
     }
     free(r->decision);
+    free(r->totals);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
     }
@@ -73,6 +74,20 @@ int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, st
     return 0;
 }
 
+void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in)
+{
+    size_t n = in->data.len;
+    r->event.has_totals = true;
+    r->event.sums_step = in->step;
+    r->event.sums_round = in->round;
+    r->event.totals_bytes = n;
+    if (n > 0) {
+        r->totals = mem_new(n, 1);
+        memcpy(r->totals, in->data.data, n);
+        r->event.totals = r->totals;
+    }
+}
+
 /* ---- on the strand ---- */
 
 static void unlink_request(struct ps_request *r)
@@ -87,6 +102,46 @@ static void unlink_request(struct ps_request *r)
     r->link = NULL;
 }
 
+/* What the core cannot know: whether the bytes that came make sense, and whether the job can go on
+ * at all. */
+static int check_exchange(const struct ps_request *r, struct err *err)
+{
+    struct ps_shard *s = r->shard;
+    const struct shard_event *e = &r->event;
+    bool sync = s->consistency.mode == TRAINING_SYNC;
+    const struct buffer *gradient = e->push.buffer;
+    if (s->failed.code != 0 && !(e->has_pull && e->pull.kind == SHARD_PULL_PINNED)) {
+        *err = s->failed;
+        return s->failed.code;
+    }
+    if (e->has_push && sync && s->rounds > 0 && r->stream == NULL) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "steps of this job take sums over whole variables: push by Exchange, "
+                       "with the sums");
+    }
+    if (gradient != NULL && !sync && s->needs_norms && !gradient->has_norms) {
+        return err_set(err, ERR_INVALID,
+                       "a push without norms; this job needs those of %zu variables",
+                       s->plan.variable_count);
+    }
+    return ps_sums_check(s, e, err);
+}
+
+static void step_exchange(struct ps_shard *s, struct ps_request *r)
+{
+    struct err err;
+    if (check_exchange(r, &err) == 0) {
+        ps_shard_step(s, &r->event);
+        return;
+    }
+    struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
+    buffer_put(r->event.push.buffer);
+    if (s->failed.code == 0) {
+        (void)ps_shard_wrap(s, &err);
+    }
+    ps_request_answer(r, &refused, &err);
+}
+
 static void run_request(struct strand_task *task)
 {
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
@@ -94,6 +149,8 @@ static void run_request(struct strand_task *task)
     atomic_fetch_add(&r->refs, 1);
     if (r->event.kind == SHARD_MEMBERSHIP) {
         ps_shard_step_membership(s, r);
+    } else if (r->event.kind == SHARD_EXCHANGE) {
+        step_exchange(s, r);
     } else {
         ps_shard_step(s, &r->event);
     }
@@ -220,6 +277,7 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
     m.pushes = info.pushes_applied;
     m.duplicates = info.pushes_duplicate;
     m.dropped = info.pushes_dropped;
+    m.skipped = r->shard->updates_skipped;
     if (a->ledger != NULL) {
         wire_ledger_to_proto(a->ledger, &ledger);
         m.ledger = &ledger;

@@ -55,6 +55,17 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     return 0;
 }
 
+static int make_update(struct ps_shard *s, struct err *err)
+{
+    int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->rounds = plan_update_rounds(&s->plan, s->update);
+    s->needs_norms = update_needs_norms(s->update);
+    return 0;
+}
+
 /* Versions that delay compensation keeps: one for each worker. */
 static size_t count_bases(const struct consistency *c, size_t workers)
 {
@@ -69,19 +80,27 @@ static size_t count_gradients(const struct consistency *c, size_t workers)
     return GRADIENTS_MIN + c->replicas + GRADIENTS_OF_A_WORKER * workers;
 }
 
+static uint64_t slot_floats(const struct ps_shard *s)
+{
+    uint64_t floats = 0;
+    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+        floats += update_slot_floats(s->update, i);
+    }
+    return floats;
+}
+
 /* What it takes at least, so that a job that cannot fit is told all of it at once. */
 static int check_memory(struct ps_shard *s, struct err *err)
 {
     char what[160];
     char bases[64] = "";
-    uint64_t arrays = 3 + s->bases + s->spec.update.rule->slot_count;
-    uint64_t bytes = s->elements * sizeof(float) * arrays;
+    uint64_t bytes = (s->elements * (3 + s->bases) + slot_floats(s)) * sizeof(float);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version for each of %zu workers, ", s->bases);
     }
     (void)snprintf(what, sizeof what,
                    "two snapshots, %s%zu slots and a gradient of %" PRIu64 " elements", bases,
-                   s->spec.update.rule->slot_count, s->elements);
+                   update_slot_count(s->update), s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);
     if (rc == 0) {
         budget_give(&s->ps->budget, bytes);
@@ -99,32 +118,39 @@ static void fill_initial(struct ps_shard *s)
         init_fill(&v->init, (uint64_t)s->spec.training.seed, v->name, p[i].first, p[i].count,
                   values + p[i].offset);
     }
-    for (size_t i = 0; i < s->spec.update.rule->slot_count; i++) {
-        for (uint64_t j = 0; j < s->elements; j++) {
-            s->slots[i].data[j] = s->spec.update.rule->slot_initial[i];
-        }
-    }
+    update_slots_fill(s->update, values, s->slot_data);
 }
 
 static void freed(void *ctx);
 
+static int allocate_slots(struct ps_shard *s, struct err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < update_slot_count(s->update) && rc == 0; i++) {
+        rc = floats_init(&s->slots[i], update_slot_floats(s->update, i), 2 + i, &s->ps->budget,
+                         update_slot(s->update, i)->name, err);
+        s->slot_data[i] = s->slots[i].data;
+    }
+    return rc;
+}
+
 static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct ps *ps = s->ps;
-    const struct rule *rule = s->spec.update.rule;
     s->bases = count_bases(&s->consistency, r->n_workers);
     int rc = check_memory(s, err);
     rc = rc != 0
              ? rc
              : snapshots_init(&s->snapshots, s->elements, r->version, &ps->budget, freed, s, err);
     rc = rc != 0 ? rc : snapshots_reserve(&s->snapshots, s->bases, err);
-    for (unsigned i = 0; i < rule->slot_count && rc == 0; i++) {
-        rc = floats_init(&s->slots[i], s->elements, 2 + i, &ps->budget, rule->slot_names[i], err);
+    rc = rc != 0 ? rc : allocate_slots(s, err);
+    if (rc == 0 && update_needs_gradient(s->update)) {
+        rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
     }
     buffer_pool_init(&s->gradients, s->elements, count_gradients(&s->consistency, r->n_workers),
                      &ps->budget);
-    buffer_pool_init(&s->slot_copies, s->elements * rule->slot_count, SHARD_PINS_MAX + 2,
-                     &ps->budget);
+    s->gradients.norms = s->needs_norms ? s->plan.variable_count : 0;
+    buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
     return rc;
 }
 
@@ -146,7 +172,8 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .examples = ledger_records(&s->ledger),
         .elements = s->elements,
         .consistency = s->consistency,
-        .has_slots = s->spec.update.rule->slot_count > 0,
+        .has_slots = update_slot_count(s->update) > 0,
+        .rounds = s->rounds,
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
         .worker_count = r->n_workers,
@@ -163,9 +190,12 @@ static void free_shard(struct ps_shard *s)
         buffer_pool_release(&s->gradients);
         buffer_pool_release(&s->slot_copies);
     }
-    for (size_t i = 0; i < RULE_SLOTS_MAX; i++) {
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         floats_release(&s->slots[i], &s->ps->budget);
     }
+    floats_release(&s->nothing, &s->ps->budget);
+    ps_sums_release(&s->sums);
+    update_free(s->update);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);
     }
@@ -186,6 +216,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->opened_generation = r->shard->generation;
     atomic_store(&s->refs, 1);
     int rc = read_request(s, r, err);
+    rc = rc != 0 ? rc : make_update(s, err);
     rc = rc != 0 ? rc : allocate(s, r, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
@@ -222,7 +253,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
     struct snapshots_usage usage;
     snapshots_usage(&s->snapshots, &usage);
     uint64_t bytes = usage.bytes;
-    for (size_t i = 0; i < RULE_SLOTS_MAX; i++) {
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         bytes += s->slots[i].bytes;
     }
     return bytes + buffer_pool_bytes(&s->gradients) + buffer_pool_bytes(&s->slot_copies);
@@ -230,13 +261,34 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
 
 /* ---- steps ---- */
 
+/* Who waits for an update that failed hears of it. */
+static void reply(struct ps_shard *s, const struct shard_action *a)
+{
+    const struct shard_event *e = &((const struct ps_request *)a->tag)->event;
+    bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
+    if (s->failed.code == 0 || e->kind != SHARD_EXCHANGE || pinned || a->code != 0) {
+        ps_request_answer(a->tag, a, &s->actions.err);
+        return;
+    }
+    struct shard_action refused = {.kind = SHARD_REPLY,
+                                   .code = s->failed.code,
+                                   .version = a->version,
+                                   .generation = a->generation};
+    ps_request_answer(a->tag, &refused, &s->failed);
+}
+
 static void act(struct ps_shard *s, const struct shard_action *a)
 {
     switch (a->kind) {
     case SHARD_REDUCE:
+        ps_reduce(s, a);
+        break;
     case SHARD_SETTLE:
+        ps_settle(s, a);
+        break;
     case SHARD_ABANDON:
-        break; /* no job has rounds of sums yet */
+        s->update_begun = false;
+        break;
     case SHARD_ADD:
         ps_add(a->buffer, a->source);
         break;
@@ -260,7 +312,7 @@ static void act(struct ps_shard *s, const struct shard_action *a)
         break;
     case SHARD_REPLY:
         if (a->tag != NULL) {
-            ps_request_answer(a->tag, a, &s->actions.err);
+            reply(s, a);
         }
         break;
     }

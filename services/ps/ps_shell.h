@@ -3,7 +3,7 @@
 #define GRADUS_PS_PS_SHELL_H
 
 #include "gradus/v1/ps.pb-c.h"
-#include "job/plan.h"
+#include "job/plan_update.h"
 #include "ps/ps.h"
 #include "ps/shard.h"
 #include "ps/snapshot.h"
@@ -18,7 +18,7 @@ struct ps_stream;
 
 struct ps_meters {
     struct meter *pushes[SHARD_PUSH_DROPPED + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
-    struct meter *updates;
+    struct meter *updates, *updates_skipped;
     struct meter *staleness;
     struct meter *spares;
     struct meter *decisions_made, *decisions_taken;
@@ -52,6 +52,13 @@ struct ps {
     bool drained;
 };
 
+/* Sums over whole variables, packed (rule/update.h): this shard's part of the present round, the
+ * totals of the rounds before, and those of the step that was applied last. */
+struct ps_sums {
+    struct buf mine;
+    struct buf totals[SHARD_ROUNDS_MAX], last[SHARD_ROUNDS_MAX];
+};
+
 /* ---- shards (ps_shard.c) ---- */
 
 /* Reference counted: the table, every request, every answer on its way out and every file being
@@ -65,6 +72,8 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
+    uint32_t rounds;  /* of sums that shards exchange in a step of sync */
+    bool needs_norms; /* of pushes, in other modes */
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;
@@ -73,7 +82,15 @@ struct ps_shard {
     struct ledger ledger;           /* where it began */
     struct snapshots snapshots;
     size_t bases; /* versions that delay compensation may keep: memory for them is reserved */
-    struct floats slots[RULE_SLOTS_MAX];
+    struct update *update;
+    struct floats slots[UPDATE_SLOTS_MAX];
+    float *slot_data[UPDATE_SLOTS_MAX];
+    struct floats nothing; /* the gradient of a step without records, where one is needed */
+    bool update_begun;     /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
+    struct update_step step;
+    struct ps_sums sums;
+    uint64_t updates_skipped;
+    struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
 
     struct buffer_pool gradients;
@@ -103,9 +120,24 @@ int ps_shard_wrap(const struct ps_shard *s, struct err *err);
 /* ---- actions on floats (ps_apply.c), on the strand ---- */
 
 void ps_add(struct buffer *to, const struct buffer *from);
+/* SHARD_REDUCE of round 0 begins the update; with @more: buffer += more in the same pass. */
+void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
+                     const struct buffer *more);
 /* With @add: buffer += add in the same pass. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add);
 void ps_keep_slots(struct ps_shard *s, struct buffer *to);
+
+/* ---- sums over whole variables (ps_sums.c), on the strand ---- */
+
+void ps_reduce(struct ps_shard *s, const struct shard_action *a);
+void ps_settle(struct ps_shard *s, const struct shard_action *a);
+void ps_sums_applied(struct ps_shard *s);
+/* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
+ * ERR_INVALID they are no such thing. */
+int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
+/* What the reply @a says; borrowed. */
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct shard_action *a);
+void ps_sums_release(struct ps_sums *sums);
 
 /* ---- the server and its table (ps.c) ---- */
 
@@ -141,7 +173,7 @@ struct ps_request {
      * bytes in flight that the others need. One more byte than any id has, and the NUL. */
     char worker[SHARD_WORKER_BYTES + 1];
     char pin_id[SHARD_PIN_ID_BYTES + 1];
-    uint8_t *decision;
+    uint8_t *decision, *totals;
     struct shard_event event;
     bool answered; /* of the strand */
     /* Answer with @a, or with @err when a->code is not 0. */
@@ -162,6 +194,7 @@ struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind 
 void ps_request_name(struct ps_request *r, const char *worker);
 /* Copy the decision that it brings. Errors: ERR_INVALID: longer than any can be. */
 int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err);
+void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in); /* copy */
 /* Step it on the shard's strand. */
 void ps_request_post(struct ps_request *r);
 /* The same for a unary call: when its client goes away, it waits no longer. */
@@ -192,6 +225,9 @@ void ps_values_release(void *snapshot);
 
 /* Errors: ERR_INVALID missing parts, numbers that are none. */
 int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err);
+/* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
+int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
+                  struct err *err);
 int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err *err);
 
 /* ---- streams (on_exchange.c) ---- */

@@ -1,6 +1,7 @@
 /* Values out of snapshots, and requests out of messages. */
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "ps/ps_shell.h"
 
@@ -41,6 +42,21 @@ int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err 
         .spare = in->spare != 0,
         .clock = in->clock,
     };
+    return 0;
+}
+
+int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
+                  struct err *err)
+{
+    if (in->n_norms == 0 || gradient->norms == NULL) {
+        return 0; /* nobody needs them, or whoever does refuses */
+    }
+    if (in->n_norms != s->plan.variable_count) {
+        return err_set(err, ERR_INVALID, "norms of %zu variables; there are %zu", in->n_norms,
+                       s->plan.variable_count);
+    }
+    memcpy(gradient->norms, in->norms, in->n_norms * sizeof in->norms[0]);
+    gradient->has_norms = true;
     return 0;
 }
 

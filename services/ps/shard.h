@@ -245,6 +245,9 @@ enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_g
 /* Take one event. @out is emptied first. */
 void shard_step(struct shard *s, const struct shard_event *event, struct shard_actions *out);
 
+/* True when @e brings totals that the core will settle: they must be whole before it is stepped. */
+bool shard_takes_totals(const struct shard *s, const struct shard_event *e);
+
 /* True when something waits for a free snapshot alone: the caller steps SHARD_SNAPSHOT with
  * can_apply when there is one. */
 bool shard_wants_snapshot(const struct shard *s);

@@ -22,8 +22,7 @@ static int check_pull(const struct shard *s, const struct shard_event *e, struct
     return 0;
 }
 
-/* What can be wrong with the request whatever its push does. */
-static int check_request(const struct shard *s, const struct shard_event *e, struct err *err)
+int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
     if (pinned && (e->has_push || e->idle || e->has_decision || e->has_spare || e->has_sums ||
@@ -168,7 +167,7 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
     uint64_t version = s->version;
     struct shard_sums sums = s->sums;
     bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
-    int rc = check_request(s, e, &out->err);
+    int rc = shard_check_request(s, e, &out->err);
     if (rc == 0 && !pinned) {
         rc = find_worker(s, e, &worker, &out->err);
     }

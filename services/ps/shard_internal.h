@@ -164,6 +164,11 @@ void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
 int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
 void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
 
+/* ---- shard_exchange.c ---- */
+
+/* What can be wrong with a request of a worker whatever its push does. */
+int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
+
 /* ---- shard_membership.c ---- */
 
 /* Counts that fit their shape. Errors: ERR_INVALID. */

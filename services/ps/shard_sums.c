@@ -109,6 +109,13 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
 
 /* ---- totals ---- */
 
+bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
+{
+    return !s->closed && e->kind == SHARD_EXCHANGE && e->has_totals &&
+           shard_check_request(s, e, NULL) == 0 && e->sums_step == s->version && s->sums.begun &&
+           e->sums_round == s->sums.settled;
+}
+
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     if (e->sums_step < s->version || e->sums_round < s->sums.settled) {

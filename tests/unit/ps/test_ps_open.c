@@ -112,7 +112,8 @@ static void write_checkpoint(struct ps_rig *rig)
     for (uint64_t step = 0; step < STEPS; step++) {
         push_all(rig, job, 2, step);
     }
-    manifest_init(&m, job, "name: demo", TRAINING_SYNC, rule_find("adam"), &plan);
+    manifest_init(&m, job, "name: demo", TRAINING_SYNC,
+                  &(struct update_spec){.rule = rule_find("adam")}, &plan);
     for (uint32_t shard = 0; shard < 2; shard++) {
         Gradus__V1__PinRequest pin = GRADUS__V1__PIN_REQUEST__INIT;
         Gradus__V1__CheckpointShardRequest r = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
