@@ -43,14 +43,14 @@ static void answer_full(struct ps_client *c, uint32_t shard, uint64_t exchange)
     c->answered(c->ctx, &full);
 }
 
-void ps_client_exchange(struct ps_client *c, const struct worker_action *request, float *values,
-                        const float *gradient)
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
+                        const struct ps_payload *payload)
 {
     struct shard_link *link = &c->links[request->shard];
     struct err err = {0};
     int rc = link_open(link, &err);
     pthread_mutex_lock(&link->mutex);
-    struct pending *p = ps_client_pending_take(link, request, values);
+    struct pending *p = ps_client_pending_take(link, request, payload->values);
     bool full = p == NULL;
     bool send = !full && rc == 0 && !link->broken;
     if (!full && !send) {
@@ -60,7 +60,7 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
     pthread_mutex_unlock(&link->mutex);
     if (full) {
         answer_full(c, link->shard, request->exchange);
-    } else if (send && ps_client_send(link, request, gradient, &err) != 0) {
+    } else if (send && ps_client_send(link, request, payload, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */
         rpc_stream_cancel(link->stream);
     }

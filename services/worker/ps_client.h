@@ -36,6 +36,20 @@ struct ps_answer {
     size_t decision_bytes;   /* ≤ WORKER_DECISION_BYTES_MAX */
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms;
+    bool has_sums, sums_known;
+    const void *sums; /* borrowed for the call */
+    size_t sums_bytes;
+};
+
+/* What an exchange brings besides its request; all borrowed. */
+struct ps_payload {
+    float *values;         /* the flat array of the set to pull into; NULL without a pull */
+    const float *gradient; /* the flat array of the slot to push from; NULL: no values. It must not
+                              change before ps_client_wait_sent() */
+    const double *norms;   /* of the gradient */
+    size_t norm_count;
+    const void *totals;
+    size_t totals_bytes;
 };
 
 struct ps_client_options {
@@ -59,11 +73,9 @@ void ps_client_close(struct ps_client *c);
 /* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
  * is fine. */
 void ps_client_free(struct ps_client *c);
-/* Carry out WORKER_DO_EXCHANGE. @values: the flat array of the set to pull into (NULL without a
- * pull). @gradient: the flat array of the request's slot to push from (NULL: no values); it must
- * not change before ps_client_wait_sent(). Failures are answered, not returned. */
-void ps_client_exchange(struct ps_client *c, const struct worker_action *request, float *values,
-                        const float *gradient);
+/* Carry out WORKER_DO_EXCHANGE. Failures are answered, not returned. */
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
+                        const struct ps_payload *payload);
 /* Wait until nothing is sent from the gradient in @slot any more. */
 void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
 

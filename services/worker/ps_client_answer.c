@@ -31,6 +31,7 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         p = mem_new(1, sizeof *p);
     }
     uint8_t *decision = p->decision;
+    struct buf sums = p->sums;
     size_t capacity = p->decision_capacity;
     *p = (struct pending){
         .values = values,
@@ -39,9 +40,13 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         .push = a->push,
         .batches = a->push && a->replica_first == a->replica_end,
         .ask_spare = a->ask_spare,
+        .ask_sums = a->ask_sums,
+        .step = a->step,
+        .round = a->round,
         .answer = {.exchange = a->exchange, .shard = link->shard},
         .decision = decision,
         .decision_capacity = capacity,
+        .sums = sums,
     };
     *link->open_end = p;
     link->open_end = &p->next;
@@ -63,6 +68,7 @@ static void pending_free_list(struct pending *p)
     while (p != NULL) {
         struct pending *next = p->next;
         free(p->decision);
+        buf_release(&p->sums);
         free(p);
         p = next;
     }
@@ -217,7 +223,7 @@ static int take_push_result(const struct shard_link *link, struct pending *p,
 static int take_decision(const struct shard_link *link, struct pending *p,
                          const Gradus__V1__Decision *d, struct err *err)
 {
-    if (!p->push || d == NULL) {
+    if (!(p->push || p->ask_sums) || d == NULL) {
         return 0;
     }
     size_t n = d->replicas.len;
@@ -252,6 +258,28 @@ static int take_spare(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
+static int take_sums(const struct shard_link *link, struct pending *p, const Gradus__V1__Sums *s,
+                     struct err *err)
+{
+    if (!p->ask_sums) {
+        return 0;
+    }
+    if (s == NULL || s->step != p->step || s->round != p->round ||
+        (s->data.len == 0 && s->known == 0)) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " did not answer sums of round %" PRIu32
+                       " of step %" PRIu64,
+                       link->shard, p->round, p->step);
+    }
+    buf_reset(&p->sums);
+    buf_add(&p->sums, s->data.data, s->data.len);
+    p->answer.has_sums = true;
+    p->answer.sums_known = s->known != 0;
+    p->answer.sums = p->sums.data;
+    p->answer.sums_bytes = p->sums.len;
+    return 0;
+}
+
 /* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
 static int take_refusal(const struct shard_link *link, const Gradus__V1__ExchangeResponse *r,
                         struct err *err)
@@ -278,6 +306,9 @@ static int take_message(struct shard_link *link, struct pending *p,
     }
     if (rc == 0) {
         rc = take_spare(link, p, r->spare, err);
+    }
+    if (rc == 0) {
+        rc = take_sums(link, p, r->sums, err);
     }
     if (rc == 0) {
         rc = take_values(link, p, r, spans, err);

@@ -98,6 +98,8 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->pull = NULL;
     message->decision = NULL;
     message->spare = NULL;
+    message->sums = NULL;
+    message->totals = NULL;
 }
 
 static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
@@ -140,14 +142,22 @@ static char *borrow_text(const char *text)
     return out;
 }
 
-static uint8_t *borrow_bytes(const uint8_t *bytes)
+static uint8_t *borrow_bytes(const void *bytes)
 {
     uint8_t *out;
     memcpy(&out, &bytes, sizeof out);
     return out;
 }
 
-static void fill_push(Gradus__V1__Push *push, const struct worker_action *a)
+static double *borrow_norms(const double *norms)
+{
+    double *out;
+    memcpy(&out, &norms, sizeof out);
+    return out;
+}
+
+static void fill_push(Gradus__V1__Push *push, const struct worker_action *a,
+                      const struct ps_payload *payload)
 {
     gradus__v1__push__init(push);
     push->step = a->step;
@@ -161,6 +171,8 @@ static void fill_push(Gradus__V1__Push *push, const struct worker_action *a)
     push->base_version = a->base_version;
     push->decided = a->decided;
     push->spare = a->spare;
+    push->norms = borrow_norms(payload->norms);
+    push->n_norms = payload->norm_count;
     push->clock = a->clock;
 }
 
@@ -183,8 +195,8 @@ static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
     pull->split = a->batch.split;
 }
 
-int ps_client_send(struct shard_link *link, const struct worker_action *a, const float *gradient,
-                   struct err *err)
+int ps_client_send(struct shard_link *link, const struct worker_action *a,
+                   const struct ps_payload *payload, struct err *err)
 {
     struct ps_client *c = link->client;
     Gradus__V1__ShardRef shard = GRADUS__V1__SHARD_REF__INIT;
@@ -195,13 +207,15 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a, const
     Gradus__V1__Pull pull;
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
     Gradus__V1__SpareRequest spare = GRADUS__V1__SPARE_REQUEST__INIT;
+    Gradus__V1__SumsRequest sums = GRADUS__V1__SUMS_REQUEST__INIT;
+    Gradus__V1__Totals totals = GRADUS__V1__TOTALS__INIT;
     Gradus__V1__ExchangeRequest message = GRADUS__V1__EXCHANGE_REQUEST__INIT;
     message.exchange = a->exchange;
     message.shard = &shard;
     message.worker = c->worker;
     message.idle = a->idle;
     if (a->push) {
-        fill_push(&push, a);
+        fill_push(&push, a, payload);
         message.push = &push;
     }
     if (a->pull != WORKER_PULL_NONE) {
@@ -218,8 +232,19 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a, const
         spare.step = a->step;
         message.spare = &spare;
     }
-    if (a->push && gradient != NULL && link->elements > 0) {
-        return send_chunks(link, &message, a->slot, gradient, err);
+    if (a->ask_sums) {
+        sums.step = a->step;
+        sums.round = a->round;
+        message.sums = &sums;
+    }
+    if (a->totals) {
+        totals.step = a->step;
+        totals.round = a->round;
+        totals.data = (ProtobufCBinaryData){payload->totals_bytes, borrow_bytes(payload->totals)};
+        message.totals = &totals;
+    }
+    if (a->push && payload->gradient != NULL && link->elements > 0) {
+        return send_chunks(link, &message, a->slot, payload->gradient, err);
     }
     return send_one(link, &message, NULL, err);
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/buf.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "worker/ps_client.h"
@@ -18,13 +19,16 @@ struct pending {
     float *values; /* NULL: no pull */
     enum worker_pull pull;
     uint64_t version;
-    bool push, batches, ask_spare;
+    bool push, batches, ask_spare, ask_sums;
+    uint32_t round; /* and step: of sums */
+    uint64_t step;
     /* what came */
     bool begun;
     uint64_t received;
     struct ps_answer answer;
     uint8_t *decision; /* answer.decision points here */
     size_t decision_capacity;
+    struct buf sums; /* answer.sums points here */
 };
 
 struct shard_link {
@@ -63,8 +67,8 @@ struct ps_client {
 
 /* Queue all messages of an exchange. Errors: of rpc_stream_send() and of waiting for room; the
  * stream may hold half a request then. */
-int ps_client_send(struct shard_link *link, const struct worker_action *a, const float *gradient,
-                   struct err *err);
+int ps_client_send(struct shard_link *link, const struct worker_action *a,
+                   const struct ps_payload *payload, struct err *err);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 

@@ -70,6 +70,7 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
     if (j->client != NULL) {
         ps_client_wait_sent(j->client, a->slot);
     }
+    worker_job_sums_changed(&j->sums, a->slot);
     uint64_t begin = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
     if (j->computed_ns != 0) {
@@ -125,16 +126,30 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
 static void do_exchange(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
-    float *values = NULL;
+    struct ps_payload payload = {0};
     if (a->pull != WORKER_PULL_NONE) {
-        values = worker_model_set(&j->model, a->set, &err);
-        if (values == NULL) {
+        payload.values = worker_model_set(&j->model, a->set, &err);
+        if (payload.values == NULL) {
             fail_job(j, &err);
             return;
         }
     }
-    const float *gradient = a->push && a->slot != WORKER_SLOT_NONE ? j->model.slots[a->slot] : NULL;
-    ps_client_exchange(j->client, a, values, gradient);
+    if (a->push && a->slot != WORKER_SLOT_NONE) {
+        payload.gradient = j->model.slots[a->slot];
+    }
+    if (worker_job_sums_attach(&j->sums, &j->model, a, &payload, &err) != 0) {
+        fail_job(j, &err);
+        return;
+    }
+    ps_client_exchange(j->client, a, &payload);
+}
+
+static void do_join(struct worker_job *j, const struct worker_action *a)
+{
+    struct err err = {0};
+    if (worker_job_sums_join(&j->sums, a, &err) != 0) {
+        fail_job(j, &err);
+    }
 }
 
 static void on_timer(void *ctx)
@@ -162,7 +177,7 @@ static void reply_assign(struct worker_job *j, const struct worker_action *a)
 static bool needs_the_data(enum worker_action_kind kind)
 {
     return kind == WORKER_DO_COMPUTE || kind == WORKER_DO_EVALUATE || kind == WORKER_DO_ADD ||
-           kind == WORKER_DO_EXCHANGE;
+           kind == WORKER_DO_EXCHANGE || kind == WORKER_DO_JOIN;
 }
 
 /* Does it take part in the training again? Evaluations do not count. */
@@ -191,9 +206,11 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         do_evaluate(j, a);
         break;
     case WORKER_DO_JOIN:
-        break; /* no job has rounds of sums yet */
+        do_join(j, a);
+        break;
     case WORKER_DO_ADD:
         worker_model_add(&j->model, a->slot, a->slot_from);
+        worker_job_sums_changed(&j->sums, a->slot);
         break;
     case WORKER_DO_EXCHANGE:
         do_exchange(j, a);
@@ -325,6 +342,7 @@ void worker_job_free(struct worker_job *j)
     worker_actions_release(&j->actions);
     worker_job_measurements_clear(&j->measured);
     worker_job_measurements_clear(&j->reporting);
+    worker_job_sums_release(&j->sums);
     worker_model_release(&j->model);
     plan_release(&j->plan);
     slow_down_release(&j->slow_down);

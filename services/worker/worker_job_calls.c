@@ -162,7 +162,13 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .spare_given = a->spare_given,
         .spare_replica = a->spare_replica,
         .spare_wait_ms = a->spare_wait_ms,
+        .has_sums = a->has_sums,
+        .sums_known = a->sums_known,
+        .sums_over = a->sums_known && a->sums_bytes == 0,
     };
+    if (a->code == 0) {
+        worker_job_sums_take(&j->sums, a);
+    }
     worker_job_step(j, &event);
     if (a->code == ERR_ABORTED) {
         worker_job_drain_over(j); /* its generation is over */
@@ -226,6 +232,9 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
         rc = worker_model_build(&j->model, &j->plan, err);
     }
     if (rc == 0) {
+        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update, err);
+    }
+    if (rc == 0) {
         rc = connect_shards(j, r, node->id, err);
     }
     return rc;
@@ -258,6 +267,7 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         }
         struct worker_config config = {
             .shard_count = j->plan.shard_count,
+            .rounds = j->sums.rounds,
             .shape = {.records = dataset_info(j->model.train)->records,
                       .batch_records = (uint32_t)j->model.spec.training.batch_size,
                       .split_batches = split_batches_of(j)},

@@ -9,6 +9,7 @@
 #include "worker/ps_client.h"
 #include "worker/slow_down.h"
 #include "worker/worker_job.h"
+#include "worker/worker_job_sums.h"
 #include "worker/worker_model.h"
 
 #define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
@@ -45,6 +46,7 @@ struct worker_job {
     struct err load_err;
     struct worker_model model;
     struct plan plan;
+    struct worker_job_sums sums;
     struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
     struct worker_actions actions; /* of the running step */

@@ -61,8 +61,11 @@ static void next(struct client *c)
     a->batch_end = c->batch + 1;
     c->batch += a->push;
     c->sent_ns = chrono_now_ns();
-    ps_client_exchange(c->ps, a, a->pull != WORKER_PULL_NONE ? c->values : NULL,
-                       a->push ? c->gradient : NULL);
+    const struct ps_payload payload = {
+        .values = a->pull != WORKER_PULL_NONE ? c->values : NULL,
+        .gradient = a->push ? c->gradient : NULL,
+    };
+    ps_client_exchange(c->ps, a, &payload);
 }
 
 static void answered(void *ctx, const struct ps_answer *answer)

@@ -365,8 +365,12 @@ static void run_ask(void *ctx)
 {
     struct ask *a = ctx;
     struct fake *f = a->f;
-    ps_client_exchange(f->client, &a->action, a->action.pull != WORKER_PULL_NONE ? f->values : NULL,
-                       a->action.push ? f->gradient : NULL);
+    const struct ps_payload payload = {.values =
+                                           a->action.pull != WORKER_PULL_NONE ? f->values : NULL,
+                                       .gradient = a->action.push ? f->gradient : NULL,
+                                       .totals = "totals",
+                                       .totals_bytes = a->action.totals ? 6 : 0};
+    ps_client_exchange(f->client, &a->action, &payload);
 }
 
 static void carry_out(struct fake *f, const struct worker_action *action)
