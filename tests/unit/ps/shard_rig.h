@@ -437,7 +437,7 @@ static inline void rig_totals(struct rig *r, uintptr_t tag, uint64_t step, uint3
 /* The clock of @worker, which has done @batches more. */
 static inline uint64_t rig_clock(struct rig *r, const char *worker, uint64_t batches)
 {
-    if (r->options.consistency.mode != TRAINING_BOUNDED || worker == NULL) {
+    if (r->options.consistency.mode != TRAINING_BOUNDED || worker == NULL || worker[0] != 'w') {
         return 0;
     }
     uint64_t *clock = &r->clocks[worker[1] - '0'];
@@ -471,7 +471,8 @@ static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *wor
     e.pull.clock = rig_clock(r, worker, 0);
     e.pull.joins = e.pull.clock == 0;
     rig_step(r, &e);
-    if (e.pull.joins && rig_find(r, tag) != NULL && rig_find(r, tag)->clock > 0) {
+    bool is_member = worker != NULL && worker[0] == 'w'; /* strangers have no clock */
+    if (is_member && e.pull.joins && rig_find(r, tag) != NULL && rig_find(r, tag)->clock > 0) {
         r->clocks[worker[1] - '0'] = rig_find(r, tag)->clock;
     }
 }
