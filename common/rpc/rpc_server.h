@@ -15,7 +15,7 @@ struct rpc_server {
     size_t message_bytes_max;
     size_t unpack_bytes_max;
     size_t send_bytes_max;
-    unsigned pollers;
+    unsigned poller_count;
     unsigned grace_ms;
     unsigned keepalive_ms;
     char **addresses;
@@ -28,7 +28,7 @@ struct rpc_server {
     struct rpc_health *health;
 
     grpc_server *grpc; /* NULL before start and after stop */
-    struct rpc_poller poller;
+    struct rpc_poller *pollers; /* [poller_count], one thread each */
     struct acceptor *acceptors;
     size_t acceptor_count;
     struct rpc_tag shutdown_tag;

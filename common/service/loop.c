@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,6 +29,7 @@ struct loop {
     size_t first;
     size_t count;
     bool stopping;
+    atomic_uint posting; /* threads inside loop_post() */
 
     /* Of the loop's thread. */
     struct loop_timer **heap; /* earliest first */
@@ -59,22 +62,25 @@ struct loop *loop_new(size_t capacity)
 
 int loop_post(struct loop *loop, void (*fn)(void *ctx), void *ctx, struct err *err)
 {
+    atomic_fetch_add(&loop->posting, 1);
     pthread_mutex_lock(&loop->lock);
     bool stopping = loop->stopping;
     bool full = loop->count == loop->capacity;
+    bool first = !stopping && !full && loop->count == 0;
     if (!stopping && !full) {
         loop->messages[(loop->first + loop->count++) % loop->capacity] = (struct message){fn, ctx};
-        if (loop->count == 1) { /* with more in it, the loop is not asleep or was woken already */
-            pthread_cond_signal(&loop->wake);
-        }
     }
     pthread_mutex_unlock(&loop->lock);
+    if (first) { /* with more in it, the loop is not asleep or was woken already */
+        pthread_cond_signal(&loop->wake); /* unlocked: it would wake to wait for the lock */
+    }
+    size_t capacity = loop->capacity;
+    atomic_fetch_sub(&loop->posting, 1); /* the loop may be gone from here on */
     if (stopping) {
         return err_set(err, ERR_STATE, "the event loop has been stopped");
     }
     if (full) {
-        return err_set(err, ERR_EXHAUSTED, "the mailbox is full (%zu messages wait)",
-                       loop->capacity);
+        return err_set(err, ERR_EXHAUSTED, "the mailbox is full (%zu messages wait)", capacity);
     }
     return 0;
 }
@@ -314,6 +320,9 @@ void loop_free(struct loop *loop)
     }
     loop_stop(loop);
     loop_join(loop);
+    while (atomic_load(&loop->posting) > 0) { /* its message was run before its post returned */
+        (void)sched_yield();
+    }
     loop->discarding = true;
     struct message batch[LOOP_BATCH];
     for (size_t n = take_messages(loop, batch); n > 0; n = take_messages(loop, batch)) {

@@ -53,12 +53,13 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
     struct pending *p = ps_client_pending_take(link, request, payload->values);
     bool full = p == NULL;
     bool send = !full && rc == 0 && !link->broken;
-    if (!full && !send) {
-        ps_client_answer_error(link, p, ERR_UNAVAILABLE,
-                               rc != 0 ? err.msg : "the stream was closed");
-    }
+    bool due = !full && !send &&
+               ps_client_answer_error(link, p, ERR_UNAVAILABLE,
+                                      rc != 0 ? err.msg : "the stream was closed");
     pthread_mutex_unlock(&link->mutex);
-    if (full) {
+    if (due) {
+        ps_client_deliver(link);
+    } else if (full) {
         answer_full(c, link->shard, request->exchange);
     } else if (send && ps_client_send(link, request, payload, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */

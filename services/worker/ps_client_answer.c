@@ -110,9 +110,19 @@ static void deliver(void *ctx)
     }
 }
 
-/* Under the link's mutex. A full mailbox cannot happen: it holds more messages than there are
- * shards. When the loop has ended nobody waits for the answer. */
-static void finish(struct shard_link *link, struct pending *p)
+/* Without the link's mutex, which the message takes at once. A full mailbox cannot happen: it holds
+ * more messages than there are shards. When the loop has ended nobody waits for the answer. */
+void ps_client_deliver(struct shard_link *link)
+{
+    if (loop_post(link->client->loop, deliver, link, NULL) != 0) {
+        pthread_mutex_lock(&link->mutex);
+        link->posted = false;
+        pthread_mutex_unlock(&link->mutex);
+    }
+}
+
+/* Under the link's mutex. True: ps_client_deliver() is due. */
+static bool finish(struct shard_link *link, struct pending *p)
 {
     struct pending **at = &link->open;
     while (*at != p) {
@@ -125,17 +135,17 @@ static void finish(struct shard_link *link, struct pending *p)
     p->next = NULL;
     *link->answered_end = p;
     link->answered_end = &p->next;
-    if (!link->posted) {
-        link->posted = loop_post(link->client->loop, deliver, link, NULL) == 0;
-    }
+    bool due = !link->posted;
+    link->posted = true;
+    return due;
 }
 
-void ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
+bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
                             const char *message)
 {
     p->answer.code = code == 0 ? ERR_INTERNAL : code;
     text_copy(p->answer.message, sizeof p->answer.message, message);
-    finish(link, p);
+    return finish(link, p);
 }
 
 /* ---- what a message says ---- */
@@ -332,13 +342,15 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     }
     struct err err = {0};
     int rc = take_message(link, p, r, msg->bulk, &err);
-    pthread_mutex_lock(&link->mutex);
-    if (rc != 0) {
-        ps_client_answer_error(link, p, rc, err.msg);
-    } else if (p->received == r->total) {
-        finish(link, p);
+    if (rc == 0 && p->received < r->total) {
+        return;
     }
+    pthread_mutex_lock(&link->mutex);
+    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : finish(link, p);
     pthread_mutex_unlock(&link->mutex);
+    if (due) {
+        ps_client_deliver(link);
+    }
 }
 
 static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
@@ -346,12 +358,17 @@ static void on_done(struct rpc_stream *stream, const struct rpc_status *status, 
     (void)stream;
     struct shard_link *link = ctx;
     pthread_mutex_lock(&link->mutex);
+    bool due = false;
     link->broken = true;
     while (link->open != NULL) {
-        ps_client_answer_error(link, link->open, ERR_UNAVAILABLE,
-                               status->err.code != 0 ? status->err.msg : "the stream was closed");
+        due |= ps_client_answer_error(link, link->open, ERR_UNAVAILABLE,
+                                      status->err.code != 0 ? status->err.msg
+                                                            : "the stream was closed");
     }
     pthread_mutex_unlock(&link->mutex);
+    if (due) {
+        ps_client_deliver(link);
+    }
 }
 
 const struct rpc_stream_events ps_client_events = {.message = on_message, .done = on_done};

@@ -78,9 +78,11 @@ extern const struct rpc_stream_events ps_client_events; /* the context is the li
 /* The job's thread: what an answer will be checked against. NULL when too many are open. */
 struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
                                        float *values);
-/* Under the link's mutex: end an open exchange. */
-void ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
+/* Under the link's mutex: end an open exchange. True: ps_client_deliver() is due. */
+bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
                             const char *message);
+/* Without the mutex: have the loop deliver what is answered. */
+void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
 
 #endif
