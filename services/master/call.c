@@ -117,10 +117,12 @@ void calls_forget(struct master *m, const struct job *j, enum master_call_kind k
     }
 }
 
+/* All but those that tell nodes to drop the job: a node's place is free when it has. */
 void calls_forget_job(struct master *m, const struct job *j)
 {
     for (size_t i = m->call_count; i-- > 0;) {
-        if (m->calls[i].job == j) {
+        enum master_call_kind kind = m->calls[i].kind;
+        if (m->calls[i].job == j && kind != MASTER_CALL_STOP && kind != MASTER_CALL_CLOSE) {
             call_remove(m, i);
         }
     }

@@ -264,7 +264,9 @@ void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
         if (!is_the_cut(m, j, shard, done)) {
             return;
         }
-        train_shard_said(j, shard, done);
+        if (done->version >= j->shards[shard].version) { /* else it has said more since */
+            train_shard_said(j, shard, done);
+        }
     } else if (kind == MASTER_CALL_CHECKPOINT) {
         keep_file(&j->shards[shard], done);
     }
