@@ -108,6 +108,7 @@ struct update {
     uint32_t bad_variable; /* not finite; UINT32_MAX: none, or not known */
     uint64_t bad_element;  /* UINT64_MAX: not known */
     bool failed;           /* found here, before the rounds */
+    bool alone;            /* the totals to settle are of variables that lie here, no others */
 };
 
 /* ---- update_apply.c ---- */

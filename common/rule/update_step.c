@@ -199,7 +199,13 @@ static int run_round(struct update *u, struct err *err)
     update_reduce(u, round, &u->mine);
     const void *mine[] = {u->mine.data};
     int rc = update_join(mine, &u->mine.len, 1, &u->totals, err);
-    return rc != 0 ? rc : update_settle(u, round, u->totals.data, u->totals.len, err);
+    if (rc != 0) {
+        return rc;
+    }
+    u->alone = true;
+    rc = update_settle(u, round, u->totals.data, u->totals.len, err);
+    u->alone = false;
+    return rc;
 }
 
 int update_run(struct update *u, const struct update_step *step, float *out,

@@ -148,6 +148,25 @@ static uint32_t next_counted(const struct update *u, uint32_t v)
     return v;
 }
 
+/* Of these, the next that totals are of. */
+static uint32_t next_summed(const struct update *u, uint32_t v)
+{
+    v = next_counted(u, v);
+    while (u->alone && v < u->variable_count && u->variables[v].local == SIZE_MAX) {
+        v = next_counted(u, v + 1);
+    }
+    return v;
+}
+
+static size_t count_summed(const struct update *u)
+{
+    size_t n = 0;
+    for (uint32_t v = next_summed(u, 0); v < u->variable_count; v = next_summed(u, v + 1)) {
+        n++;
+    }
+    return n;
+}
+
 static int check_total(const struct update *u, unsigned round, uint32_t expected,
                        const struct blob_total *total, struct err *err)
 {
@@ -180,7 +199,8 @@ static int check_totals(const struct update *u, unsigned round, const void *data
     if (rc != 0) {
         return rc;
     }
-    const size_t entries = u->kind == UPDATE_DUE ? u->counted : 0;
+    const size_t due = u->alone ? count_summed(u) : u->counted;
+    const size_t entries = u->kind == UPDATE_DUE ? due : 0;
     if (round != u->round || r.header.round != round || r.header.version != u->step.version) {
         return err_set(err, ERR_INVALID,
                        "round %u of version %" PRIu64 ", but round %u of version %" PRIu64
@@ -194,7 +214,7 @@ static int check_totals(const struct update *u, unsigned round, const void *data
     uint32_t v = 0;
     for (size_t i = 0; i < entries && rc == 0; i++, v++) {
         struct blob_total total;
-        v = next_counted(u, v);
+        v = next_summed(u, v);
         rc = blob_next_total(&r, &total, err);
         rc = rc != 0 ? rc : check_total(u, round, v, &total, err);
     }
