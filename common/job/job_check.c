@@ -273,24 +273,12 @@ static void check_update_async(const struct job_reader *r)
     }
 }
 
-static void check_servers(const struct job_reader *r)
-{
-    const struct rule *rule = r->spec->update.rule;
-    if (rule != NULL && !rule_is_elementwise(rule)) {
-        /* Its apply needs to know where variables begin, or sums over them. */
-        job_report(r, "update.rule",
-                   "update.rule: the parameter servers cannot run %s yet; allowed: rules that "
-                   "treat every parameter for itself, such as adam",
-                   rule->name);
-    }
-}
-
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,      check_input,        check_length,  check_replicas, check_aggregate,
-        check_staleness, check_overlap,      check_labels,  check_sources,  check_separator,
-        check_update,    check_update_async, check_servers,
+        check_name,      check_input,     check_length,  check_replicas,
+        check_aggregate, check_staleness, check_overlap, check_labels,
+        check_sources,   check_separator, check_update,  check_update_async,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

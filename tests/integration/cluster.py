@@ -162,9 +162,9 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(done.returncode, expect, done.stderr + done.stdout)
         return json.loads(done.stdout) if done.stdout else None
 
-    def start_run(self, state="state", **sets):
+    def start_run(self, state="state", file=None, **sets):
         process = subprocess.Popen(
-            [os.path.join(BIN, "gradus"), *self.run_args(SOURCE + "/examples/digits.yaml", state, **sets)],
+            [os.path.join(BIN, "gradus"), *self.run_args(file or SOURCE + "/examples/digits.yaml", state, **sets)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process

@@ -1,0 +1,147 @@
+"""Updates that need more than single elements: the same bits on any number of parameter servers."""
+
+import json
+import os
+import re
+import signal
+import time
+import unittest
+
+from cluster import SOURCE, ClusterTest
+
+GLOBAL_NORM = "rule: momentum, learning_rate: 0.05, clip_global_norm: 0.1"
+LAMB = "rule: lamb, learning_rate: 0.003"
+ADAFACTOR = "rule: adafactor"
+ADAM = "rule: adam, learning_rate: 0.001"
+
+
+class Update(ClusterTest):
+    def job_file(self, update):
+        """The digits job with another `update` section."""
+        with open(SOURCE + "/examples/digits.yaml") as f:
+            text = f.read()
+        text, count = re.subn(r"^update:\n(  .*\n)+", f"update: {{{update}}}\n", text, flags=re.M)
+        self.assertEqual(count, 1)
+        path = os.path.join(self.dir, "job.yaml")
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+    def train(self, state, update, **sets):
+        result = self.run_job(state, file=self.job_file(update), training__batch_size=16, **sets)
+        self.assertEqual(result["state"], "SUCCEEDED")
+        return self.export(result["job"], state)
+
+
+class AnyNumberOfServers(Update):
+    def same_bits(self, update, **sets):
+        one = self.train("one", update, training__replicas=4, **sets)
+        for workers, ps, partitions in ((1, 2, 2), (3, 3, 3)):
+            several = self.train(f"w{workers}p{ps}", update, training__replicas=4, cluster__workers=workers,
+                                 cluster__ps=ps, cluster__partitions=partitions, **sets)
+            self.assertEqual(one, several, f"{update} with {workers} workers and {ps} servers")
+        return one
+
+    def test_global_norm(self):
+        self.same_bits(GLOBAL_NORM)
+
+    def test_lamb(self):
+        self.same_bits(LAMB)
+
+    def test_adafactor(self):
+        self.same_bits(ADAFACTOR)
+
+
+class Deaths(Update):
+    def killed(self, update, **sets):
+        """A worker dies in the middle; three servers, and the bits of one server without a death."""
+        sets = {"training__replicas": 4, "training__epochs": 12, "training__evaluate_every": "never", **sets}
+        one = self.train("one", update, **sets)
+        file = self.job_file(update)
+        process = self.start_run("killed", file=file, training__batch_size=16, cluster__workers=3,
+                                 cluster__ps=3, cluster__partitions=3, **sets)
+        self.wait_log("killed", "worker-1.log", "data_loaded")
+        time.sleep(0.5)
+        os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err)
+        result = json.loads(out)
+        self.assertEqual(result["state"], "SUCCEEDED")
+        self.assertEqual(self.export(result["job"], "killed"), one)
+
+    def test_global_norm(self):
+        self.killed(GLOBAL_NORM)
+
+    def test_lamb(self):
+        self.killed(LAMB)
+
+    def test_adafactor(self):
+        self.killed(ADAFACTOR)
+
+    def test_a_server_killed(self):
+        """From the newest checkpoint on, with slots of all kinds: the same bits."""
+        sets = {"training__epochs": 12, "training__checkpoint_every": 50, "training__evaluate_every": "never",
+                "cluster__ps": 3, "cluster__partitions": 3, "cluster__workers": 2}
+        plain = self.train("plain", ADAFACTOR, **sets)
+        process = self.start_run("killed", file=self.job_file(ADAFACTOR), training__batch_size=16, **sets)
+        checkpoint = self.dir + "/killed/checkpoints/digits-1/step-000000050/manifest.json"
+        self.wait_for("a checkpoint", lambda: os.path.exists(checkpoint))
+        os.kill(self.child(process, "gradus-ps")[1], signal.SIGKILL)
+        out, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("RECOVERING", err)
+        self.assertEqual(self.export(json.loads(out)["job"], "killed"), plain)
+
+
+class Modes(Update):
+    def test_loose_sync(self):
+        for sets in ({"training__replicas_to_aggregate": 2}, {"training__speculate": "true"}):
+            result = self.run_job("loose", file=self.job_file(LAMB), training__batch_size=16,
+                                  training__replicas=4, cluster__workers=3, cluster__ps=3,
+                                  cluster__partitions=3, **sets)
+            self.assertEqual((result["state"], result["steps"]), ("SUCCEEDED", 2 * 32))
+
+    def test_async(self):
+        """Norms come with the pushes; rules with sums find their variables whole."""
+        for update in (GLOBAL_NORM, LAMB, ADAFACTOR):
+            result = self.run_job("async", file=self.job_file(update), training__mode="async",
+                                  training__batch_size=16, cluster__workers=2, cluster__ps=2,
+                                  cluster__partitions=1)
+            self.assertEqual((result["state"], result["steps"]), ("SUCCEEDED", 2 * 125))
+
+    def test_async_is_the_same_on_any_number_of_servers(self):
+        """With one worker the order is fixed."""
+        for update in (GLOBAL_NORM, "rule: sgd, learning_rate: 0.1, clip_norm: 0.05", LAMB):
+            results = [self.train(f"ps{ps}", update, training__mode="async", training__overlap="false",
+                                  cluster__ps=ps, cluster__partitions=1) for ps in (1, 3)]
+            self.assertEqual(results[0], results[1], update)
+
+    def test_accumulated_and_averaged(self):
+        for more in ("accumulate: 4", "average: 0.99", "accumulate: 3, clip_global_norm: 0.1, average: 0.9"):
+            update = f"{ADAM}, {more}"
+            results = [self.train(f"ps{ps}", update, training__replicas=4, cluster__ps=ps,
+                                  cluster__partitions=ps) for ps in (1, 3)]
+            self.assertEqual(results[0], results[1], update)
+
+
+class NotFinite(Update):
+    DIVERGES = "rule: sgd, learning_rate: 1e6"
+
+    def test_fails(self):
+        for servers in (1, 3):
+            process = self.start_run(f"ps{servers}", file=self.job_file(self.DIVERGES), cluster__ps=servers,
+                                     cluster__partitions=servers)
+            _, err = process.communicate(timeout=120)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertRegex(err, "gradient of variable dense_[123].(kernel|bias) is not finite, at step [0-9]+")
+
+    def test_skips(self):
+        results = []
+        for servers in (1, 3):
+            results.append(self.train(f"ps{servers}", self.DIVERGES + ", non_finite: skip",
+                                      training__replicas=4, cluster__ps=servers, cluster__partitions=servers))
+        self.assertEqual(results[0], results[1])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
