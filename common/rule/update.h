@@ -136,14 +136,14 @@ enum update_outcome {
     UPDATE_APPLIED,
     UPDATE_KEPT,    /* the values stay: no records, or accumulated for a later version */
     UPDATE_SKIPPED, /* the values stay: not finite, and the job says skip */
-    UPDATE_FAILED,  /* not finite, and the job says fail: @out and the slots are of no use */
+    UPDATE_FAILED,  /* the same, and the job says fail; the slots are of no use */
 };
 
 struct update_result {
     enum update_outcome outcome;
     /* Of SKIPPED and FAILED: the first value that is not finite. */
-    uint32_t variable;
-    uint64_t element; /* of the variable; UINT64_MAX: it lies in another shard */
+    uint32_t variable; /* one of the plan; 0 when not known */
+    uint64_t element;  /* of the variable; UINT64_MAX: not known, it lies in another shard */
 };
 
 /* Borrows all of @step until update_finish(). One that was begun before is forgotten. */

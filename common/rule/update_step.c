@@ -108,10 +108,13 @@ static void describe_left_out(struct update *u, struct update_result *result)
 {
     result->outcome =
         u->spec->non_finite == UPDATE_NON_FINITE_FAIL ? UPDATE_FAILED : UPDATE_SKIPPED;
-    result->variable = u->bad_variable;
-    result->element = UINT64_MAX;
+    update_gather(u);
+    if (u->bad_variable == UINT32_MAX) { /* it came with a push before this one */
+        find_failure(u);
+        u->failed = false;
+    }
     if (u->bad_variable != UINT32_MAX) {
-        update_gather(u);
+        result->variable = u->bad_variable;
         result->element = update_find_bad(u, u->bad_variable);
     }
 }
@@ -152,6 +155,8 @@ void update_finish_end(struct update *u, struct update_result *result)
 {
     if (result->outcome != UPDATE_FAILED) {
         keep_small_slots(u);
+    } else if (u->out != u->step.in) {
+        memcpy(u->out, u->step.in, u->elements * sizeof(float));
     }
 }
 

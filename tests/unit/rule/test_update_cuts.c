@@ -178,37 +178,47 @@ static void test_run_is_all_rounds(void **state)
     }
 }
 
-/* Several shards that exchange nothing, each with whole variables. */
-static void test_whole_variables_need_no_others(void **state)
+/* Async: whole variables on several shards, of which each takes its own sums; norms come along. */
+static void test_whole_variables_alone(void **state)
 {
     (void)state;
-    static const char *const rules[] = {"lamb", "lars", "novograd", "adafactor"};
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        struct update_spec spec;
-        struct rig together, apart;
-        rig_spec(&spec, rules[i], "");
-        rig_pattern(&spec, "*bias")->frozen = true;
-        rig_init(&together, &spec, 1, 1, 0);
-        rig_init(&apart, &spec, 3, 1, 0);
-        for (int k = 0; k < 3; k++) {
-            (void)rig_train(&together, rig_usual, 16);
-            rig_fill(&apart, rig_usual);
-            for (size_t s = 0; s < apart.shard_count; s++) {
-                const struct update_step step = rig_step(&apart, s, 16);
-                struct update_result result;
-                struct err err = {0};
-                int rc =
-                    update_run(apart.shards[s].update, &step, apart.shards[s].out, &result, &err);
-                if (rc != 0) {
-                    fail_msg("%s: %s", rules[i], err.msg);
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        for (int clips = 0; clips < 2; clips++) {
+            struct update_spec spec;
+            struct rig one, many;
+            struct err err = {0};
+            rig_spec(&spec, rule_at(i)->name, "");
+            spec.clip_global_norm = clips * 3;
+            rig_pattern(&spec, "*_1.bias")->frozen = true;
+            rig_init(&one, &spec, 1, 1, 0);
+            rig_init(&many, &spec, 3, 1, 0);
+            for (int k = 0; k < 3; k++) {
+                double norms[RIG_VARIABLES];
+                rig_fill(&one, rig_usual);
+                if (clips) {
+                    assert_int_equal(
+                        update_norms(one.shards[0].update, one.shards[0].gradient, 16, norms, &err),
+                        0);
                 }
+                (void)rig_train(&one, rig_usual, 16);
+                rig_fill(&many, rig_usual);
+                for (size_t s = 0; s < many.shard_count; s++) {
+                    struct update_step step = rig_step(&many, s, 16);
+                    struct update_result result;
+                    step.norms = clips ? norms : NULL;
+                    step.norm_count = RIG_VARIABLES;
+                    if (update_run(many.shards[s].update, &step, many.shards[s].out, &result,
+                                   &err) != 0) {
+                        fail_msg("%s: %s", spec.rule->name, err.msg);
+                    }
+                }
+                rig_flip(&many);
+                rig_assert_same(&one, &many, spec.rule->name);
             }
-            rig_flip(&apart);
-            rig_assert_same(&together, &apart, rules[i]);
+            rig_release(&one);
+            rig_release(&many);
+            update_spec_release(&spec);
         }
-        rig_release(&together);
-        rig_release(&apart);
-        update_spec_release(&spec);
     }
 }
 
@@ -282,12 +292,9 @@ static void test_pieces_in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rule),
-        cmocka_unit_test(test_every_option),
-        cmocka_unit_test(test_begun_again),
-        cmocka_unit_test(test_norms_of_a_worker),
-        cmocka_unit_test(test_whole_variables_need_no_others),
-        cmocka_unit_test(test_run_is_all_rounds),
+        cmocka_unit_test(test_every_rule),          cmocka_unit_test(test_every_option),
+        cmocka_unit_test(test_begun_again),         cmocka_unit_test(test_norms_of_a_worker),
+        cmocka_unit_test(test_run_is_all_rounds),   cmocka_unit_test(test_whole_variables_alone),
         cmocka_unit_test(test_pieces_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
