@@ -20,6 +20,10 @@ struct answer {
     unsigned decision; /* of the first 8 replicas */
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms;
+    bool has_sums, sums_known;
+    uint64_t sums_step;
+    uint32_t sums_round;
+    struct buf sums;
     bool complete;
     float *values;
 };
@@ -66,6 +70,14 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
         a->spare_given = m->spare->given != 0;
         a->spare_replica = m->spare->replica;
         a->spare_wait_ms = m->spare->wait_ms;
+    }
+    a->has_sums = m->sums != NULL;
+    if (m->sums != NULL) {
+        a->sums_known = m->sums->known != 0;
+        a->sums_step = m->sums->step;
+        a->sums_round = m->sums->round;
+        buf_reset(&a->sums);
+        buf_add(&a->sums, m->sums->data.data, m->sums->data.len);
     }
     (void)snprintf(a->message, sizeof a->message, "%s", m->message);
     a->complete = a->received == m->total;
@@ -119,6 +131,7 @@ static inline void client_close(struct client *c)
     rpc_stream_free(c->stream);
     for (size_t i = 0; i < EXCHANGES; i++) {
         free(c->answers[i].values);
+        buf_release(&c->answers[i].sums);
     }
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
@@ -139,7 +152,7 @@ static inline void forget_answer(struct client *c, uint64_t exchange)
 {
     struct answer *a = &c->answers[exchange];
     pthread_mutex_lock(&c->lock);
-    *a = (struct answer){.values = a->values};
+    *a = (struct answer){.values = a->values, .sums = a->sums};
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -163,6 +176,11 @@ struct chunk {
     bool has_decision, has_spare;
     uint8_t *decision; /* of `step`, as `spare` is */
     size_t decision_bytes;
+    bool has_sums, has_totals; /* of `step` and `round` */
+    uint32_t round;
+    struct buf totals;
+    double *norms;
+    size_t norm_count;
 };
 
 static inline void send_chunk(struct client *c, const struct chunk *k)
@@ -173,8 +191,15 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
     Gradus__V1__SpareRequest spare = GRADUS__V1__SPARE_REQUEST__INIT;
+    Gradus__V1__SumsRequest sums = GRADUS__V1__SUMS_REQUEST__INIT;
+    Gradus__V1__Totals totals = GRADUS__V1__TOTALS__INIT;
     char worker[] = "w0";
     ref.shard = k->shard;
+    sums.step = totals.step = k->step;
+    sums.round = totals.round = k->round;
+    totals.data = (ProtobufCBinaryData){k->totals.len, (uint8_t *)k->totals.data};
+    push.norms = k->norms;
+    push.n_norms = k->norm_count;
     push.epoch = k->epoch;
     push.split = k->split;
     push.batch = k->batch;
@@ -199,6 +224,8 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
         m.worker = k->worker == NULL ? worker : k->worker;
         m.decision = k->has_decision ? &decision : NULL;
         m.spare = k->has_spare ? &spare : NULL;
+        m.sums = k->has_sums ? &sums : NULL;
+        m.totals = k->has_totals ? &totals : NULL;
         m.push = k->push ? &push : NULL;
         m.pull = k->pull ? &pull : NULL;
     }

@@ -21,6 +21,9 @@ extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
 
 #define VALUES 15
+#ifndef PS_RIG_SHARDS_MAX
+#define PS_RIG_SHARDS_MAX 2
+#endif
 #define ROWS 1000
 #define COLUMNS 60
 #define ELEMENTS (ROWS * COLUMNS + COLUMNS)
@@ -40,7 +43,7 @@ static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
     assert_non_null(mkdtemp(rig->dir));
     rig->meters = meter_registry_new();
     struct ps_options options = {.checkpoint_dir = rig->dir,
-                                 .shards_max = 2,
+                                 .shards_max = PS_RIG_SHARDS_MAX,
                                  .memory_bytes_max = memory_bytes_max,
                                  .chunk_bytes = 64 << 10,
                                  .meters = rig->meters};

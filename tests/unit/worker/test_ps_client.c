@@ -40,7 +40,10 @@ enum script {
     SCRIPT_OLD,         /* of the version before */
     SCRIPT_NO_SPARE,    /* no word of a spare replica */
     SCRIPT_LONG,        /* a decision that is too long */
-    SCRIPT_EMPTY,       /* a decision about nobody */
+    SCRIPT_EMPTY,       /* a decision about nobody, sums of nothing */
+    SCRIPT_NO_SUMS,     /* no word of sums */
+    SCRIPT_OTHER_SUMS,  /* those of another round */
+    SCRIPT_OVER,        /* of a step that is long over */
 };
 
 struct fake {
@@ -60,13 +63,16 @@ struct fake {
     Gradus__V1__ExchangeRequest heard; /* the last first message; its parts follow */
     Gradus__V1__Push heard_push;
     Gradus__V1__Pull heard_pull;
-    uint64_t heard_step; /* of the decision, or of the request for a spare replica */
+    uint64_t heard_step; /* of the decision, the request for a spare replica, sums or totals */
+    uint32_t heard_round;
+    double heard_norm; /* the last one */
     size_t heard_bytes;
     uint8_t heard_replicas[WORKER_DECISION_BYTES_MAX];
     int32_t result; /* of pushes */
     unsigned streams;
     struct ps_answer answers[ANSWERS_MAX];
     uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
+    char sums[16];
     size_t answered;
 };
 
@@ -121,6 +127,14 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
     spare.replica = 11;
     spare.wait_ms = 12;
     m.spare = f->script == SCRIPT_NO_SPARE ? NULL : &spare;
+    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
+    static uint8_t parts[] = "parts";
+    sums.step = f->heard_step;
+    sums.round = f->heard_round + (f->script == SCRIPT_OTHER_SUMS ? 1 : 0);
+    sums.known = f->script == SCRIPT_OVER;
+    sums.data = (ProtobufCBinaryData){
+        f->script == SCRIPT_EMPTY || f->script == SCRIPT_OVER ? 0 : sizeof parts, parts};
+    m.sums = f->script == SCRIPT_NO_SUMS ? NULL : &sums;
     switch (f->script) {
     case SCRIPT_REFUSE:
         m.code = f->code;
@@ -175,6 +189,7 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     f->heard = *q;
     if (q->push != NULL) {
         f->heard_push = *q->push;
+        f->heard_norm = q->push->n_norms > 0 ? q->push->norms[q->push->n_norms - 1] : -1;
     }
     if (q->pull != NULL) {
         f->heard_pull = *q->pull;
@@ -187,6 +202,16 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     }
     if (q->spare != NULL) {
         f->heard_step = q->spare->step;
+    }
+    if (q->sums != NULL) {
+        f->heard_step = q->sums->step;
+        f->heard_round = q->sums->round;
+    }
+    if (q->totals != NULL) {
+        f->heard_step = q->totals->step;
+        f->heard_round = q->totals->round;
+        f->heard_bytes = q->totals->data.len;
+        memcpy(f->heard_replicas, q->totals->data.data, f->heard_bytes);
     }
 }
 
@@ -203,6 +228,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         hear(f, q);
     } else {
         assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
+        assert_true(q->sums == NULL && q->totals == NULL);
     }
     uint64_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
     assert_int_equal(q->offset, f->pushed[in->shard]);
@@ -271,6 +297,10 @@ static void on_answer(void *ctx, const struct ps_answer *answer)
         assert_true(answer->decision_bytes <= WORKER_DECISION_BYTES_MAX);
         memcpy(f->decision, answer->decision, answer->decision_bytes);
         f->answers[f->answered].decision = f->decision;
+    }
+    if (answer->has_sums) {
+        assert_true(answer->sums_bytes <= sizeof f->sums);
+        memcpy(f->sums, answer->sums, answer->sums_bytes);
     }
     f->answered++;
     pthread_cond_broadcast(&f->changed);
@@ -365,9 +395,12 @@ static void run_ask(void *ctx)
 {
     struct ask *a = ctx;
     struct fake *f = a->f;
+    static const double norms[] = {1.5, 2.5};
     const struct ps_payload payload = {.values =
                                            a->action.pull != WORKER_PULL_NONE ? f->values : NULL,
                                        .gradient = a->action.push ? f->gradient : NULL,
+                                       .norms = norms,
+                                       .norm_count = a->action.decided ? 2 : 0,
                                        .totals = "totals",
                                        .totals_bytes = a->action.totals ? 6 : 0};
     ps_client_exchange(f->client, &a->action, &payload);
@@ -569,6 +602,7 @@ static void test_what_a_push_says(void **state)
     assert_int_equal(f.heard_push.batch, 13);
     assert_int_equal(f.heard_push.batch_end, 14);
     assert_true(f.heard_push.decided && !f.heard_push.spare);
+    assert_true(f.heard_push.n_norms == 2 && f.heard_norm == 2.5);
     assert_int_equal(f.heard_pull.kind, GRADUS__V1__PULL__KIND__AT_LEAST);
     assert_int_equal(f.heard_pull.version, VERSION);
     assert_int_equal(f.heard_step, 15);
@@ -595,6 +629,13 @@ static void test_what_a_push_says(void **state)
     assert_null(f.heard.push);
     assert_int_equal(f.heard_step, 16);
     assert_int_equal(f.heard_bytes, 1);
+
+    a = (struct worker_action){.exchange = 4, .totals = true, .step = 17, .round = 1};
+    carry_out(&f, &a);
+    r = next_answer(&f, 4);
+    assert_true(r.code == 0 && !r.has_sums);
+    assert_true(f.heard_step == 17 && f.heard_round == 1 && f.heard_bytes == 6);
+    assert_memory_equal(f.heard_replicas, "totals", 6);
     finish(&f);
 }
 
@@ -633,6 +674,19 @@ static void test_what_an_answer_says(void **state)
     assert_true(r.code == 0 && r.has_spare && r.spare_given);
     assert_int_equal(r.spare_replica, 11);
     assert_int_equal(r.spare_wait_ms, 12);
+
+    a = (struct worker_action){.exchange = 23, .ask_sums = true, .step = 18, .round = 2};
+    carry_out(&f, &a);
+    r = next_answer(&f, 23);
+    assert_true(f.heard_step == 18 && f.heard_round == 2);
+    assert_true(r.code == 0 && r.has_sums && !r.sums_known && r.has_decision);
+    assert_int_equal(r.sums_bytes, sizeof "parts");
+    assert_string_equal(f.sums, "parts");
+    set_script(&f, SCRIPT_OVER);
+    a.exchange = 24;
+    carry_out(&f, &a);
+    r = next_answer(&f, 24);
+    assert_true(r.code == 0 && r.has_sums && r.sums_known && r.sums_bytes == 0);
     finish(&f);
 }
 
@@ -664,6 +718,15 @@ static void test_answers_to_other_questions(void **state)
     refused(&f, &push, "a decision of 0 bytes");
     set_script(&f, SCRIPT_NO_SPARE);
     refused(&f, &(struct worker_action){.exchange = 2, .ask_spare = true}, "did not say whether");
+
+    static const enum script wrong[] = {SCRIPT_NO_SUMS, SCRIPT_OTHER_SUMS};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        set_script(&f, wrong[i]);
+        struct worker_action ask = {.exchange = 10 + i, .ask_sums = true, .step = 3, .round = 1};
+        refused(&f, &ask, "did not answer sums of round 1 of step 3");
+    }
+    set_script(&f, SCRIPT_EMPTY);
+    refused(&f, &(struct worker_action){.exchange = 12, .ask_sums = true}, "of 0 bytes");
 
     /* Numbers of their own: more of an answer may come after it was refused. */
     struct worker_action pull = {.exchange = 3, .pull = WORKER_PULL_VERSION, .version = VERSION};
