@@ -36,11 +36,9 @@ void change_done(struct master *m, struct job *j)
     answer(m, j, ERR_OK, NULL);
 }
 
-void change_take(struct master *m, struct job *j)
+/* The pending change is the job's file. */
+static void change_take(struct master *m, struct job *j)
 {
-    if (j->change == NULL) {
-        return;
-    }
     job_spec_release(&j->spec);
     j->spec = *j->change;
     free(j->change);
@@ -48,6 +46,15 @@ void change_take(struct master *m, struct job *j)
     action_own(m, j->record.text); /* a call of this step may send it */
     j->record.text = mem_strdup(j->spec.text);
     consistency_of(&j->spec, &j->record.consistency);
+}
+
+void change_at_once(struct master *m, struct job *j)
+{
+    if (j->change != NULL) {
+        change_take(m, j);
+        job_store(m, j);
+    }
+    change_done(m, j);
 }
 
 /* Workers beyond what the file allows now; the last to come are the first to go. */
@@ -161,10 +168,8 @@ void on_set(struct master *m, const struct master_event *e)
     j->set_waits = true;
     bool waits = j->record.state == JOB_PENDING || (j->resume && !job_is_starting(j));
     if (waits) {
-        change_take(m, j);
-        change_done(m, j);
+        change_at_once(m, j);
         m->reschedule = true;
-        job_store(m, j);
     } else {
         train_check(m, j);
     }

@@ -323,8 +323,8 @@ void on_store_failed(struct master *m, const struct master_event *e);
 void on_set(struct master *m, const struct master_event *e);
 /* The job stands, and every shard is at its position: the pending change becomes its file. */
 void change_begin(struct master *m, struct job *j);
-void change_done(struct master *m, struct job *j); /* every shard knows */
-void change_take(struct master *m, struct job *j); /* the pending change, or none, is its file */
+void change_done(struct master *m, struct job *j);    /* every shard knows */
+void change_at_once(struct master *m, struct job *j); /* nothing of the job runs */
 void change_forget(struct master *m, struct job *j, int code, const char *why);
 
 /* schedule.c */
@@ -384,7 +384,6 @@ void on_report_progress(struct master *m, const struct master_event *e);
 
 /* milestone.c */
 void milestone_begin(struct master *m, struct job *j, bool stand);
-bool milestone_due(const struct job *j, uint64_t step); /* evaluation or checkpoint, not the end */
 uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
 void on_prepare_done(struct master *m, const struct master_prepare_done *done);
 void milestone_plan(struct job *j, uint64_t step); /* when the next ones after it are due */

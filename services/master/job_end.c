@@ -98,8 +98,7 @@ void job_recover(struct master *m, struct job *j, const char *why)
     } else {
         job_enter(m, j, JOB_RECOVERING, why);
     }
-    change_take(m, j); /* nothing runs: what it was to become it can be at once */
-    change_done(m, j);
+    change_at_once(m, j);
     job_cleaned(m, j);
 }
 
@@ -126,6 +125,7 @@ void job_restart(struct master *m, struct job *j, const char *why)
     release_nodes(m, j);
     job_names_clear(&j->record.ps);
     j->restartable = true;
+    change_at_once(m, j);
     job_cleaned(m, j);
 }
 

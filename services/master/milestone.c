@@ -8,11 +8,6 @@
 
 /* ---- when ---- */
 
-bool milestone_due(const struct job *j, uint64_t step)
-{
-    return step >= j->next_evaluate || step >= j->next_checkpoint;
-}
-
 /* NO_STEP: never. */
 static uint64_t due_after(const struct job *j, const struct field_interval *every, uint64_t step)
 {

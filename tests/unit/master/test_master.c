@@ -868,6 +868,25 @@ static void what_waits_changes_at_once(void **state)
     cluster_free(c);
 }
 
+/* A start that fails leaves nothing that runs: what waited for a step boundary is in force, or a
+ * job that needs the change to begin would wait for ever. */
+static void a_change_outlives_a_start_that_failed(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(1350, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("cluster.workers=2"));
+    cluster_until(c, id, JOB_STARTING, 10000);
+    size_t k = cluster_set(c, id, SETS("cluster.workers=1"));
+    kill_one(c, MASTER_WORKER);
+    kill_one(c, MASTER_WORKER);
+    cluster_until(c, id, JOB_PENDING, 10000);
+    assert_int_equal(cluster_answer(c, k, 1), 0);
+    cluster_add(c, MASTER_WORKER);
+    run_to_end(c, id);
+    cluster_free(c);
+}
+
 static void an_elastic_job_takes_and_gives_workers(void **state)
 {
     (void)state;
@@ -1036,6 +1055,7 @@ int main(void)
         cmocka_unit_test(modes_may_change_often),
         cmocka_unit_test(a_change_is_checked),
         cmocka_unit_test(what_waits_changes_at_once),
+        cmocka_unit_test(a_change_outlives_a_start_that_failed),
         cmocka_unit_test(an_elastic_job_takes_and_gives_workers),
         cmocka_unit_test(a_checkpoint_is_of_one_cut),
         cmocka_unit_test(any_schedule_ends),
