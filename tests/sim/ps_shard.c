@@ -15,10 +15,12 @@ struct gradient *gradient_new(struct world *w)
     struct gradient *g = w->gradients;
     if (g == NULL) {
         g = mem_new(1, sizeof *g);
-    } else {
-        w->gradients = g->next;
+        g->all = w->all_gradients;
+        w->all_gradients = g;
+        return g;
     }
-    memset(g, 0, sizeof *g);
+    w->gradients = g->next;
+    *g = (struct gradient){.all = g->all};
     return g;
 }
 
@@ -262,7 +264,9 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
         x->has_decision = a->has_decision;
         x->decision_step = a->decision_step;
         x->decision_bytes = a->has_decision ? a->decision_bytes : 0;
-        memcpy(&x->decision, a->decision, x->decision_bytes > 8 ? 8 : x->decision_bytes);
+        if (a->has_decision) {
+            memcpy(&x->decision, a->decision, x->decision_bytes > 8 ? 8 : x->decision_bytes);
+        }
         x->has_spare = a->has_spare;
         x->spare_given = a->spare_given;
         x->spare_replica = a->spare_replica;

@@ -138,7 +138,7 @@ struct tensor {
 
 /* A gradient in a server's memory; what core events call a buffer. */
 struct gradient {
-    struct gradient *next; /* free list */
+    struct gradient *next, *all; /* free ones; all that were ever made */
     struct tensor t;
     struct ids ids;      /* of the batches that are summed up in it */
     uint64_t generation; /* of the requests that brought it: the oldest */
@@ -551,7 +551,7 @@ struct world {
     struct sim_request *requests;
     uint32_t request_free;
     size_t request_count, request_capacity;
-    struct gradient *gradients; /* free ones */
+    struct gradient *gradients, *all_gradients; /* free ones; all */
 
     struct master *master;
     struct master_actions actions;

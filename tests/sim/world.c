@@ -233,6 +233,11 @@ static void clear(struct world *w)
         memset(n, 0, sizeof *n);
         n->job = job;
     }
+    w->gradients = NULL; /* those that died with a server are free again, too */
+    for (struct gradient *g = w->all_gradients; g != NULL; g = g->all) {
+        g->next = w->gradients;
+        w->gradients = g;
+    }
     w->heap_count = 0;
     w->seq = 0;
     w->event_count = 0;
@@ -263,9 +268,9 @@ void world_free(struct world *w)
         worker_actions_release(&w->nodes[i].job->actions);
         free(w->nodes[i].job);
     }
-    while (w->gradients != NULL) {
-        struct gradient *g = w->gradients;
-        w->gradients = g->next;
+    while (w->all_gradients != NULL) {
+        struct gradient *g = w->all_gradients;
+        w->all_gradients = g->all;
         free(g);
     }
     master_actions_release(&w->actions);
