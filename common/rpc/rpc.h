@@ -142,6 +142,12 @@ int rpc_server_add(struct rpc_server *s, const ProtobufCServiceDescriptor *servi
                    const struct rpc_method *methods, size_t method_count, void *ctx,
                    struct err *err);
 
+/* Bind now, so that the addresses are known before the server answers; rpc_server_start() does it
+ * otherwise. Errors: ERR_UNAVAILABLE naming the address that cannot be bound. */
+int rpc_server_bind(struct rpc_server *s, struct err *err);
+/* Between both: one more address. Errors: as rpc_server_bind(); it serves the others all the same.
+ */
+int rpc_server_bind_also(struct rpc_server *s, const char *address, struct err *err);
 /* Bind and serve, together with grpc.health.v1 and reflection. Health says NOT_SERVING until
  * rpc_server_set_serving(). Errors: ERR_UNAVAILABLE naming the address that cannot be bound. */
 int rpc_server_start(struct rpc_server *s, struct err *err);

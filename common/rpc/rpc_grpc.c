@@ -236,16 +236,27 @@ bool rpc_address_is_valid(const char *address)
     return colon && colon != address && text_to_int(colon + 1, &port) && port >= 0 && port <= 65535;
 }
 
-void rpc_args_add(struct rpc_args *args, const char *key, int value)
+static void add(struct rpc_args *args, const char *key, grpc_arg arg)
 {
     union { /* gRPC only reads keys, but wants a pointer without const */
         const char *in;
         char *out;
     } name = {.in = key};
+    arg.key = name.out;
     if (args->count < RPC_ARGS_MAX) {
-        args->arg[args->count++] =
-            (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
+        args->arg[args->count++] = arg;
     }
+}
+
+void rpc_args_add(struct rpc_args *args, const char *key, int value)
+{
+    add(args, key, (grpc_arg){.type = GRPC_ARG_INTEGER, .value.integer = value});
+}
+
+void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
+                          const grpc_arg_pointer_vtable *vtable)
+{
+    add(args, key, (grpc_arg){.type = GRPC_ARG_POINTER, .value.pointer = {p, vtable}});
 }
 
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms)
@@ -263,4 +274,5 @@ void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned k
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     rpc_args_add(args, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    rpc_args_add_buffers(args);
 }

@@ -120,6 +120,9 @@ struct rpc_args {
 };
 
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
+void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
+                          const grpc_arg_pointer_vtable *vtable);
+void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
 /* What servers and channels have in common: message size, read chunks, keepalive. */
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
 

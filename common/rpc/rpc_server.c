@@ -299,7 +299,7 @@ static int start_pollers(struct rpc_server *s, struct err *err)
     return 0;
 }
 
-int rpc_server_start(struct rpc_server *s, struct err *err)
+int rpc_server_bind(struct rpc_server *s, struct err *err)
 {
     if (s->grpc || s->stopping) {
         return err_set(err, ERR_STATE, "the server was started already");
@@ -320,8 +320,40 @@ int rpc_server_start(struct rpc_server *s, struct err *err)
     if (rc != 0) {
         s->acceptor_count = 0;
         rpc_server_stop(s);
+    }
+    return rc;
+}
+
+int rpc_server_bind_also(struct rpc_server *s, const char *address, struct err *err)
+{
+    if (!s->grpc || s->started) {
+        return err_set(err, ERR_STATE, "the server is not bound, or serves already");
+    }
+    if (!rpc_address_is_valid(address)) {
+        return err_set(err, ERR_INVALID, "listen address \"%s\": expected host:port or unix:/path",
+                       address);
+    }
+    char *also = mem_strdup(address);
+    int rc = bind_address(s, &also, err);
+    if (rc != 0) {
+        free(also);
         return rc;
     }
+    s->addresses = mem_resize(s->addresses, s->address_count + 1, sizeof(*s->addresses));
+    s->addresses[s->address_count++] = also;
+    return 0;
+}
+
+int rpc_server_start(struct rpc_server *s, struct err *err)
+{
+    if (s->started) {
+        return err_set(err, ERR_STATE, "the server was started already");
+    }
+    int rc = s->grpc ? 0 : rpc_server_bind(s, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->started = true;
     grpc_server_start(s->grpc);
     for (size_t i = 0; i < s->acceptor_count; i++) {
         acceptor_arm(&s->acceptors[i]);

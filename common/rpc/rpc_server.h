@@ -27,7 +27,8 @@ struct rpc_server {
     struct rpc_account *account;
     struct rpc_health *health;
 
-    grpc_server *grpc; /* NULL before start and after stop */
+    grpc_server *grpc; /* NULL before it is bound and after stop */
+    bool started;
     struct rpc_poller *pollers; /* [poller_count], one thread each */
     struct acceptor *acceptors;
     size_t acceptor_count;

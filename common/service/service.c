@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "service/address.h"
+#include "service/local_socket.h"
 #include "service/service_context.h"
 
 /* ---- for the hooks ---- */
@@ -53,6 +54,11 @@ const char *service_listening(const struct service_context *sc)
 const char *service_advertised(const struct service_context *sc)
 {
     return sc->advertised;
+}
+
+const char *service_local_dir(const struct service_context *sc)
+{
+    return strcmp(sc->common.local_sockets, "off") == 0 ? NULL : sc->common.local_sockets;
 }
 
 const char *service_http_advertised(const struct service_context *sc)
@@ -166,6 +172,30 @@ static char *find_http_advertised(const char *advertised, const char *listening)
     return mem_strdup(address_format(&told, text, sizeof text));
 }
 
+/* Nodes on this host then come by TCP, so it is no failure when there is none. */
+static void listen_locally(struct service_context *sc)
+{
+    const char *dir = service_local_dir(sc);
+    char path[LOCAL_SOCKET_BYTES];
+    char quoted[ERR_MESSAGE_BYTES + 64];
+    struct err err;
+    if (dir == NULL || !sc->svc->local_socket) {
+        return;
+    }
+    int rc = local_socket_path(dir, sc->advertised, path, &err);
+    rc = rc != 0 ? rc : local_socket_prepare(path, &err);
+    if (rc == 0) {
+        char *address = mem_printf("unix:%s", path);
+        rc = rpc_server_bind_also(sc->rpc, address, &err);
+        free(address);
+    }
+    if (rc == 0) {
+        log_info("listen_local", "path=%s", path);
+    } else {
+        log_warn("listen_local", "error=%s", log_quote(err.msg, quoted, sizeof quoted));
+    }
+}
+
 static void warn_about_open_listener(const char *name, const char *address)
 {
     struct address a;
@@ -177,11 +207,16 @@ static void warn_about_open_listener(const char *name, const char *address)
 
 static int start_ports(struct service_context *sc, struct err *err)
 {
-    int code = rpc_server_start(sc->rpc, err);
+    int code = rpc_server_bind(sc->rpc, err);
     if (code != 0) {
         return code;
     }
     sc->advertised = find_advertised(&sc->common, service_listening(sc));
+    listen_locally(sc);
+    code = rpc_server_start(sc->rpc, err);
+    if (code != 0) {
+        return code;
+    }
     meter_process(sc->meters, sc->svc->name);
     meter_on_collect(sc->meters, collect, sc);
     const struct http_options options = {

@@ -47,6 +47,7 @@ struct service_config {
     int64_t message_bytes_max;
     int64_t inflight_bytes_max;
     int64_t pollers;
+    char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
     bool exit_with_parent;
 };
 
@@ -71,6 +72,7 @@ struct service {
     size_t descriptors_bytes;
     bool few_connections;  /* rpc_expect_few_connections() */
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
+    bool local_socket;     /* also listen beside the TCP port (local_socket.h) */
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
     int (*check)(const void *config, struct err *err);
     /* Make the service's state (service_set_state()) and name its RPC services with
@@ -105,6 +107,9 @@ int service_serve(struct service_context *sc, const struct service_methods *meth
 const char *service_listening(const struct service_context *sc);
 const char *service_advertised(const struct service_context *sc);
 const char *service_http_advertised(const struct service_context *sc);
+
+/* Whether sockets of other nodes on this host are looked for: their directory, or NULL. */
+const char *service_local_dir(const struct service_context *sc);
 
 /* Any thread: why /healthz and grpc.health.v1 say no, or NULL for well. @reason is copied. */
 void service_set_unhealthy(struct service_context *sc, const char *reason);

@@ -71,6 +71,12 @@ static const struct field common_fields[] = {
      .min = 1,
      .max = 64,
      .help = "Threads that serve gRPC; more than there are cores is slower"},
+    {.path = "local_sockets",
+     .type = FIELD_STRING,
+     .offset = AT(local_sockets),
+     .def = "auto",
+     .help = "Directory of the sockets through which nodes on one host talk, of this user alone; "
+             "auto: /tmp/gradus-UID, off: TCP only"},
     {.path = "exit_with_parent",
      .type = FIELD_BOOL,
      .offset = AT(exit_with_parent),

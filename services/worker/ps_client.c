@@ -6,7 +6,56 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "service/local_socket.h"
 #include "worker/ps_client_state.h"
+
+/* ---- connections ---- */
+
+static bool find_local(const struct shard_link *link, char path[LOCAL_SOCKET_BYTES])
+{
+    const char *dir = link->client->local_sockets;
+    return dir != NULL && local_socket_path(dir, link->address, path, NULL) == 0 &&
+           local_socket_answers(path);
+}
+
+static int link_connect(struct shard_link *link, struct err *err)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    bool local = find_local(link, path);
+    char *target = local ? mem_printf("unix:%s", path) : mem_strdup(link->address);
+    struct rpc_channel_options options = {
+        .target = target,
+        .loop = link->client->rpc_loop,
+        .message_bytes_max = link->client->message_bytes_max,
+        .own_connection = true,
+    };
+    struct rpc_channel *channel = rpc_channel_new(&options, err);
+    free(target);
+    if (channel == NULL) {
+        return err->code != 0 ? err->code : ERR_INVALID;
+    }
+    pthread_mutex_lock(&link->mutex);
+    struct rpc_channel *old = link->channel;
+    link->channel = channel;
+    link->local = local;
+    bool cancelled = link->cancelled;
+    pthread_mutex_unlock(&link->mutex);
+    if (cancelled) {
+        rpc_channel_cancel(channel);
+    }
+    rpc_channel_free(old);
+    return 0;
+}
+
+/* A server that went away may come back without its socket, or with one. */
+static void link_reconnect(struct shard_link *link)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    struct err err;
+    if (link->local != find_local(link, path)) {
+        (void)link_connect(link, &err); /* it worked once; else the old channel says why not */
+    }
+}
 
 /* ---- one exchange ---- */
 
@@ -21,6 +70,7 @@ static int link_open(struct shard_link *link, struct err *err)
     pthread_mutex_unlock(&link->mutex);
     if (old != NULL) {
         rpc_stream_free(old);
+        link_reconnect(link);
     }
     if (link->stream != NULL) {
         return 0;
@@ -78,17 +128,8 @@ static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shar
     link->answered_end = &link->answered;
     link->partitions = plan_shard(o->plan, shard, &link->partition_count);
     link->elements = o->plan->shard_elements[shard];
-    struct rpc_channel_options options = {
-        .target = o->addresses[shard],
-        .loop = c->rpc_loop,
-        .message_bytes_max = o->message_bytes_max,
-        .own_connection = true,
-    };
-    link->channel = rpc_channel_new(&options, err);
-    if (link->channel == NULL) {
-        return err->code != 0 ? err->code : ERR_INVALID;
-    }
-    return 0;
+    link->address = mem_strdup(o->addresses[shard]);
+    return link_connect(link, err);
 }
 
 int ps_client_new(const struct ps_client_options *o, struct ps_client **out, struct err *err)
@@ -99,6 +140,8 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->worker = mem_strdup(o->worker);
     c->plan = o->plan;
     c->variable_offsets = o->variable_offsets;
+    c->message_bytes_max = o->message_bytes_max;
+    c->local_sockets = o->local_sockets;
     c->loop = o->loop;
     c->answered = o->answered;
     c->ctx = o->ctx;
@@ -127,7 +170,11 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
 void ps_client_cancel(struct ps_client *c)
 {
     for (uint32_t s = 0; s < c->link_count; s++) {
-        rpc_channel_cancel(c->links[s].channel);
+        struct shard_link *link = &c->links[s];
+        pthread_mutex_lock(&link->mutex);
+        link->cancelled = true;
+        rpc_channel_cancel(link->channel);
+        pthread_mutex_unlock(&link->mutex);
     }
 }
 
@@ -158,6 +205,7 @@ void ps_client_free(struct ps_client *c)
     }
     for (uint32_t s = 0; s < c->link_count; s++) {
         ps_client_pending_release(&c->links[s]);
+        free(c->links[s].address);
         pthread_mutex_destroy(&c->links[s].mutex);
     }
     free(c->links);

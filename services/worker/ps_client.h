@@ -58,6 +58,9 @@ struct ps_client_options {
     const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
     const char *const *addresses;     /* [shards] */
     size_t message_bytes_max;
+    /* Servers on this host are reached through their sockets there (local_socket.h) when they have
+     * any; NULL: always by TCP. Borrows. */
+    const char *local_sockets;
     struct loop *loop; /* borrows; gets one message per shard at a time */
     void (*answered)(void *ctx, const struct ps_answer *answer);
     void *ctx;

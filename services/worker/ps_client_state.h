@@ -37,10 +37,13 @@ struct shard_link {
     const struct partition *partitions;
     size_t partition_count;
     uint64_t elements;
-    struct rpc_channel *channel;
-    struct rpc_stream *stream; /* the job's thread opens and frees */
-    pthread_mutex_t mutex;     /* guards what follows */
-    bool broken;               /* `done` came: the stream is to be freed */
+    char *address;
+    struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
+    bool local;                  /* it is a Unix-domain socket */
+    struct rpc_stream *stream;   /* the job's thread opens and frees */
+    pthread_mutex_t mutex;       /* guards what follows */
+    bool cancelled;              /* for good */
+    bool broken;                 /* `done` came: the stream is to be freed */
     struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
     struct pending *spare;
     size_t pending_count; /* open and answered */
@@ -51,6 +54,8 @@ struct ps_client {
     char *job, *worker;
     const struct plan *plan;
     const uint64_t *variable_offsets;
+    size_t message_bytes_max;
+    const char *local_sockets;
     struct rpc_loop *rpc_loop;
     struct loop *loop;
     void (*answered)(void *ctx, const struct ps_answer *answer);

@@ -23,6 +23,7 @@ struct worker_job_options {
     struct membership *membership;      /* borrows */
     const struct worker_meters *meters; /* borrows */
     size_t message_bytes_max;
+    const char *local_sockets; /* as in ps_client_options */
     double slow_down; /* every computation takes so many times as long; 1: off */
 };
 

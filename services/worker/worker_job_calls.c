@@ -201,6 +201,7 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .variable_offsets = j->model.offsets,
         .addresses = addresses,
         .message_bytes_max = j->message_bytes_max,
+        .local_sockets = j->local_sockets,
         .loop = j->loop,
         .answered = on_answer,
         .ctx = j,

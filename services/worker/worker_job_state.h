@@ -39,6 +39,7 @@ struct worker_job {
     struct membership *membership;
     const struct worker_meters *meters;
     size_t message_bytes_max;
+    const char *local_sockets;
     struct loop *loop;
     struct loop_timer timer;
     bool loaded, started, failed;

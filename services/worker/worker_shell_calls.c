@@ -85,6 +85,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .membership = w->membership,
         .meters = &w->meters,
         .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
+        .local_sockets = service_local_dir(w->sc),
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;

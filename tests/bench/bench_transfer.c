@@ -207,6 +207,7 @@ static void client_init(struct client *c, const char *target, uint64_t elements)
                                         .plan = &c->plan,
                                         .variable_offsets = offsets,
                                         .addresses = &target,
+                                        .local_sockets = "auto", /* where the server has one */
                                         .loop = c->loop,
                                         .answered = answered,
                                         .ctx = c};

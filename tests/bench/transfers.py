@@ -39,18 +39,16 @@ class Program:
 class Server:
     """A gradus-ps without a cluster: nobody answers at its master's address, and it serves all the same."""
 
-    def __init__(self, bin_dir, *more):
+    def __init__(self, bin_dir, socket, *more):
+        local = "auto" if socket == "unix" else "off"
         self.dir = tempfile.TemporaryDirectory(prefix="gradus-bench-")
         with open(os.path.join(self.dir.name, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(bin_dir, "gradus-ps"), "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name,
-                 *more], stdout=subprocess.PIPE, stderr=log, text=True)
+                 "--local-sockets", local, *more], stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline().split()
         self.said = dict(word.split("=", 1) for word in line[2:])
         self.pid = self.process.pid
-
-    def address(self, kind):
-        return self.said["grpc"] if kind == "tcp" else self.said.get("unix")
 
     def close(self):
         self.process.terminate()
@@ -71,9 +69,9 @@ class Pair:
     """@count clients of one server over @socket, and as many plain sockets."""
 
     def __init__(self, bin_dir, socket, size, count, rule="sgd"):
-        self.server = Server(bin_dir)
+        self.server = Server(bin_dir, socket)
         self.size = size
-        target = self.server.address(socket)
+        target = self.server.said["grpc"]
         self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count)
                      for i in range(count)]
         self.raw = [Program(os.path.join(bin_dir, "bench_raw"), socket, size) for _ in range(count)]

@@ -4,13 +4,16 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
+#include "service/local_socket.h"
 #include "tensor/shape.h"
 #include "worker/ps_client.h"
 
@@ -70,6 +73,7 @@ struct fake {
     uint8_t heard_replicas[WORKER_DECISION_BYTES_MAX];
     int32_t result; /* of pushes */
     unsigned streams;
+    char peer[128]; /* of the last one */
     struct ps_answer answers[ANSWERS_MAX];
     uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
     char sums[16];
@@ -247,6 +251,7 @@ static void on_open(struct rpc_call *call, void *service)
     rpc_set_data(call, mem_new(1, sizeof(struct incoming)));
     pthread_mutex_lock(&f->lock);
     f->streams++;
+    text_copy(f->peer, sizeof f->peer, rpc_peer(call));
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -321,7 +326,32 @@ static void make_plan(struct fake *f)
     f->offsets[1] = BIAS_AT;
 }
 
-static void start(struct fake *f, size_t message_bytes_max)
+/* With @local also at a socket there, whose path is put into @path. */
+static void start_server(struct fake *f, const char *local, char path[LOCAL_SOCKET_BYTES])
+{
+    struct err err = {0};
+    const char *listen = "127.0.0.1:0";
+    struct rpc_server_options options = {.addresses = &listen, .address_count = 1};
+    f->server = rpc_server_new(&options, &err);
+    assert_non_null(f->server);
+    assert_int_equal(rpc_server_add(f->server, &gradus__v1__parameter_server__descriptor, methods,
+                                    sizeof methods / sizeof methods[0], f, &err),
+                     0);
+    assert_int_equal(rpc_server_bind(f->server, &err), 0);
+    if (local != NULL) {
+        assert_int_equal(local_socket_path(local, rpc_server_address(f->server, 0), path, &err), 0);
+        assert_int_equal(local_socket_prepare(path, &err), 0);
+        char *address = mem_printf("unix:%s", path);
+        assert_int_equal(rpc_server_bind_also(f->server, address, &err), 0);
+        assert_string_equal(rpc_server_address(f->server, 1), address);
+        free(address);
+    }
+    assert_int_equal(rpc_server_start(f->server, &err), 0);
+    assert_int_equal(rpc_server_bind_also(f->server, listen, &err), ERR_STATE);
+}
+
+static void start_with(struct fake *f, size_t message_bytes_max, const char *local,
+                       char path[LOCAL_SOCKET_BYTES])
 {
     struct err err = {0};
     memset(f, 0, sizeof *f);
@@ -337,14 +367,7 @@ static void start(struct fake *f, size_t message_bytes_max)
     for (size_t i = 0; i < FLAT_COUNT; i++) {
         f->gradient[i] = (float)i;
     }
-    const char *listen = "127.0.0.1:0";
-    struct rpc_server_options options = {.addresses = &listen, .address_count = 1};
-    f->server = rpc_server_new(&options, &err);
-    assert_non_null(f->server);
-    assert_int_equal(rpc_server_add(f->server, &gradus__v1__parameter_server__descriptor, methods,
-                                    sizeof methods / sizeof methods[0], f, &err),
-                     0);
-    assert_int_equal(rpc_server_start(f->server, &err), 0);
+    start_server(f, local, path);
     f->loop = loop_new(0);
     assert_int_equal(loop_start(f->loop, "job", &err), 0);
     const char *addresses[SHARDS] = {rpc_server_address(f->server, 0),
@@ -356,11 +379,17 @@ static void start(struct fake *f, size_t message_bytes_max)
         .variable_offsets = f->offsets,
         .addresses = addresses,
         .message_bytes_max = message_bytes_max,
+        .local_sockets = local,
         .loop = f->loop,
         .answered = on_answer,
         .ctx = f,
     };
     assert_int_equal(ps_client_new(&client, &f->client, &err), 0);
+}
+
+static void start(struct fake *f, size_t message_bytes_max)
+{
+    start_with(f, message_bytes_max, NULL, NULL);
 }
 
 /* The order of worker_job_free(). */
@@ -531,6 +560,47 @@ static void test_a_broken_stream_is_opened_again(void **state)
     }
     assert_int_equal(f.streams, 6);
     finish(&f);
+}
+
+static void exchange_well(struct fake *f, uint64_t number, const char *peer)
+{
+    set_script(f, SCRIPT_RIGHT);
+    exchange(f, number, 0, true, true);
+    assert_int_equal(next_answer(f, number).code, 0);
+    assert_memory_equal(f->peer, peer, strlen(peer));
+}
+
+static void break_stream(struct fake *f, uint64_t number)
+{
+    set_script(f, SCRIPT_BREAK);
+    exchange(f, number, 0, true, true);
+    assert_int_equal(next_answer(f, number).code, ERR_UNAVAILABLE);
+}
+
+static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct err err;
+    char root[] = "/tmp/gradus-test-XXXXXX";
+    char path[LOCAL_SOCKET_BYTES], moved[LOCAL_SOCKET_BYTES + 8];
+    assert_non_null(mkdtemp(root));
+    char *dir = file_join(root, "sockets");
+    start_with(&f, 0, dir, path);
+    exchange_well(&f, 1, "unix:");
+    break_stream(&f, 2);
+    exchange_well(&f, 3, "unix:");
+    /* Its socket is gone, the server is not. */
+    (void)snprintf(moved, sizeof moved, "%s.away", path);
+    assert_int_equal(rename(path, moved), 0);
+    break_stream(&f, 4);
+    exchange_well(&f, 5, "ipv4:");
+    assert_int_equal(rename(moved, path), 0);
+    break_stream(&f, 6);
+    exchange_well(&f, 7, "unix:");
+    finish(&f);
+    assert_int_equal(file_remove_tree(root, &err), 0);
+    free(dir);
 }
 
 static void test_a_server_that_is_gone(void **state)
@@ -800,6 +870,7 @@ int main(void)
         cmocka_unit_test(test_values_go_and_come),
         cmocka_unit_test(test_a_refusal_ends_one_exchange),
         cmocka_unit_test(test_a_broken_stream_is_opened_again),
+        cmocka_unit_test(test_a_server_on_this_host_is_reached_by_its_socket),
         cmocka_unit_test(test_a_server_that_is_gone),
         cmocka_unit_test(test_answers_that_cannot_be_right),
         cmocka_unit_test(test_what_a_push_says),
