@@ -22,8 +22,8 @@
 #include "job/ledger.h"
 #include "job/tree.h"
 
-/* Sync with aggregate < replicas: replicas that one worker may have. Each is a gradient of its own
- * until its step is complete; a worker with more fails the job and says so. */
+/* Sync with aggregate < replicas or speculation: replicas that one worker may have. Each may be a
+ * gradient of its own until its push is answered; a worker with more fails the job and says so. */
 #define WORKER_SINGLES_MAX 1024
 /* And the sums on the way to a node of the tree, one pushed and one computed: 2·log2(replicas) at
  * most, replicas < 2^32. */

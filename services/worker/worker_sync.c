@@ -51,12 +51,14 @@ void worker_sync_step_begin(struct worker *w)
 void worker_sync_begin(struct worker *w)
 {
     uint32_t mine = w->a.replica_end - w->a.replica_first;
-    if (consistency_is_partial(&w->a.consistency) && mine > WORKER_SINGLES_MAX) {
+    if (loose(w) && mine > WORKER_SINGLES_MAX) { /* a late worker pushes each alone, too */
         char message[192];
-        (void)snprintf(message, sizeof message,
-                       "%" PRIu32 " replicas on one worker; with replicas_to_aggregate each needs "
-                       "a gradient of its own, and a worker has at most %d: use more workers",
-                       mine, WORKER_SINGLES_MAX);
+        (void)snprintf(
+            message, sizeof message,
+            "%" PRIu32 " replicas on one worker; with %s each needs "
+            "a gradient of its own, and a worker has at most %d: use more workers",
+            mine, consistency_is_partial(&w->a.consistency) ? "replicas_to_aggregate" : "speculate",
+            WORKER_SINGLES_MAX);
         worker_fail_job(w, ERR_EXHAUSTED, message);
         return;
     }

@@ -276,8 +276,15 @@ static void test_too_many_single_replicas_fail_the_job(void **state)
     a.consistency.replicas = WORKER_SINGLES_MAX + 1;
     script_assign(&t, &a);
     assert_int_equal(t.failures, 1);
-    assert_non_null(strstr(t.failure, "1025 replicas on one worker"));
+    assert_non_null(strstr(t.failure, "1025 replicas on one worker; with replicas_to_aggregate"));
     assert_int_equal(t.open_count, 0);
+    script_end(&t);
+    script_begin(&t, 2);
+    a.consistency.aggregate = a.consistency.replicas;
+    a.consistency.speculate = 3; /* it may be late, and then it pushes each alone */
+    script_assign(&t, &a);
+    assert_int_equal(t.failures, 1);
+    assert_non_null(strstr(t.failure, "1025 replicas on one worker; with speculate"));
     script_end(&t);
 }
 
