@@ -19,7 +19,7 @@ const struct field worker_fields[] = {
     {"master", FIELD_STRING, offsetof(struct worker_settings, master), "127.0.0.1:7000", 0, 0, NULL,
      "Address of the master, host:port"},
     {"name", FIELD_STRING, offsetof(struct worker_settings, name), "", 0, 0, NULL,
-     "Wanted node id; the master chooses one when it is empty or taken"},
+     "Id in the cluster; empty: the master chooses one"},
     {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,
      NULL, "For experiments: every computation takes so many times as long; 1: off"},
 };
