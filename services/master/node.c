@@ -64,6 +64,8 @@ void node_free(struct node *n)
     free(n);
 }
 
+/* Only of a dead one: no job has it and no call is open to it, so nothing of this step, or later,
+ * points to it. */
 static void forget(struct master *m, size_t i)
 {
     node_free(m->nodes[i]);
@@ -71,7 +73,6 @@ static void forget(struct master *m, size_t i)
     m->node_count--;
 }
 
-/* Only here are nodes freed: before anything of a step can point to one. */
 void nodes_tick(struct master *m)
 {
     for (size_t i = m->node_count; i-- > 0;) {

@@ -86,9 +86,8 @@ void shard_workers_reset(struct shard *s)
     update_pace(s);
 }
 
-/* A worker that comes back with a push of @batches is at the pace of the slowest after it. Were it
- * ahead by them, two that come back at once would each be ahead of the other on the shard where it
- * came second, and with fewer than so many batches of staleness wait for each other for ever. */
+/* Who joins begins at the pace of the slowest, or where it was: a worker's clock never falls. Only
+ * the lead is asked; the other shards take the clock that comes with the next request. */
 void shard_worker_activate(struct shard *s, uint32_t worker, bool joins)
 {
     if (!counts(s, worker) || s->workers[worker].active) {
