@@ -161,6 +161,10 @@ void on_set(struct master *m, const struct master_event *e)
         reply_error(m, e->request, err.code, "%s", err.msg);
         return;
     }
+    if (strcmp(set->spec->text, j->record.text) == 0) {
+        reply_add(m, e->request)->job = &j->record; /* in force already: nobody has to stop */
+        return;
+    }
     j->change = mem_new(1, sizeof *j->change);
     *j->change = *set->spec;
     memset(set->spec, 0, sizeof *set->spec);

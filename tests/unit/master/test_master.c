@@ -830,6 +830,10 @@ static void a_change_is_checked(void **state)
     struct job_spec spec = {0};
     cluster_spec(&spec, "demo", NULL, 0);
     assert_int_equal(cluster_answer(c, first, 10000), 0);
+    uint64_t generation = cluster_job(c, id)->generation;
+    size_t again = cluster_set(c, id, SETS("training.mode=async"));
+    assert_int_equal(cluster_answer(c, again, 1), 0); /* is in force: nothing stops for it */
+    assert_int_equal(cluster_job(c, id)->generation, generation);
     struct master_event e = {.kind = MASTER_SET, .request = ++c->request};
     e.set = (struct master_set_event){id, &spec, spec.text};
     cluster_event(c, &e); /* a change of what it was before */
