@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/chrono.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "ps/ps_shell.h"
 
@@ -41,6 +42,31 @@ static const float *values_of(struct ps_shard *s, uint64_t version)
     return snapshot->values.data;
 }
 
+static struct ps_base *find_base(struct ps_shard *s, uint64_t version)
+{
+    for (size_t i = 0; i < s->base_count; i++) {
+        if (s->base_slots[i].version == version) {
+            return &s->base_slots[i];
+        }
+    }
+    return NULL;
+}
+
+/* What the rule wants of the version that the worker read. */
+static const float *base_of(struct ps_shard *s, uint64_t version)
+{
+    const struct ps_base *base = find_base(s, version);
+    switch (s->spec.update.rule->base) {
+    case RULE_BASE_VALUES:
+        return values_of(s, version);
+    case RULE_BASE_SLOT:
+        return base == NULL ? NULL : base->slot->floats.data; /* without one: as if not late */
+    case RULE_BASE_NONE:
+        break;
+    }
+    return NULL;
+}
+
 /* @a: SHARD_REDUCE or SHARD_APPLY. */
 static struct update_step step_of(struct ps_shard *s, const struct shard_action *a,
                                   const struct buffer *more)
@@ -59,8 +85,8 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
     if (a->has_base && a->lambda > 0) {
         step.then = values_of(s, a->base_version);
     }
-    if (a->has_base && s->spec.update.rule->base == RULE_BASE_VALUES) {
-        step.base = values_of(s, a->base_version);
+    if (a->has_base) {
+        step.base = base_of(s, a->base_version);
     }
     if (gradient != NULL && gradient->has_norms) {
         step.norms = gradient->norms;
@@ -134,6 +160,35 @@ void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buf
     meter_add(s->ps->meters.updates, 1);
     if (s->consistency.mode != TRAINING_SYNC) {
         meter_observe(s->ps->meters.staleness, (double)a->staleness);
+    }
+}
+
+void ps_base_keep(struct ps_shard *s, uint64_t version)
+{
+    if (s->spec.update.rule->base != RULE_BASE_SLOT) {
+        return;
+    }
+    struct ps_base *base = find_base(s, version);
+    if (base == NULL) {
+        struct buffer *slot = buffer_get(&s->base_pool, NULL);
+        if (slot == NULL) {
+            return; /* no memory: updates from there are taken for new */
+        }
+        memcpy(slot->floats.data, s->slot_data[0], s->base_pool.floats * sizeof(float));
+        s->base_slots =
+            mem_grow(s->base_slots, &s->base_capacity, s->base_count + 1, sizeof *s->base_slots);
+        base = &s->base_slots[s->base_count++];
+        *base = (struct ps_base){.version = version, .slot = slot};
+    }
+    base->kept++;
+}
+
+void ps_base_forget(struct ps_shard *s, uint64_t version)
+{
+    struct ps_base *base = find_base(s, version);
+    if (base != NULL && --base->kept == 0) {
+        buffer_put(base->slot);
+        *base = s->base_slots[--s->base_count];
     }
 }
 

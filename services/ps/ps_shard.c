@@ -66,10 +66,12 @@ static int make_update(struct ps_shard *s, struct err *err)
     return 0;
 }
 
-/* Versions that delay compensation keeps: one for each worker. */
-static size_t count_bases(const struct consistency *c, size_t workers)
+/* Versions that are kept for workers, one for each. */
+static size_t count_bases(const struct ps_shard *s, const struct consistency *c, size_t workers)
 {
-    if (c->mode == TRAINING_SYNC || c->policy != POLICY_DELAY_COMPENSATION) {
+    bool keeps =
+        c->policy == POLICY_DELAY_COMPENSATION || s->spec.update.rule->base != RULE_BASE_NONE;
+    if (c->mode == TRAINING_SYNC || !keeps) {
         return 0;
     }
     return workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
@@ -137,7 +139,7 @@ static int allocate_slots(struct ps_shard *s, struct err *err)
 static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct ps *ps = s->ps;
-    s->bases = count_bases(&s->consistency, r->n_workers);
+    s->bases = count_bases(s, &s->consistency, r->n_workers);
     int rc = check_memory(s, err);
     rc = rc != 0
              ? rc
@@ -150,6 +152,9 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     buffer_pool_init(&s->gradients, s->elements, count_gradients(&s->consistency, r->n_workers),
                      &ps->budget);
     s->gradients.norms = s->needs_norms ? s->plan.variable_count : 0;
+    bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
+    buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
+                     SHARD_WORKERS_MAX + SHARD_PINS_MAX, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
     return rc;
 }
@@ -173,6 +178,7 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
         .elements = s->elements,
         .consistency = s->consistency,
         .has_slots = update_slot_count(s->update) > 0,
+        .keeps_bases = s->spec.update.rule->base != RULE_BASE_NONE,
         .rounds = s->rounds,
         .ledger = &s->ledger,
         .workers = (const char *const *)r->workers,
@@ -189,12 +195,14 @@ static void free_shard(struct ps_shard *s)
     if (s->gradients.budget != NULL) {
         buffer_pool_release(&s->gradients);
         buffer_pool_release(&s->slot_copies);
+        buffer_pool_release(&s->base_pool);
     }
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         floats_release(&s->slots[i], &s->ps->budget);
     }
     floats_release(&s->nothing, &s->ps->budget);
     ps_sums_release(&s->sums);
+    free(s->base_slots);
     update_free(s->update);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);
@@ -300,12 +308,14 @@ static void act(struct ps_shard *s, const struct shard_action *a)
         break;
     case SHARD_KEEP:
         snapshot_keep(&s->snapshots, a->version);
+        ps_base_keep(s, a->version);
         if (a->buffer != NULL) {
             ps_keep_slots(s, a->buffer);
         }
         break;
     case SHARD_FORGET:
         snapshot_forget(&s->snapshots, a->version);
+        ps_base_forget(s, a->version);
         break;
     case SHARD_WRITE:
         ps_write(a->tag, a);
@@ -384,7 +394,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
     const struct shard_event *e = &r->event; /* who runs the request keeps it */
     bool changes = e->ledger != NULL && e->consistency != NULL;
-    size_t bases = count_bases(changes ? e->consistency : &s->consistency, e->worker_count);
+    size_t bases = count_bases(s, changes ? e->consistency : &s->consistency, e->worker_count);
     struct shard_info before;
     struct shard_info after;
     struct err err;
@@ -398,7 +408,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     ps_shard_step(s, &r->event);
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
-        s->bases = count_bases(&after.consistency, e->worker_count);
+        s->bases = count_bases(s, &after.consistency, e->worker_count);
         buffer_pool_limit(&s->gradients, count_gradients(&after.consistency, e->worker_count));
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);

@@ -59,6 +59,13 @@ struct ps_sums {
     struct buf totals[SHARD_ROUNDS_MAX], last[SHARD_ROUNDS_MAX];
 };
 
+/* What slot 0 was when a version was made that is kept for a worker. */
+struct ps_base {
+    uint64_t version;
+    unsigned kept;
+    struct buffer *slot;
+};
+
 /* ---- shards (ps_shard.c) ---- */
 
 /* Reference counted: the table, every request, every answer on its way out and every file being
@@ -81,7 +88,10 @@ struct ps_shard {
     struct consistency consistency; /* of the core, as of its last step */
     struct ledger ledger;           /* where it began */
     struct snapshots snapshots;
-    size_t bases; /* versions that delay compensation may keep: memory for them is reserved */
+    size_t bases; /* versions that may be kept for workers: memory for them is reserved */
+    struct ps_base *base_slots; /* RULE_BASE_SLOT: [bases + pins], slot 0 of kept versions */
+    size_t base_count, base_capacity;
+    struct buffer_pool base_pool;
     struct update *update;
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
@@ -126,6 +136,10 @@ void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
 /* With @add: buffer += add in the same pass. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add);
 void ps_keep_slots(struct ps_shard *s, struct buffer *to);
+/* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
+ */
+void ps_base_keep(struct ps_shard *s, uint64_t version);
+void ps_base_forget(struct ps_shard *s, uint64_t version);
 
 /* ---- sums over whole variables (ps_sums.c), on the strand ---- */
 

@@ -87,6 +87,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     s->examples = o->examples;
     s->consistency = o->consistency;
     s->has_slots = o->has_slots;
+    s->keeps_bases = o->keeps_bases;
     s->sums.rounds = o->rounds;
     ledger_copy(&s->ledger, o->ledger);
     shard_sync_resize(s);

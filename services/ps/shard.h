@@ -156,7 +156,7 @@ enum shard_action_kind {
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
                       the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
-                      with POLICY_DELAY_COMPENSATION) one for each worker */
+                      with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker */
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
     SHARD_REPLY,   /* answer `tag` */
@@ -217,9 +217,11 @@ struct shard_options {
     uint64_t examples; /* applied up to @version */
     uint64_t elements;
     struct consistency consistency;
-    bool has_slots;  /* the rule has optimizer slots */
-    uint32_t rounds; /* of sums over whole variables that sync steps take with the other shards; 0
-                        when there is no other, or the update needs none */
+    bool has_slots;   /* the rule has optimizer slots */
+    bool keeps_bases; /* async, bounded: the update wants what the worker read, whatever the policy
+                       */
+    uint32_t rounds;  /* of sums over whole variables that sync steps take with the other shards; 0
+                         when there is no other, or the update needs none */
     const struct ledger *ledger; /* the data position at `version`; copied */
     const char *const *workers;  /* copied */
     size_t worker_count;

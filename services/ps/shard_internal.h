@@ -116,6 +116,7 @@ struct shard {
     uint64_t elements;
     struct consistency consistency;
     bool has_slots;
+    bool keeps_bases;
     bool closed;
 
     /* Sync. */

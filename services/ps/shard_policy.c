@@ -25,6 +25,13 @@ bool shard_policy_drops(const struct shard *s, uint64_t staleness)
            staleness > s->consistency.max_staleness;
 }
 
+/* Is what a worker read kept for it, until it is sent the next? */
+static bool keeps(const struct shard *s, uint32_t worker)
+{
+    bool wanted = s->keeps_bases || s->consistency.policy == POLICY_DELAY_COMPENSATION;
+    return wanted && worker != SHARD_WORKER_NONE && s->consistency.mode != TRAINING_SYNC;
+}
+
 void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
                           struct shard_action *a)
 {
@@ -32,13 +39,14 @@ void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
     if (s->consistency.policy == POLICY_SCALE_LR && a->staleness > 1) {
         a->lr_scale = 1.0F / (float)a->staleness;
     }
-    if (s->consistency.policy != POLICY_DELAY_COMPENSATION || q->worker == SHARD_WORKER_NONE) {
+    if (!keeps(s, q->worker)) {
         return;
     }
     const struct shard_worker *w = &s->workers[q->worker];
     a->has_base = w->has_base && w->base == q->base_version && a->staleness > 0;
     a->base_version = a->has_base ? w->base : 0;
-    a->lambda = a->has_base ? (float)s->consistency.lambda : 0;
+    bool compensates = a->has_base && s->consistency.policy == POLICY_DELAY_COMPENSATION;
+    a->lambda = compensates ? (float)s->consistency.lambda : 0;
 }
 
 void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out)
@@ -58,7 +66,7 @@ void shard_policy_forget_all(struct shard *s, struct shard_actions *out)
 
 void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out)
 {
-    if (s->consistency.policy != POLICY_DELAY_COMPENSATION || worker == SHARD_WORKER_NONE) {
+    if (!keeps(s, worker)) {
         return;
     }
     struct shard_worker *w = &s->workers[worker];

@@ -18,6 +18,7 @@ struct scene {
     struct ps_rig_opening o;
     uint64_t elements;
     uint64_t memory_bytes_max; /* set before begin(); 0: as much as there is */
+    const char *rule;          /* likewise; NULL: sgd */
 };
 
 static float element(size_t i)
@@ -34,7 +35,7 @@ static void begin(struct scene *s, uint32_t shard, const struct consistency *con
     }
     ps_rig_start(&s->rig, s->memory_bytes_max);
     s->o = (struct ps_rig_opening){.job = job,
-                                   .rule = "sgd",
+                                   .rule = s->rule == NULL ? "sgd" : s->rule,
                                    .generation = 1,
                                    .consistency = *consistency,
                                    .shard = shard,
@@ -324,16 +325,11 @@ static void test_stale_gradients_weigh_less(void **state)
 
 /* λ is so large that the correction is as large as the gradient; the number of elements is no
  * multiple of a block. */
-static void test_stale_gradients_are_compensated(void **state)
+static void compensate(const char *rule, const struct consistency *c, double lambda)
 {
-    (void)state;
-    struct scene s = {0};
+    struct scene s = {.rule = rule};
     static float before[ELEMENTS];
-    const double lambda = 5000;
-    struct consistency c = ps_rig_consistency("async", 1);
-    c.policy = POLICY_DELAY_COMPENSATION;
-    c.lambda = lambda;
-    begin(&s, 0, &c);
+    begin(&s, 0, c);
     struct chunk pull = {.exchange = 3, .job = job, .worker = w1, .first = true, .pull = true};
     assert_int_equal(exchange(&s.c, &pull)->version, 0);
     memcpy(before, initial, sizeof before);
@@ -349,6 +345,41 @@ static void test_stale_gradients_are_compensated(void **state)
     assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(a->staleness, 3);
     check_update(&s, before, initial, a->values, RATE, lambda);
+    end(&s);
+}
+
+/* By the policy, or by a rule that wants what the worker read. */
+static void test_stale_gradients_are_compensated(void **state)
+{
+    (void)state;
+    struct consistency c = ps_rig_consistency("async", 1);
+    compensate("dc_asgd, learning_rate: 0.01, lambda: 5000", &c, 5000);
+    c.policy = POLICY_DELAY_COMPENSATION;
+    c.lambda = 5000;
+    compensate("sgd", &c, 5000);
+}
+
+/* A rule that wants its slot as it was when the worker read; and pins between. */
+static void test_slots_are_kept_for_workers(void **state)
+{
+    (void)state;
+    struct scene s = {.rule = "adaptive_revision"};
+    struct consistency c = ps_rig_consistency("async", 1);
+    struct ps_shard *found[PS_SHARDS_MAX];
+    begin(&s, 0, &c);
+    assert_int_equal(ps_list(s.rig.ps, job, found), 1);
+    struct chunk pull = {.exchange = 3, .job = job, .worker = w1, .first = true, .pull = true};
+    (void)exchange(&s.c, &pull);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct chunk push = async_push(&s, 1, i == 3 ? w1 : w0, i / 2, i % 2, i == 3 ? 0 : i);
+        struct answer *a = exchange(&s.c, &push);
+        assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
+        assert_int_equal(a->staleness, i == 3 ? 3 : 0);
+        assert_true(a->values[7] != initial[7] && isfinite(a->values[7]));
+    }
+    assert_int_equal(found[0]->base_count, 2); /* what w0 read last, and w1 */
+    assert_int_equal(found[0]->base_pool.count, 3);
+    ps_shard_unref(found[0]);
     end(&s);
 }
 
@@ -438,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_only_the_lead_drops),
         cmocka_unit_test(test_stale_gradients_weigh_less),
         cmocka_unit_test(test_stale_gradients_are_compensated),
+        cmocka_unit_test(test_slots_are_kept_for_workers),
         cmocka_unit_test(test_compensation_never_stands_still),
         cmocka_unit_test(test_one_push_of_several_batches),
     };

@@ -263,6 +263,29 @@ static unsigned kept(const struct rig *r)
     return n;
 }
 
+/* A rule may want it whatever the policy is, but there is nothing for the policy to make up for. */
+static void test_kept_for_the_rule(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct err err;
+    open_policy(&r, 0, POLICY_NONE);
+    shard_free(r.shard);
+    r.options.keeps_bases = true;
+    r.shard = shard_new(&r.options, &err);
+    rig_pull_latest(&r, 1, "w1");
+    assert_int_equal(r.kept[0], 1);
+    push_of(&r, 2, "w0", 0, 0, 0);
+    struct shard_event e = rig_async(&r, 3, "w1", 0, 1, 0);
+    e.has_pull = true;
+    rig_step(&r, &e);
+    assert_true(r.applied.has_base && r.applied.base_version == 0);
+    assert_true(r.applied.lambda == 0.0F);
+    assert_int_equal(r.kept[0], 0);
+    assert_int_equal(r.kept[2], 1);
+    rig_release(&r);
+}
+
 static void test_what_was_sent_is_kept(void **state)
 {
     (void)state;
@@ -377,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_the_others_follow_the_lead),
         cmocka_unit_test(test_stale_gradients_step_less),
         cmocka_unit_test(test_what_was_sent_is_kept),
+        cmocka_unit_test(test_kept_for_the_rule),
         cmocka_unit_test(test_strangers_are_not_compensated),
         cmocka_unit_test(test_a_queued_push_is_compensated_later),
         cmocka_unit_test(test_who_leaves_keeps_nothing),
