@@ -166,6 +166,16 @@ void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out)
     }
 }
 
+static void count_line(const char *label, uint64_t count, const char *noun, const char *nouns,
+                       struct buf *out)
+{
+    if (count > 0) {
+        buf_printf(out, "%-11s ", label);
+        counted(count, noun, nouns, out);
+        buf_add_char(out, '\n');
+    }
+}
+
 void output_result_text(const Gradus__V1__Job *job, struct buf *out)
 {
     char time[40], rate[40];
@@ -190,6 +200,10 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         metrics_line(job->test, job->n_test, out);
         buf_add_char(out, '\n');
     }
+    count_line("dropped", job->dropped, "batch", "batches", out);
+    count_line("speculated", job->speculated, "replica", "replicas", out);
+    count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
+               "times back to a checkpoint or the beginning", out);
     if (job->checkpoint[0] != '\0') {
         buf_printf(out, "checkpoint  %s\n", job->checkpoint);
     }
@@ -231,16 +245,6 @@ static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
     }
 }
 
-static void count_line(const char *label, uint64_t count, const char *noun, const char *nouns,
-                       struct buf *out)
-{
-    if (count > 0) {
-        buf_printf(out, "%-11s ", label);
-        counted(count, noun, nouns, out);
-        buf_add_char(out, '\n');
-    }
-}
-
 static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
 {
     char label[32], examples[40];
@@ -267,10 +271,6 @@ void output_status_text(const Gradus__V1__Job *job, struct buf *out)
         buf_printf(out, "staleness   %s\n", buf_str(&staleness));
     }
     buf_release(&staleness);
-    count_line("dropped", job->dropped, "batch", "batches", out);
-    count_line("speculated", job->speculated, "replica", "replicas", out);
-    count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
-               "times back to a checkpoint or the beginning", out);
     time_line("submitted", job->submitted_ms, out);
     time_line("started", job->started_ms, out);
     time_line("finished", job->finished_ms, out);
