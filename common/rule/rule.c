@@ -48,16 +48,55 @@ RULES(RULE_EXTERN)
 static const struct rule *const rules[] = {RULES(RULE_ROW)};
 #undef RULE_ROW
 
+#define RULE_COUNT (sizeof rules / sizeof rules[0])
+
+/* Rules of plug-ins. Written before there is a second thread, then only read. */
+static struct {
+    const struct rule *rule;
+    const char *file;
+} added[RULE_ADDED_MAX];
+static size_t added_count;
+
 const struct rule *rule_at(size_t index)
 {
-    return index < sizeof rules / sizeof rules[0] ? rules[index] : NULL;
+    if (index < RULE_COUNT) {
+        return rules[index];
+    }
+    return index - RULE_COUNT < added_count ? added[index - RULE_COUNT].rule : NULL;
 }
 
 const struct rule *rule_find(const char *name)
 {
-    for (size_t i = 0; rule_at(i) != NULL; i++) {
-        if (strcmp(rules[i]->name, name) == 0) {
-            return rules[i];
+    const struct rule *rule;
+    for (size_t i = 0; (rule = rule_at(i)) != NULL; i++) {
+        if (strcmp(rule->name, name) == 0) {
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+int rule_add(const struct rule *rule, const char *file, struct err *err)
+{
+    if (rule_find(rule->name) != NULL) {
+        const char *other = rule_file(rule_find(rule->name));
+        return err_set(err, ERR_EXISTS, "there is a rule %s already, %s%s", rule->name,
+                       other == NULL ? "built in" : "from ", other == NULL ? "" : other);
+    }
+    if (added_count == RULE_ADDED_MAX) {
+        return err_set(err, ERR_EXHAUSTED, "there are %d rules of plug-ins already",
+                       RULE_ADDED_MAX);
+    }
+    added[added_count].rule = rule;
+    added[added_count++].file = file;
+    return 0;
+}
+
+const char *rule_file(const struct rule *rule)
+{
+    for (size_t i = 0; i < added_count; i++) {
+        if (added[i].rule == rule) {
+            return added[i].file;
         }
     }
     return NULL;

@@ -137,6 +137,13 @@ struct rule {
 const struct rule *rule_find(const char *name);
 const struct rule *rule_at(size_t index); /* NULL past the end */
 
+/* Rules of plug-ins (rule/plugin.h), behind the others in the table. */
+#define RULE_ADDED_MAX 32
+/* Before there is a second thread. @rule and @file are kept. Errors: ERR_EXISTS the name is taken;
+ * ERR_EXHAUSTED. */
+int rule_add(const struct rule *rule, const char *file, struct err *err);
+const char *rule_file(const struct rule *rule); /* of its plug-in; NULL: built in */
+
 /* True when `apply` does all: any span of a shard, with slots per parameter and nothing else. */
 bool rule_is_elementwise(const struct rule *rule);
 /* Floats of a slot for @rows rows of @width. */
