@@ -10,8 +10,8 @@
 #include "base/err.h"
 #include "gradus/rule.h"
 
-/* Load the shared object and check its table. It stays loaded. Errors: ERR_UNSUPPORTED,
- * ERR_INVALID. */
+/* Load the shared object and check its table. It stays loaded, also when it is refused, so this is
+ * done in a child process first. Errors: ERR_UNSUPPORTED; ERR_EXISTS; ERR_INVALID. */
 int plugin_open(const char *path, const struct gradus_rule **out, struct err *err);
 
 /* plugin_open() and plugin_trial() in a child process. Errors: theirs; ERR_INVALID it crashed;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "rule/plugin_impl.h"
+#include "rule/rule.h"
 
 /* Keys of a job's `update` that are not the rule's, and slots that are not the rule's. l1, l2 and
  * weight_decay are not among them: a rule that has one of these has its own. */
@@ -159,6 +160,7 @@ int plugin_open(const char *path, const struct gradus_rule **out, struct err *er
         rc = err_set(err, ERR_INVALID, "it does not define gradus_rule");
     }
     rc = rc != 0 ? rc : check_table(g, err);
+    rc = rc != 0 ? rc : rule_name_is_free(g->name, err);
     if (rc == 0) {
         *out = g;
     }

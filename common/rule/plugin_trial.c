@@ -132,7 +132,7 @@ static int check_writes(const struct trial *t, const struct arrays *x, size_t fi
                 continue;
             }
             return err_set(err, ERR_INVALID, "apply() of %zu elements writes %s[%td]", n,
-                           array_name(t->g, k), (ptrdiff_t)i - (ptrdiff_t)first);
+                           k == out ? "out" : array_name(t->g, k), (ptrdiff_t)i - (ptrdiff_t)first);
         }
     }
     return 0;

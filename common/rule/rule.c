@@ -76,12 +76,20 @@ const struct rule *rule_find(const char *name)
     return NULL;
 }
 
+int rule_name_is_free(const char *name, struct err *err)
+{
+    const struct rule *rule = rule_find(name);
+    const char *file = rule == NULL ? NULL : rule_file(rule);
+    return rule == NULL ? 0
+                        : err_set(err, ERR_EXISTS, "there is a rule %s already, %s%s", name,
+                                  file == NULL ? "built in" : "from ", file == NULL ? "" : file);
+}
+
 int rule_add(const struct rule *rule, const char *file, struct err *err)
 {
-    if (rule_find(rule->name) != NULL) {
-        const char *other = rule_file(rule_find(rule->name));
-        return err_set(err, ERR_EXISTS, "there is a rule %s already, %s%s", rule->name,
-                       other == NULL ? "built in" : "from ", other == NULL ? "" : other);
+    int rc = rule_name_is_free(rule->name, err);
+    if (rc != 0) {
+        return rc;
     }
     if (added_count == RULE_ADDED_MAX) {
         return err_set(err, ERR_EXHAUSTED, "there are %d rules of plug-ins already",

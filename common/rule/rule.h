@@ -139,6 +139,8 @@ const struct rule *rule_at(size_t index); /* NULL past the end */
 
 /* Rules of plug-ins (rule/plugin.h), behind the others in the table. */
 #define RULE_ADDED_MAX 32
+/* Errors: ERR_EXISTS there is a rule @name. */
+int rule_name_is_free(const char *name, struct err *err);
 /* Before there is a second thread. @rule and @file are kept. Errors: ERR_EXISTS the name is taken;
  * ERR_EXHAUSTED. */
 int rule_add(const struct rule *rule, const char *file, struct err *err);

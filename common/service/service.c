@@ -11,6 +11,7 @@
 #include "service/address.h"
 #include "service/local_socket.h"
 #include "service/service_context.h"
+#include "service/service_rules.h"
 
 /* ---- for the hooks ---- */
 
@@ -295,10 +296,22 @@ static int run_service(struct service_context *sc, struct err *err)
     return code;
 }
 
+static int log_failure(int code, const struct err *err)
+{
+    char quoted[ERR_MESSAGE_BYTES + 64];
+    log_error("failed", "code=%s reason=%s", err_code_name(code),
+              log_quote(err->msg, quoted, sizeof quoted));
+    return SERVICE_EXIT_FAILED;
+}
+
 int service_run(struct service_context *sc)
 {
     struct err err = {0};
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
+    /* While there is one thread: plug-ins are tried out in processes that are forks of this one. */
+    if (service_load_rules(sc->common.rules_dir, &err) != 0) {
+        return log_failure(err.code, &err);
+    }
     sc->signals = service_signals_new(2 * sc->common.grace_ms + SERVICE_STOP_MS, &err);
     int code = err.code;
     if (sc->signals != NULL) {
@@ -322,11 +335,8 @@ int service_run(struct service_context *sc)
         code = sc->end.code;
         err = sc->end;
     }
-    char quoted[ERR_MESSAGE_BYTES + 64];
     if (code != 0) {
-        log_error("failed", "code=%s reason=%s", err_code_name(code),
-                  log_quote(err.msg, quoted, sizeof quoted));
-        return SERVICE_EXIT_FAILED;
+        return log_failure(code, &err);
     }
     log_info("ended", "%s", "");
     return SERVICE_EXIT_OK;

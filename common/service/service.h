@@ -5,9 +5,9 @@
  *     static const struct service SERVICE = {.name = "ps", .summary = "…", .fields = FIELDS, …};
  *     int main(int argc, char **argv) { return service_main(argc, argv, &SERVICE); }
  *
- * Order of a run: settings → signals blocked → logs → rpc_init → start() → RPC server and HTTP port
- * answer → ready() → one line on stdout, health SERVING → wait → signal → health NOT_SERVING →
- * drain() → RPC server stopped → stop(). All hooks run on the main thread.
+ * Order of a run: settings → logs → plug-ins → signals blocked → rpc_init → start() → RPC server
+ * and HTTP port answer → ready() → one line on stdout, health SERVING → wait → signal → health
+ * NOT_SERVING → drain() → RPC server stopped → stop(). All hooks run on the main thread.
  *
  * The line, complete and flushed, and all that stdout ever gets:
  *     gradus-ps ready grpc=127.0.0.1:41234 http=127.0.0.1:41235
@@ -48,6 +48,7 @@ struct service_config {
     int64_t inflight_bytes_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
+    char *rules_dir; /* of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
 };
 

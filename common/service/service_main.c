@@ -77,6 +77,12 @@ static const struct field common_fields[] = {
      .def = "auto",
      .help = "Directory of the sockets through which nodes on one host talk, of this user alone; "
              "auto: /tmp/gradus-UID, off: TCP only"},
+    {.path = "rules_dir",
+     .type = FIELD_STRING,
+     .offset = AT(rules_dir),
+     .def = "",
+     .help = "Directory of update rules as shared objects, loaded at the start; every program of "
+             "the cluster needs the same; empty: none"},
     {.path = "exit_with_parent",
      .type = FIELD_BOOL,
      .offset = AT(exit_with_parent),

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "rule/plugin.h"
 
 int cli_fail(const struct err *err)
 {
@@ -20,6 +21,24 @@ int cli_fail(const struct err *err)
     default:
         return CLI_FAILED;
     }
+}
+
+static void tell_refused(void *ctx, const struct plugin_result *result)
+{
+    (void)ctx;
+    if (result->rule == NULL) {
+        (void)fprintf(stderr, "gradus: %s is left out: %s\n", result->path, result->reason);
+    }
+}
+
+int cli_load_rules(const struct cli_common *common)
+{
+    struct err err = {0};
+    if (common->rules_dir[0] == '\0' ||
+        plugin_load_dir(common->rules_dir, PLUGIN_TRIAL_MS, tell_refused, NULL, &err) == 0) {
+        return CLI_OK;
+    }
+    return cli_fail(&err);
 }
 
 char *cli_state_dir(const char *given)

@@ -47,6 +47,7 @@ struct cli_command {
 struct cli_common {
     char *master;
     char *state_dir;
+    char *rules_dir;
     bool json;
 };
 #define CLI_MASTER_ADDRESS "127.0.0.1:7000" /* without --master and --state-dir */
@@ -79,9 +80,18 @@ struct cli_common {
         .help = "Directory of jobs and checkpoints (default: gradus in $XDG_STATE_HOME or "        \
                 "~/.local/state)"                                                                  \
     }
+#define CLI_RULES_DIR_ROW(owner)                                                                   \
+    {                                                                                              \
+        .path = "rules_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.rules_dir),    \
+        .def = "", .help = "Directory of update rules as shared objects, beside those built in"    \
+    }
 
 /* "gradus: " and the message on stderr; returns the exit code that goes with the error. */
 int cli_fail(const struct err *err);
+/* Load the plug-ins of --rules-dir; what is refused is told on stderr, and is no error. For
+ * commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
+ * there is no such directory. */
+int cli_load_rules(const struct cli_common *common);
 /* The state directory: @given, or the default. Returns owned. */
 char *cli_state_dir(const char *given);
 

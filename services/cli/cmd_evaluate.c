@@ -28,6 +28,7 @@ static const struct field fields[] = {
      .help = "Which records"},
     CLI_FIND_MASTER_ROW(struct options),
     CLI_STATE_DIR_ROW(struct options),
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
 
@@ -148,6 +149,10 @@ static int evaluate(const struct options *o, const char *path, const struct chec
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
+    int loaded = cli_load_rules(&o->common);
+    if (loaded != CLI_OK) {
+        return loaded;
+    }
     char *path = NULL;
     struct checkpoint *checkpoint = NULL;
     struct job_spec spec = {0};

@@ -10,7 +10,8 @@ struct options {
     struct cli_common common;
 };
 
-static const struct field fields[] = {CLI_JSON_ROW(struct options)};
+static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
+                                      CLI_JSON_ROW(struct options)};
 
 static int print_plan(const struct job_spec *spec, const struct model *model, bool json,
                       struct err *err)
@@ -44,7 +45,8 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct job_file file = {0};
-    int code = job_file_read(&file, args->positional[0], args);
+    int code = cli_load_rules(&o->common);
+    code = code != CLI_OK ? code : job_file_read(&file, args->positional[0], args);
     if (code == CLI_OK) {
         struct model *model = NULL;
         struct dataset *train = NULL, *test = NULL;

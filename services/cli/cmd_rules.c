@@ -1,4 +1,5 @@
 /* gradus rules: the table of update rules, for people, for programs and as a page of docs/. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct options {
 };
 
 static const struct field fields[] = {
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "markdown",
      .type = FIELD_BOOL,
@@ -50,6 +52,9 @@ static const char *const *row_ways(const struct rule *rule)
 
 static json_t *number(const struct field *field, double v)
 {
+    if (!isfinite(v)) {
+        return json_null(); /* no bound */
+    }
     return field->type == FIELD_INT ? json_integer((json_int_t)v) : json_real(v);
 }
 
@@ -110,6 +115,9 @@ static json_t *rule_json(const struct rule *rule)
     (void)json_object_set_new(object, "bytes_per_parameter",
                               json_integer((json_int_t)rule_bytes_per_parameter(rule)));
     (void)json_object_set_new(object, "table_rows", rows);
+    if (rule_file(rule) != NULL) {
+        (void)json_object_set_new(object, "file", json_string(rule_file(rule)));
+    }
     return object;
 }
 
@@ -163,6 +171,9 @@ static void text_of_rule(const struct rule *rule, struct buf *out)
     add_slots(rule, "", out);
     buf_printf(out, "\n  bytes per parameter: %zu\n  table rows: ", rule_bytes_per_parameter(rule));
     add_ways(rule, out);
+    if (rule_file(rule) != NULL) {
+        buf_printf(out, "\n  plug-in: %s", rule_file(rule));
+    }
     buf_add_str(out, "\n\n");
     for (size_t i = 0; i < rule->field_count; i++) {
         const struct field *f = &rule->fields[i];
@@ -181,6 +192,9 @@ static void text_of_all(struct buf *out)
         add_slots(rule, "", &slots);
         buf_printf(out, "%-18s %5zu  %-34s %s\n", rule->name, rule_bytes_per_parameter(rule),
                    buf_str(&slots), rule->help);
+        if (rule_file(rule) != NULL) {
+            buf_printf(out, "%-18s %5s  plug-in: %s\n", "", "", rule_file(rule));
+        }
         buf_release(&slots);
     }
     buf_add_str(out,
@@ -242,7 +256,7 @@ static int find_rule(const char *name, const struct rule **rule)
     if (*rule != NULL) {
         return 0;
     }
-    const char *names[64];
+    const char *names[128];
     size_t count = 0;
     while (count < sizeof names / sizeof names[0] && rule_at(count) != NULL) {
         names[count] = rule_at(count)->name;
@@ -261,6 +275,10 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     const struct rule *only = NULL;
+    int loaded = cli_load_rules(&o->common);
+    if (loaded != CLI_OK) {
+        return loaded;
+    }
     if (args->positional_count > 0) {
         int code = find_rule(args->positional[0], &only);
         if (code != 0) {
@@ -289,7 +307,8 @@ const struct cli_command cmd_rules = {
     .usage = "[RULE]",
     .examples = "  gradus rules\n"
                 "  gradus rules adam\n"
-                "  gradus rules --json\n",
+                "  gradus rules --json\n"
+                "  gradus rules --rules-dir=plugins   # and those of shared objects\n",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

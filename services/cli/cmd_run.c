@@ -12,6 +12,7 @@ struct options {
 };
 
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
+                                      CLI_RULES_DIR_ROW(struct options),
                                       CLI_JSON_ROW(struct options)};
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
@@ -52,7 +53,8 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct job_file file = {0};
-    int code = job_file_read(&file, args->positional[0], args);
+    int code = cli_load_rules(&o->common);
+    code = code != CLI_OK ? code : job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;
@@ -61,7 +63,7 @@ static int run(const struct cli_args *args)
     char *state_dir = cli_state_dir(o->common.state_dir);
     struct local local = {0};
     struct err err = {0};
-    if (local_start(&local, state_dir, (size_t)file.spec.cluster.ps,
+    if (local_start(&local, state_dir, o->common.rules_dir, (size_t)file.spec.cluster.ps,
                     (size_t)file.spec.cluster.workers.max, &err) != 0) {
         (void)fprintf(stderr, "gradus: start the local cluster: %s\n", err.msg);
         code = CLI_FAILED;

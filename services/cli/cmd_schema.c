@@ -9,6 +9,7 @@ struct options {
 };
 
 static const struct field fields[] = {
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "markdown",
      .type = FIELD_BOOL,
@@ -21,6 +22,10 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct buf out = {0};
+    int code = cli_load_rules(&o->common);
+    if (code != CLI_OK) {
+        return code;
+    }
     if (o->common.json) {
         job_spec_schema_json(&out);
     } else if (o->markdown) {

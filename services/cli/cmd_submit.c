@@ -14,6 +14,7 @@ struct options {
 
 static const struct field fields[] = {
     CLI_MASTER_ROWS(struct options),
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
     {.path = "watch",
      .type = FIELD_BOOL,
@@ -26,7 +27,8 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct job_file file = {0};
-    int code = job_file_read(&file, args->positional[0], args);
+    int code = cli_load_rules(&o->common);
+    code = code != CLI_OK ? code : job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;

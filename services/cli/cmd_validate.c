@@ -8,7 +8,8 @@ struct options {
     struct cli_common common;
 };
 
-static const struct field fields[] = {CLI_JSON_ROW(struct options)};
+static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
+                                      CLI_JSON_ROW(struct options)};
 
 static void print_valid(const char *file, const char *job, const char *checked_against)
 {
@@ -23,7 +24,8 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct job_file file = {0};
-    int code = job_file_read(&file, args->positional[0], args);
+    int code = cli_load_rules(&o->common);
+    code = code != CLI_OK ? code : job_file_read(&file, args->positional[0], args);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;

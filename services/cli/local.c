@@ -64,6 +64,9 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     argv[n++] = mem_strdup("--listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--http-listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--exit-with-parent");
+    if (l->rules_dir != NULL) {
+        argv[n++] = mem_printf("--rules-dir=%s", l->rules_dir);
+    }
     for (size_t i = 0; extra[i] != NULL && n + 1 < ARGUMENTS_MAX; i++) {
         argv[n++] = mem_strdup(extra[i]);
     }
@@ -126,8 +129,10 @@ static int start_worker(struct local *l, size_t i, struct err *err)
     return rc;
 }
 
-int local_start(struct local *l, const char *state_dir, size_t ps, size_t workers, struct err *err)
+int local_start(struct local *l, const char *state_dir, const char *rules_dir, size_t ps,
+                size_t workers, struct err *err)
 {
+    l->rules_dir = rules_dir[0] == '\0' ? NULL : mem_strdup(rules_dir);
     l->ps = mem_new(ps, sizeof *l->ps);
     l->workers = mem_new(workers, sizeof *l->workers);
     l->ps_count = ps;
@@ -251,5 +256,6 @@ void local_stop(struct local *l, bool at_once)
     free(l->bin_dir);
     free(l->state_dir);
     free(l->log_dir);
+    free(l->rules_dir);
     *l = (struct local){0};
 }
