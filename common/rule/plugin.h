@@ -30,4 +30,7 @@ int plugin_load_dir(const char *dir, unsigned trial_ms,
                     void (*tell)(void *ctx, const struct plugin_result *result), void *ctx,
                     struct err *err);
 
+/* Has `update:` in a job file a key @key for every rule? Then no plug-in may have it. */
+bool plugin_key_is_taken(const char *key);
+
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "rule/plugin.h"
 #include "rule/plugin_impl.h"
-#include "rule/rule.h"
 
 /* Keys of a job's `update` that are not the rule's, and slots that are not the rule's. l1, l2 and
  * weight_decay are not among them: a rule that has one of these has its own. */
@@ -16,6 +16,15 @@ static const char *const keys_taken[] = {
 };
 static const char *const slots_taken[] = {"average", "accumulated", "accumulated_examples"};
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static bool is_among(const char *name, const char *const *names, size_t count)
+{
+    size_t i = 0;
+    while (i < count && strcmp(names[i], name) != 0) {
+        i++;
+    }
+    return i < count;
+}
 
 static int check_name(const char *what, const char *name, struct err *err)
 {
@@ -51,15 +60,17 @@ static int check_help(const char *what, const char *help, struct err *err)
                           what, GRADUS_RULE_HELP_BYTES_MAX);
 }
 
+bool plugin_key_is_taken(const char *key)
+{
+    return is_among(key, keys_taken, COUNT(keys_taken));
+}
+
 static int check_taken(const char *what, const char *name, const char *const *taken, size_t count,
                        struct err *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(taken[i], name) == 0) {
-            return err_set(err, ERR_INVALID, "the name %s of %s is taken", name, what);
-        }
-    }
-    return 0;
+    return is_among(name, taken, count)
+               ? err_set(err, ERR_INVALID, "the name %s of %s is taken", name, what)
+               : 0;
 }
 
 static int check_range(const struct gradus_hyperparameter *h, struct err *err)

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "job/job_spec.h"
+#include "job/job_internal.h"
+#include "rule/plugin.h"
 
 #define HEAD                                                                                       \
     "name: j\ndata: {train: {file: x}}\nmodel: {layers: [dense: {units: 2}], loss: "               \
@@ -306,6 +307,21 @@ static void test_async_combinations(void **state)
     job_spec_release(&spec);
 }
 
+/* No plug-in may have a hyperparameter that would be read as one of these. */
+static void test_keys_of_plugins(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < job_update_field_count; i++) {
+        assert_true(plugin_key_is_taken(job_update_fields[i].path));
+    }
+    static const char *const others[] = {"rule", "schedule", "schedules", "variables"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_true(plugin_key_is_taken(others[i]));
+    }
+    assert_false(plugin_key_is_taken("learning_rate"));
+    assert_false(plugin_key_is_taken("weight_decay")); /* a rule may have its own */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_the_rules_own),   cmocka_unit_test(test_sets),
         cmocka_unit_test(test_wrong_keys),      cmocka_unit_test(test_wrong_schedules),
         cmocka_unit_test(test_wrong_variables), cmocka_unit_test(test_async_combinations),
+        cmocka_unit_test(test_keys_of_plugins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
