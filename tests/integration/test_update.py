@@ -43,7 +43,8 @@ class AnyNumberOfServers(Update):
         return one
 
     def test_global_norm(self):
-        self.same_bits(GLOBAL_NORM)
+        clipped = self.same_bits(GLOBAL_NORM)
+        self.assertNotEqual(clipped, self.train("free", GLOBAL_NORM.split(", clip")[0], training__replicas=4))
 
     def test_lamb(self):
         self.same_bits(LAMB)
@@ -103,7 +104,7 @@ class Modes(Update):
 
     def test_async(self):
         """Norms come with the pushes; rules with sums find their variables whole."""
-        for update in (GLOBAL_NORM, LAMB, ADAFACTOR):
+        for update in (GLOBAL_NORM, LAMB, ADAFACTOR, "rule: dc_asgd", "rule: adaptive_revision"):
             result = self.run_job("async", file=self.job_file(update), training__mode="async",
                                   training__batch_size=16, cluster__workers=2, cluster__ps=2,
                                   cluster__partitions=1)
