@@ -130,6 +130,10 @@ struct update_step {
     /* Of the push, one for each variable of the plan; NULL: taken here. Only update_run(). */
     const double *norms;
     size_t norm_count;
+    /* NULL, or called by update_finish() and update_run() after each piece: elements before @end
+     * are in @out, and stay as they are unless the update fails. In order, up to the last. */
+    void (*progress)(void *ctx, uint64_t end);
+    void *progress_ctx;
 };
 
 enum update_outcome {

@@ -167,6 +167,9 @@ void update_finish(struct update *u, float *out, struct update_result *result)
         struct update_result piece;
         update_finish_piece(u, i, &piece);
         update_result_join(result, &piece);
+        if (u->step.progress != NULL && result->outcome != UPDATE_FAILED) {
+            u->step.progress(u->step.progress_ctx, u->pieces[i].at + u->pieces[i].n);
+        }
     }
     update_finish_end(u, result);
 }

@@ -83,21 +83,31 @@ static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t gene
     }
 }
 
+/* A message with elements [at, at + n) of @snapshot, whose reference goes with it. */
+static int send_chunk(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
+                      struct snapshot *snapshot, uint64_t at, uint64_t n)
+{
+    struct rpc_piece piece = {snapshot->values.data + at, n * sizeof(float)};
+    struct rpc_blob blob = {
+        .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
+    m->total = r->shard->elements;
+    m->offset = at;
+    return rpc_send(r->call, &m->base, &blob);
+}
+
+/* What was not sent while it was computed. */
 static void send_values(struct ps_request *r, Gradus__V1__ExchangeResponse *m)
 {
     uint64_t elements = r->shard->elements;
     uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
-    unsigned left = (unsigned)((elements + chunk - 1) / chunk);
+    unsigned left = (unsigned)((elements - r->sent + chunk - 1) / chunk);
+    if (left == 0) {
+        return;
+    }
     struct snapshot *snapshot = ps_values_acquire(r->shard, m->version, left);
     int rc = 0;
-    m->total = elements;
-    for (uint64_t at = 0; at < elements && rc == 0; at += chunk, left--) {
-        uint64_t n = elements - at < chunk ? elements - at : chunk;
-        struct rpc_piece piece = {snapshot->values.data + at, n * sizeof(float)};
-        struct rpc_blob blob = {
-            .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
-        m->offset = at;
-        rc = rpc_send(r->call, &m->base, &blob);
+    for (uint64_t at = r->sent; at < elements && rc == 0; at += chunk, left--) {
+        rc = send_chunk(r, m, snapshot, at, elements - at < chunk ? elements - at : chunk);
     }
     while (left-- > 0) {
         ps_values_release(snapshot);
@@ -144,19 +154,44 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
     }
 }
 
+static void fill(const struct ps_request *r, const struct shard_action *a,
+                 Gradus__V1__ExchangeResponse *m)
+{
+    gradus__v1__exchange_response__init(m);
+    m->exchange = r->exchange;
+    m->push = (Gradus__V1__PushResult)a->push;
+    m->version = a->version;
+    m->progress = a->progress;
+    m->clock = a->clock;
+    m->generation = a->generation;
+    m->staleness = a->staleness;
+}
+
+void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
+                              struct snapshot *next, uint64_t done)
+{
+    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    Gradus__V1__ExchangeResponse m;
+    if (r->stream == NULL || a->has_decision || a->has_spare || a->has_sums) {
+        return;
+    }
+    fill(r, a, &m);
+    while (done - r->sent >= chunk) {
+        ps_values_ref(r->shard, next, 1);
+        if (send_chunk(r, &m, next, r->sent, chunk) != 0) {
+            return; /* what is wrong shows when the rest is sent */
+        }
+        r->sent += chunk;
+    }
+}
+
 static void answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
 {
     if (a->code != 0) {
         send_refusal(r->call, r->exchange, a->generation, a->version, err);
     } else {
-        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
-        m.exchange = r->exchange;
-        m.push = (Gradus__V1__PushResult)a->push;
-        m.version = a->version;
-        m.progress = a->progress;
-        m.clock = a->clock;
-        m.generation = a->generation;
-        m.staleness = a->staleness;
+        Gradus__V1__ExchangeResponse m;
+        fill(r, a, &m);
         send_well(r, a, &m);
     }
     if (r->stream->half_closed && r->stream->waiting == NULL) {

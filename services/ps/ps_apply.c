@@ -128,9 +128,29 @@ static void heed(struct ps_shard *s, uint64_t step, const struct update_result *
     (void)ps_shard_wrap(s, &s->failed);
 }
 
-static void run(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
-                float *out, struct update_result *result)
+/* Who gets the next version while it is computed. */
+struct early {
+    struct snapshot *next;
+    const struct shard_action *replies;
+    size_t count;
+};
+
+static void send_early(void *ctx, uint64_t end)
 {
+    const struct early *e = ctx;
+    for (size_t i = 0; i < e->count; i++) {
+        const struct shard_action *a = &e->replies[i];
+        if (a->kind == SHARD_REPLY && a->tag != NULL && a->code == 0 && a->values &&
+            a->version == e->next->version) {
+            ps_exchange_begin_answer(a->tag, a, e->next, end);
+        }
+    }
+}
+
+static void run(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
+                struct early *early, struct update_result *result)
+{
+    float *out = early->next->values.data;
     if (s->update_begun) {
         update_finish(s->update, out, result);
         s->update_begun = false;
@@ -139,6 +159,8 @@ static void run(struct ps_shard *s, const struct shard_action *a, const struct b
     }
     struct update_step step = step_of(s, a, more);
     struct err err;
+    step.progress = send_early;
+    step.progress_ctx = early;
     if (update_run(s->update, &step, out, result, &err) != 0) {
         memcpy(out, step.in, s->elements * sizeof(float));
         *result = (struct update_result){.outcome = UPDATE_KEPT};
@@ -148,12 +170,14 @@ static void run(struct ps_shard *s, const struct shard_action *a, const struct b
     }
 }
 
-void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buffer *more)
+void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
+              const struct shard_action *replies, size_t count)
 {
     uint64_t began = chrono_now_ns();
     struct update_result result = {.outcome = UPDATE_KEPT};
     struct snapshot *next = snapshots_begin(&s->snapshots);
-    run(s, a, more, next->values.data, &result);
+    struct early early = {next, replies, count};
+    run(s, a, more, &early, &result);
     heed(s, a->version - 1, &result);
     snapshots_commit(&s->snapshots, next);
     meter_observe(s->ps->meters.apply_seconds, (double)(chrono_now_ns() - began) * 1e-9);

@@ -285,7 +285,8 @@ static void reply(struct ps_shard *s, const struct shard_action *a)
     ps_request_answer(a->tag, &refused, &s->failed);
 }
 
-static void act(struct ps_shard *s, const struct shard_action *a)
+/* @behind: how many actions follow this one. */
+static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
 {
     switch (a->kind) {
     case SHARD_REDUCE:
@@ -301,7 +302,7 @@ static void act(struct ps_shard *s, const struct shard_action *a)
         ps_add(a->buffer, a->source);
         break;
     case SHARD_APPLY:
-        ps_apply(s, a, NULL);
+        ps_apply(s, a, NULL, a + 1, behind);
         break;
     case SHARD_RELEASE:
         buffer_put(a->buffer);
@@ -342,11 +343,12 @@ static void act_all(struct ps_shard *s)
     struct shard_actions *actions = &s->actions;
     for (size_t i = 0; i < actions->count; i++) {
         if (is_fused(actions, i)) {
-            ps_apply(s, &actions->items[i + 2], actions->items[i].source);
-            act(s, &actions->items[i + 1]);
+            ps_apply(s, &actions->items[i + 2], actions->items[i].source, &actions->items[i + 3],
+                     actions->count - i - 3);
+            act(s, &actions->items[i + 1], 0);
             i += 2;
         } else {
-            act(s, &actions->items[i]);
+            act(s, &actions->items[i], actions->count - i - 1);
         }
     }
 }

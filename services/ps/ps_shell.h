@@ -134,7 +134,10 @@ void ps_add(struct buffer *to, const struct buffer *from);
 void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
                      const struct buffer *more);
 /* With @add: buffer += add in the same pass. */
-void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add);
+/* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
+ * it is computed. */
+void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add,
+              const struct shard_action *replies, size_t count);
 void ps_keep_slots(struct ps_shard *s, struct buffer *to);
 /* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
  */
@@ -195,6 +198,7 @@ struct ps_request {
 
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
+    uint64_t sent;           /* elements of the answer */
     struct ps_request *next; /* of the stream's that wait; of the strand */
     struct ps_request **link;
 };
@@ -234,6 +238,8 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
 /* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
 struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
 void ps_values_release(void *snapshot);
+/* The same for a snapshot that somebody else holds. */
+void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 
 /* ---- from and to messages (ps_values.c) ---- */
 
@@ -248,6 +254,10 @@ int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err 
 
 void ps_stream_ref(struct ps_stream *s);
 void ps_stream_unref(struct ps_stream *s);
+/* On the strand: send what is new of the first @done elements of @next, which is not committed yet;
+ * ps_request_answer() sends the rest. Nothing when the answer @a is more than values. */
+void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
+                              struct snapshot *next, uint64_t done);
 /* On the strand: @r waits; the end of the stream ends it. */
 void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 

@@ -14,6 +14,12 @@ struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigne
     return snapshot;
 }
 
+void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count)
+{
+    snapshot_ref(snapshot, count);
+    atomic_fetch_add(&s->refs, count);
+}
+
 void ps_values_release(void *ctx)
 {
     struct snapshot *snapshot = ctx;

