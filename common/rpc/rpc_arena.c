@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/recycle.h"
 #include "rpc/rpc_codec.h"
 
 #define CHUNK_BYTES 2048
@@ -15,6 +16,9 @@ struct rpc_arena_chunk {
     max_align_t data[];
 };
 
+/* Chunks of the usual size, one for each message that is being looked at. */
+static struct recycler chunks = RECYCLER(sizeof(struct rpc_arena_chunk) + CHUNK_BYTES, 256);
+
 void rpc_arena_init(struct rpc_arena *a, size_t bytes_max)
 {
     *a = (struct rpc_arena){.bytes_max = bytes_max};
@@ -24,7 +28,11 @@ void rpc_arena_release(struct rpc_arena *a)
 {
     for (struct rpc_arena_chunk *c = a->chunks; c;) {
         struct rpc_arena_chunk *next = c->next;
-        free(c);
+        if (c->bytes == CHUNK_BYTES) {
+            recycler_give(&chunks, c);
+        } else {
+            free(c);
+        }
         c = next;
     }
     a->chunks = NULL;
@@ -45,7 +53,7 @@ void *rpc_arena_alloc(struct rpc_arena *a, size_t bytes)
     struct rpc_arena_chunk *c = a->chunks;
     if (!c || c->bytes - c->used < need) {
         size_t size = need > CHUNK_BYTES / 4 ? need : CHUNK_BYTES;
-        c = malloc(sizeof(*c) + size);
+        c = size == CHUNK_BYTES ? recycler_take(&chunks) : malloc(sizeof(*c) + size);
         if (!c) {
             a->exceeded = true;
             return NULL;

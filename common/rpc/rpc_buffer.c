@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/recycle.h"
 #include "rpc/rpc_grpc.h"
 
 /* Below this, one copy is cheaper than the bookkeeping of separate slices. */
 #define FLAT_BYTES_MAX ((size_t)16 << 10)
 #define PIECE_COPY_BYTES 512
+#define SLICES_USUAL 16   /* of a message that is sent */
+#define PIECES_USUAL 1024 /* of one that was received: gRPC reads 64 KiB at a time */
 
 void rpc_blob_release(const struct rpc_blob *blob)
 {
@@ -25,12 +28,14 @@ struct lender {
     void *ctx;
 };
 
+static struct recycler lenders = RECYCLER(sizeof(struct lender), 1024);
+
 static void lender_unref(void *p)
 {
     struct lender *l = p;
     if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
         l->release(l->ctx);
-        free(l);
+        recycler_give(&lenders, l);
     }
 }
 
@@ -97,12 +102,13 @@ static grpc_slice copy_run(const struct rpc_piece *pieces, size_t count, size_t 
 static grpc_byte_buffer *encode_slices(const ProtobufCMessage *msg, uint32_t bulk_field,
                                        const struct rpc_blob *blob, size_t head, size_t bulk)
 {
-    struct lender *lender = mem_new(1, sizeof(*lender));
+    struct lender *lender = recycler_take(&lenders);
+    *lender = (struct lender){.release = blob->release, .ctx = blob->ctx};
     atomic_init(&lender->refs, 1);
-    lender->release = blob->release;
-    lender->ctx = blob->ctx;
 
-    grpc_slice *slices = mem_new(blob->piece_count + 1, sizeof(*slices));
+    grpc_slice usual[SLICES_USUAL];
+    grpc_slice *slices =
+        blob->piece_count < SLICES_USUAL ? usual : mem_new(blob->piece_count + 1, sizeof(*slices));
     size_t count = 0;
     slices[count] = grpc_slice_malloc(head);
     rpc_head_write(msg, bulk_field, bulk, GRPC_SLICE_START_PTR(slices[count]));
@@ -118,7 +124,9 @@ static grpc_byte_buffer *encode_slices(const ProtobufCMessage *msg, uint32_t bul
     for (size_t i = 0; i < count; i++) {
         grpc_slice_unref(slices[i]);
     }
-    free(slices);
+    if (slices != usual) {
+        free(slices);
+    }
     lender_unref(lender);
     return buffer;
 }
@@ -160,14 +168,22 @@ grpc_byte_buffer *rpc_buffer_encode(const ProtobufCMessageDescriptor *type,
 
 struct received {
     grpc_byte_buffer *buffer;
+    bool usual; /* of the usual size */
     struct rpc_piece pieces[];
 };
+
+static struct recycler usual_received =
+    RECYCLER(sizeof(struct received) + PIECES_USUAL * sizeof(struct rpc_piece), 64);
 
 static void received_release(void *ctx)
 {
     struct received *r = ctx;
     grpc_byte_buffer_destroy(r->buffer);
-    free(r);
+    if (r->usual) {
+        recycler_give(&usual_received, r);
+    } else {
+        free(r);
+    }
 }
 
 struct rpc_msg *rpc_buffer_decode(const struct rpc_decoding *how, grpc_byte_buffer *buffer,
@@ -179,8 +195,11 @@ struct rpc_msg *rpc_buffer_decode(const struct rpc_decoding *how, grpc_byte_buff
         return NULL;
     }
     const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
-    struct received *r = mem_new(1, sizeof(*r) + slices->count * sizeof(r->pieces[0]));
+    bool usual = slices->count <= PIECES_USUAL;
+    struct received *r = usual ? recycler_take(&usual_received)
+                               : mem_new(1, sizeof(*r) + slices->count * sizeof(r->pieces[0]));
     r->buffer = buffer;
+    r->usual = usual;
     for (size_t i = 0; i < slices->count; i++) {
         r->pieces[i] = (struct rpc_piece){.data = GRPC_SLICE_START_PTR(slices->slices[i]),
                                           .bytes = GRPC_SLICE_LENGTH(slices->slices[i])};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/recycle.h"
 
 #define UNPACK_BYTES_BASE ((size_t)8 << 20) /* default limit of an unpacked body: this … */
 #define UNPACK_FACTOR 4                     /* … and so many times its wire bytes */
@@ -102,6 +103,8 @@ struct message {
     size_t accounted;
 };
 
+static struct recycler messages = RECYCLER(sizeof(struct message), 1024);
+
 struct rpc_msg *rpc_msg_ref(struct rpc_msg *msg)
 {
     struct message *m = (struct message *)msg;
@@ -129,7 +132,7 @@ void rpc_msg_unref(struct rpc_msg *msg)
         atomic_fetch_sub_explicit(&m->account->bytes, m->accounted, memory_order_relaxed);
         rpc_account_unref(m->account);
     }
-    free(m);
+    recycler_give(&messages, m);
 }
 
 /* The part of the message that is not the bulk field, and where the bulk field lies. */
@@ -309,10 +312,9 @@ static int decode(struct message *m, const struct rpc_decoding *how, struct err 
 struct rpc_msg *rpc_msg_decode(const struct rpc_decoding *how, const struct rpc_frame *frame,
                                struct err *err)
 {
-    struct message *m = mem_new(1, sizeof(*m));
+    struct message *m = recycler_take(&messages);
+    *m = (struct message){.msg = {.wire_bytes = frame->bytes}, .frame = *frame};
     atomic_init(&m->refs, 1);
-    m->frame = *frame;
-    m->msg.wire_bytes = frame->bytes;
     if (how->account) {
         if (!account_add(how->account, frame->bytes)) {
             err_set(err, ERR_EXHAUSTED,

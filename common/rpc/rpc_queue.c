@@ -1,7 +1,9 @@
 #include <stdlib.h>
 
-#include "base/mem.h"
+#include "base/recycle.h"
 #include "rpc/rpc_grpc.h"
+
+static struct recycler items = RECYCLER(sizeof(struct rpc_queued), 1024);
 
 bool rpc_queue_push(struct rpc_queue *q, grpc_byte_buffer *buffer)
 {
@@ -9,9 +11,8 @@ bool rpc_queue_push(struct rpc_queue *q, grpc_byte_buffer *buffer)
     if (q->bytes > 0 && (q->bytes > q->bytes_max || bytes > q->bytes_max - q->bytes)) {
         return false;
     }
-    struct rpc_queued *item = mem_new(1, sizeof(*item));
-    item->buffer = buffer;
-    item->bytes = bytes;
+    struct rpc_queued *item = recycler_take(&items);
+    *item = (struct rpc_queued){.buffer = buffer, .bytes = bytes};
     if (q->tail) {
         q->tail->next = item;
     } else {
@@ -50,7 +51,7 @@ void rpc_queued_free(struct rpc_queued *list)
     while (list) {
         struct rpc_queued *next = list->next;
         grpc_byte_buffer_destroy(list->buffer);
-        free(list);
+        recycler_give(&items, list);
         list = next;
     }
 }

@@ -4,15 +4,19 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/recycle.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
+
+static struct recycler requests = RECYCLER(sizeof(struct ps_request), 1024);
 
 struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
                                   struct rpc_call *call, struct rpc_msg *msg,
                                   void (*answer)(struct ps_request *, const struct shard_action *,
                                                  const struct err *))
 {
-    struct ps_request *r = mem_new(1, sizeof *r);
+    struct ps_request *r = recycler_take(&requests);
+    memset(r, 0, sizeof *r);
     atomic_store(&r->refs, 1);
     r->shard = ps_shard_ref(shard);
     r->call = call == NULL ? NULL : rpc_call_ref(call);
@@ -42,7 +46,7 @@ void ps_request_unref(struct ps_request *r)
         rpc_call_unref(r->call);
     }
     ps_shard_unref(r->shard);
-    free(r);
+    recycler_give(&requests, r);
 }
 
 void ps_request_name(struct ps_request *r, const char *worker)

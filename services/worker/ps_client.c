@@ -127,6 +127,7 @@ static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shar
     link->open_end = &link->open;
     link->answered_end = &link->answered;
     link->partitions = plan_shard(o->plan, shard, &link->partition_count);
+    link->pieces = mem_new(link->partition_count, sizeof *link->pieces);
     link->elements = o->plan->shard_elements[shard];
     link->address = mem_strdup(o->addresses[shard]);
     return link_connect(link, err);
@@ -206,6 +207,7 @@ void ps_client_free(struct ps_client *c)
     for (uint32_t s = 0; s < c->link_count; s++) {
         ps_client_pending_release(&c->links[s]);
         free(c->links[s].address);
+        free(c->links[s].pieces);
         pthread_mutex_destroy(&c->links[s].mutex);
     }
     free(c->links);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/recycle.h"
 #include "worker/ps_client_state.h"
 
 #define CHUNK_ELEMENTS (PS_CLIENT_CHUNK_BYTES / sizeof(float))
@@ -15,6 +16,8 @@ struct sent {
     uint32_t slot;
 };
 
+static struct recycler sents = RECYCLER(sizeof(struct sent), 1024);
+
 static void on_sent(void *ctx)
 {
     struct sent *sent = ctx;
@@ -24,12 +27,12 @@ static void on_sent(void *ctx)
         pthread_cond_broadcast(&c->sending_cond);
     }
     pthread_mutex_unlock(&c->sending_mutex);
-    free(sent);
+    recycler_give(&sents, sent);
 }
 
 static struct sent *sending_begin(struct ps_client *c, uint32_t slot)
 {
-    struct sent *sent = mem_new(1, sizeof *sent);
+    struct sent *sent = recycler_take(&sents);
     *sent = (struct sent){c, slot};
     pthread_mutex_lock(&c->sending_mutex);
     c->sending[slot]++;
@@ -105,7 +108,7 @@ static void strip(Gradus__V1__ExchangeRequest *message)
 static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
                        const float *gradient, struct err *err)
 {
-    struct rpc_piece *pieces = mem_new(link->partition_count, sizeof *pieces);
+    struct rpc_piece *pieces = link->pieces;
     int rc = 0;
     message->total = link->elements;
     for (uint64_t at = 0; at < link->elements && rc == 0; at += CHUNK_ELEMENTS) {
@@ -128,7 +131,6 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
         }
         strip(message);
     }
-    free(pieces);
     return rc;
 }
 

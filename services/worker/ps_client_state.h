@@ -36,6 +36,7 @@ struct shard_link {
     uint32_t shard;
     const struct partition *partitions;
     size_t partition_count;
+    struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
     uint64_t elements;
     char *address;
     struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */

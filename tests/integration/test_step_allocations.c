@@ -1,0 +1,162 @@
+/* Once both sides are warm, an exchange allocates nothing: server and worker's client in one
+ * process, with every call of malloc() and its like from our own code counted (those inside gRPC
+ * are not ours to count). */
+#include "unit/ps/ps_rig.h"
+
+#include <stdatomic.h>
+
+#include "worker/ps_client.h"
+
+#define WARM 300
+#define COUNTED 300
+
+/* ---- the count: the linker sends our calls here ---- */
+
+static atomic_bool counting;
+static atomic_uint allocations;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t count, size_t n);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t count, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+
+static void note(void)
+{
+    if (atomic_load(&counting)) {
+        atomic_fetch_add(&allocations, 1);
+    }
+}
+
+void *__wrap_malloc(size_t n)
+{
+    note();
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t count, size_t n)
+{
+    note();
+    return __real_calloc(count, n);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    note();
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    note();
+    return __real_aligned_alloc(align, n);
+}
+
+/* ---- a worker that steps ---- */
+
+struct stepper {
+    struct ps_client *client;
+    float *gradient, *values;
+    uint64_t step;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    unsigned answers;
+    int code;
+};
+
+static void step(void *ctx)
+{
+    struct stepper *s = ctx;
+    const struct worker_action a = {.kind = WORKER_DO_EXCHANGE,
+                                    .exchange = s->step + 1,
+                                    .generation = 1,
+                                    .push = true,
+                                    .step = s->step,
+                                    .replica_end = 1,
+                                    .examples = 10,
+                                    .pull = WORKER_PULL_VERSION,
+                                    .version = s->step + 1};
+    const struct ps_payload payload = {.values = s->values, .gradient = s->gradient};
+    ps_client_exchange(s->client, &a, &payload);
+}
+
+static void answered(void *ctx, const struct ps_answer *a)
+{
+    struct stepper *s = ctx;
+    s->step++;
+    if (a->code == 0 && s->step == WARM) {
+        atomic_store(&counting, true);
+    }
+    if (s->step == WARM + COUNTED) {
+        atomic_store(&counting, false);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->answers++;
+    s->code = a->code;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (a->code == 0 && s->step < WARM + COUNTED) {
+        step(s);
+    }
+}
+
+static void a_warm_exchange_allocates_nothing(void **state)
+{
+    (void)state;
+    static char job[] = "job-1";
+    const uint64_t offsets[] = {0, ROWS * COLUMNS};
+    struct ps_rig rig;
+    struct plan plan;
+    struct err err;
+    ps_rig_start(&rig, 0);
+    if (ps_rig_open(&rig, job, "sync", "momentum", 1, 1, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    ps_rig_plan(1, &plan);
+    struct stepper s = {.gradient = mem_new(ELEMENTS, sizeof(float)),
+                        .values = mem_new(ELEMENTS, sizeof(float))};
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_cond_init(&s.changed, NULL);
+    struct loop *loop = loop_new(0);
+    const char *address = rpc_server_address(rig.server, 0);
+    struct ps_client_options options = {.job = job,
+                                        .worker = "w0",
+                                        .plan = &plan,
+                                        .variable_offsets = offsets,
+                                        .addresses = &address,
+                                        .loop = loop,
+                                        .answered = answered,
+                                        .ctx = &s};
+    assert_int_equal(ps_client_new(&options, &s.client, &err), 0);
+    assert_int_equal(loop_start(loop, "job", &err), 0);
+    assert_int_equal(loop_post(loop, step, &s, &err), 0);
+    pthread_mutex_lock(&s.lock);
+    while (s.answers < WARM + COUNTED && s.code == 0) {
+        pthread_cond_wait(&s.changed, &s.lock);
+    }
+    pthread_mutex_unlock(&s.lock);
+    assert_int_equal(s.code, 0);
+    print_message("%u allocations in %d exchanges\n", atomic_load(&allocations), COUNTED);
+    assert_int_equal(atomic_load(&allocations), 0);
+    loop_stop(loop);
+    loop_join(loop);
+    ps_client_close(s.client);
+    loop_free(loop);
+    ps_client_free(s.client);
+    plan_release(&plan);
+    ps_rig_stop(&rig);
+    free(s.gradient);
+    free(s.values);
+}
+
+int main(void)
+{
+    rpc_init();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_exchange_allocates_nothing)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rpc_shutdown();
+    return failed;
+}
