@@ -48,6 +48,41 @@ static void note_idle(const struct master_call *m)
     }
 }
 
+static struct epoch_sums *epoch_of(struct measurements *m, uint64_t epoch)
+{
+    struct epoch_sums *unused = NULL;
+    for (size_t i = 0; i < EPOCHS_MAX; i++) {
+        if (m->epochs[i].used && m->epochs[i].epoch == epoch) {
+            return &m->epochs[i];
+        }
+        unused = unused == NULL && !m->epochs[i].used ? &m->epochs[i] : unused;
+    }
+    return unused;
+}
+
+/* The master took nothing of the report, as the core knows: the next one says it all. */
+static void measure_again(struct worker_job *j)
+{
+    for (size_t i = 0; i < EPOCHS_MAX; i++) {
+        struct epoch_sums *from = &j->reporting.epochs[i];
+        struct epoch_sums *to = from->used ? epoch_of(&j->measured, from->epoch) : NULL;
+        if (to == NULL) {
+            continue; /* none, or no room: an epoch so old goes without */
+        }
+        if (!to->used) {
+            *to = *from;
+            *from = (struct epoch_sums){0};
+            continue;
+        }
+        metrics_merge(&to->sums, &from->sums);
+        to->batches += from->batches;
+    }
+    for (size_t i = 0; i < STALENESS_BUCKETS; i++) {
+        j->measured.staleness[i] += j->reporting.staleness[i];
+    }
+    worker_job_measurements_clear(&j->reporting);
+}
+
 static void end_drain(const struct master_call *m)
 {
     if (m->job->idle || (m->kind == WORKER_FAILURE_REPORTED && is_heard(m->code))) {
@@ -71,6 +106,10 @@ static void master_answered(void *ctx)
             .granted = m->granted,
         };
         note_idle(m);
+        if (m->kind == WORKER_PROGRESS_REPORTED && m->code == ERR_ABORTED &&
+            !m->job->report_again) {
+            measure_again(m->job);
+        }
         worker_job_step(m->job, &event);
         end_drain(m);
     }
@@ -258,6 +297,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
         j->measured = (struct measurements){0};
         j->report_idle = a->idle_report;
     }
+    j->report_again = a->again;
     struct report_parts parts;
     report_fill(&j->reporting, &parts);
     Gradus__V1__ReportProgressRequest r = GRADUS__V1__REPORT_PROGRESS_REQUEST__INIT;

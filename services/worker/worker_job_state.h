@@ -53,6 +53,7 @@ struct worker_job {
     struct worker_actions actions; /* of the running step */
     bool stepping;
     struct measurements measured, reporting;
+    bool report_again;    /* the report under way was sent before */
     uint64_t computed_ns; /* when the last computation ended */
     struct slow_down slow_down;
     /* Draining (worker_job_drain.c). */

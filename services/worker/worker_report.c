@@ -53,6 +53,15 @@ void worker_report_pump(struct worker *w)
     w->report_now = false;
 }
 
+/* The master took nothing of it, for it is in another generation: what was counted goes with the
+ * next report. Of a report that was sent more than once nobody knows. */
+static void count_again(struct worker *w)
+{
+    w->dropped += w->report.dropped;
+    w->speculated += w->report.speculated;
+    w->measured = true;
+}
+
 void worker_on_progress_reported(struct worker *w, const struct worker_event *event)
 {
     if (!w->report_open) {
@@ -61,6 +70,9 @@ void worker_on_progress_reported(struct worker *w, const struct worker_event *ev
     if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
         w->report_open = false;
         w->report_acked = w->report.sequence;
+        if (event->code == ERR_ABORTED && !w->report.again) {
+            count_again(w);
+        }
         if (event->code == ERR_ABORTED && w->report.idle_report &&
             w->report.generation == w->a.generation) {
             w->fenced = true; /* the master is further; its next assignment comes */

@@ -115,6 +115,36 @@ static void test_partial_goes_on_where_the_shards_are(void **state)
     script_end(&t);
 }
 
+/* A report of a generation that is over is not taken; what it counted is in the next one, unless it
+ * was sent before and may have been taken then. */
+static void test_what_was_dropped_is_counted_once(void **state)
+{
+    (void)state;
+    for (int sent = 1; sent <= 2; sent++) {
+        struct script t;
+        struct worker_assignment a = partial(2, 2, 4);
+        start(&t, &a, 0);
+        (void)script_compute(&t);
+        script_answer_both(&t, 4, WORKER_PUSH_STALE);
+        (void)script_compute(&t);
+        (void)script_take(&t, WORKER_DO_COMPUTE);
+        t.now_ms += WORKER_REPORT_MS;
+        script_feed(&t, (struct worker_event){.kind = WORKER_TIMER});
+        assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).dropped, 6);
+        if (sent == 2) {
+            script_feed(&t, (struct worker_event){.kind = WORKER_PROGRESS_REPORTED,
+                                                  .code = ERR_UNAVAILABLE});
+            script_timer(&t);
+            assert_int_equal(script_take(&t, WORKER_DO_REPORT_PROGRESS).dropped, 6);
+        }
+        script_feed(&t,
+                    (struct worker_event){.kind = WORKER_PROGRESS_REPORTED, .code = ERR_ABORTED});
+        script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
+        assert_int_equal(script_report(&t).dropped, sent == 1 ? 6 : 0);
+        script_end(&t);
+    }
+}
+
 static void test_partial_skips_only_what_every_shard_is_past(void **state)
 {
     (void)state;
@@ -561,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_partial_pushes_single_replicas),
         cmocka_unit_test(test_partial_carries_the_decision),
         cmocka_unit_test(test_partial_goes_on_where_the_shards_are),
+        cmocka_unit_test(test_what_was_dropped_is_counted_once),
         cmocka_unit_test(test_partial_skips_only_what_every_shard_is_past),
         cmocka_unit_test(test_partial_hears_of_the_end_of_a_step_early),
         cmocka_unit_test(test_versions_that_differ_are_aligned),
