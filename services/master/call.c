@@ -446,7 +446,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
                          : MASTER_EVALUATION_CHUNK;
         break;
     case MASTER_CALL_STOP:
-        out->reason = j->record.reason;
+        out->reason = action_printf(m, "%s", j->record.reason); /* it may change in this step */
         break;
     case MASTER_CALL_CLOSE:
         out->shard = c->index;

@@ -89,15 +89,15 @@ void job_recover(struct master *m, struct job *j, const char *why)
     j->record.recoveries += again ? 0 : 1;
     m->counts.recoveries += again ? 0 : 1;
     job_record_set(&j->resume_reason, why);
-    release_nodes(m, j);
-    job_names_clear(&j->record.ps);
-    j->restartable = true;
     if (j->record.state == JOB_RECOVERING) {
         j->phase = PHASE_NONE;
         job_say(m, j, why);
     } else {
         job_enter(m, j, JOB_RECOVERING, why);
     }
+    release_nodes(m, j); /* they are told the new reason */
+    job_names_clear(&j->record.ps);
+    j->restartable = true;
     change_at_once(m, j);
     job_cleaned(m, j);
 }

@@ -120,6 +120,7 @@ struct cluster {
     uint32_t classes;
     bool manifest_fails;
     size_t manifests, evaluations_sent;
+    char stop_reason[256]; /* of the last StopJob */
     struct fake_checkpoint disk[JOBS_MAX];
     uint64_t manifest_steps[64];
     uint64_t waiting[JOBS_MAX]; /* requests that are parked by tests */
@@ -196,8 +197,29 @@ static inline void cluster_watch(struct cluster *c, const struct job_record *r)
     c->seen[i].step = r->step;
 }
 
+/* What a call points to is there until the next step, whatever became of its job in this one; a
+ * sanitizer sees what is not. */
+static inline void cluster_read_call(const struct master_call *call)
+{
+    const char *const texts[] = {call->job,    call->text,      call->node,   call->address,
+                                 call->pin_id, call->directory, call->restore};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_true(texts[i] == NULL || strlen(texts[i]) < 65536);
+    }
+    for (size_t i = 0; i < call->worker_count; i++) {
+        assert_true(call->workers[i][0] != '\0');
+    }
+    for (size_t i = 0; i < call->shard_count; i++) {
+        assert_true(call->shards[i].node[0] != '\0' && call->shards[i].address[0] != '\0');
+    }
+}
+
 static inline void cluster_take_call(struct cluster *c, const struct master_call *call)
 {
+    cluster_read_call(call);
+    if (call->kind == MASTER_CALL_STOP) {
+        snprintf(c->stop_reason, sizeof c->stop_reason, "%s", call->reason);
+    }
     if (call->timeout_ms <= 5000 && c->loss > 0 && rng_uniform(c->seed, c->draws++) < c->loss) {
         return;
     }
@@ -615,7 +637,7 @@ static inline void fake_position(struct fake_shard *s, const struct flight *f)
     s->in = 0;
     memset(s->done, 0, sizeof s->done);
     for (uint32_t k = 0; k < f->ledger.split_count; k++) {
-        for (uint64_t e = 0; e < f->ledger.epoch; e++) {
+        for (uint64_t e = 0; e < f->ledger.epoch && e < EPOCHS_MAX; e++) {
             s->done[e][k] = ledger_shape_split_batches(&s->shape, k);
         }
         if (f->ledger.epoch < EPOCHS_MAX) {

@@ -238,6 +238,7 @@ static void a_job_goes_back_when_a_server_is_lost(void **state)
             assert_true(ran ? i >= 2 : r->state == JOB_PENDING && i < 3);
             assert_non_null(strstr(r->reason, "waits for 1 more parameter server: 1 of 2 free"));
             assert_true(!ran || strstr(r->reason, "parameter server ps-1 was lost (") != NULL);
+            assert_true(!ran || strstr(c->stop_reason, "parameter server ps-1 was lost (") != NULL);
             struct fake_checkpoint *p = cluster_checkpoint(c, id);
             uint64_t step = p == NULL ? 0 : p->step;
             cluster_add(c, MASTER_PS);
