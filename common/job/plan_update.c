@@ -51,6 +51,14 @@ int plan_update_whole(const struct plan *plan, const struct update_spec *spec, s
     return rc;
 }
 
+int plan_update_check(const struct plan *plan, const struct update_spec *spec, struct err *err)
+{
+    struct update_variable *variables = variables_of(plan);
+    int rc = update_spec_check(spec, variables, plan->variable_count, err);
+    free(variables);
+    return rc;
+}
+
 uint32_t plan_update_rounds(const struct plan *plan, const struct update *update)
 {
     return plan->shard_count > 1 ? update_rounds(update) : 0;

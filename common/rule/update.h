@@ -115,8 +115,10 @@ bool update_is_in_place(const struct update *u);
 /* ---- one update ---- */
 
 struct update_step {
-    uint64_t version; /* of @in; the result is version + 1 */
-    double lr_scale;  /* 1 without staleness */
+    /* Of @in; the result is version + 1. Rules and schedules count updates: version / accumulate.
+     */
+    uint64_t version;
+    double lr_scale; /* 1 without staleness */
     const float *in;
     /* The sum over @examples, changed in place. NULL with 0 examples: the values stay. */
     float *gradient;

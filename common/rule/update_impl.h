@@ -1,6 +1,7 @@
 /* What the parts of the update share; not for other rooms.
  *
  * update.c       what lies where
+ * update_slots.c slots, as the caller sees them
  * update_step.c  the order of things
  * update_apply.c the passes over memory
  * update_sums.c  sums: reduce, settle, norms

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
+#include "job/plan_update.h"
 
 struct options {
     struct cli_common common;
@@ -24,7 +25,9 @@ static int print_plan(const struct job_spec *spec, const struct model *model, bo
     struct plan plan = {0};
     int rc = plan_make(variables, n, &spec->cluster, &plan, err);
     free(variables);
+    rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
     if (rc != 0) {
+        plan_release(&plan);
         return rc;
     }
     struct buf out = {0};

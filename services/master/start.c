@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "graph/model.h"
+#include "job/plan_update.h"
 #include "master/core.h"
 
 /* Splits of an epoch when the job leaves it to us: so many that the slowest worker is never far
@@ -115,9 +116,11 @@ static int make_plan(struct job *j, struct err *err)
         variables[i] = *model_variable(model, i);
     }
     rc = plan_make(variables, count, &j->spec.cluster, &j->plan, err);
+    rc = rc != 0 ? rc : plan_update_check(&j->plan, &j->spec.update, err);
     free(variables);
     model_free(model);
     if (rc < 0) {
+        plan_release(&j->plan);
         return err_wrap(err, "plan");
     }
     j->has_plan = true;
