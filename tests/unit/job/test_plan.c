@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/plan.h"
+#include "job/plan_update.h"
 
 static struct variable_spec variable(const char *name, size_t rank, uint64_t d0, uint64_t d1)
 {
@@ -379,9 +379,29 @@ static void the_table_shows_every_partition(void **state)
     plan_release(&plan);
 }
 
+static void patterns_match_variables(void **state)
+{
+    (void)state;
+    const struct cluster_spec c = {.ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
+    struct variable_spec v[] = {variable("a.kernel", 2, 8, 4), variable("a.bias", 1, 4, 0)};
+    char bias[] = "*.bias", none[] = "b.*";
+    struct update_pattern patterns[] = {{.match = bias}, {.match = none}};
+    struct update_spec spec = {.rule = rule_find("sgd"), .patterns = patterns, .pattern_count = 1};
+    struct plan plan = {0};
+    struct err err = {0};
+    assert_int_equal(plan_make(v, 2, &c, &plan, &err), 0);
+    assert_int_equal(plan_update_check(&plan, &spec, &err), 0);
+    spec.pattern_count = 2;
+    assert_int_equal(plan_update_check(&plan, &spec, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "update.variables.1.match: no variable matches 'b.*'; allowed: "
+                                 "patterns of names such as 'a.kernel'");
+    plan_release(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_match_variables),
         cmocka_unit_test(fixed_cuts_as_tensorflow),
         cmocka_unit_test(min_slice_cuts_as_tensorflow),
         cmocka_unit_test(max_slice_cuts_as_tensorflow),

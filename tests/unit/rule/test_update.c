@@ -379,6 +379,49 @@ static void test_plain_is_the_rule(void **state)
     }
 }
 
+/* Every rule on whole variables, as by itself: values and slots of all kinds. */
+static void test_whole_variables_are_the_rule(void **state)
+{
+    (void)state;
+    for (size_t i = 0; rule_at(i) != NULL; i++) {
+        struct update_spec spec;
+        struct rig r, by_hand;
+        rig_spec(&spec, rule_at(i)->name, "");
+        rig_init(&r, &spec, 1, 1, 0);
+        rig_init(&by_hand, &spec, 1, 1, 0);
+        struct rig_shard *s = &by_hand.shards[0];
+        for (int k = 0; k < 4; k++) {
+            struct rule_scalars scalars = {0};
+            rig_fill(&by_hand, rig_usual);
+            spec.rule->prepare(spec.params, by_hand.version, 1, &scalars);
+            for (size_t p = 0; p < s->part_count; p++) {
+                const struct update_variable *v = &rig_variables[s->parts[p].variable];
+                const uint64_t at = s->parts[p].offset;
+                float *slots[RULE_SLOTS_MAX] = {NULL};
+                struct err err = {0};
+                for (size_t slot = 0; slot < spec.rule->slot_count; slot++) {
+                    slots[slot] = s->slots[slot] + update_slot_offset(s->update, slot, p);
+                }
+                const struct rule_span span = {.out = s->out + at,
+                                               .in = s->values + at,
+                                               .slots = slots,
+                                               .gradient = s->gradient + at,
+                                               .gradient_scale = 1.0F / EXAMPLES,
+                                               .n = v->elements,
+                                               .variable = rng_key(0, v->name),
+                                               .width = v->width};
+                assert_int_equal(rule_apply_variable(spec.rule, &scalars, &span, &err), 0);
+            }
+            rig_flip(&by_hand);
+            (void)rig_train(&r, rig_usual, EXAMPLES);
+            rig_assert_same(&r, &by_hand, spec.rule->name);
+        }
+        rig_release(&r);
+        rig_release(&by_hand);
+        update_spec_release(&spec);
+    }
+}
+
 static void test_no_records(void **state)
 {
     (void)state;
@@ -482,6 +525,7 @@ static void test_skip_leaves_all_as_it_is(void **state)
         rig_spec(&spec, rule_at(i)->name, "");
         spec.non_finite = UPDATE_NON_FINITE_SKIP;
         spec.average = 0.5;
+        spec.clip_value = i % 2 == 0 ? 1 : 0; /* would hide it */
         rig_init(&r, &spec, 3, 4, 12);
         rig_init(&before, &spec, 3, 4, 12);
         (void)rig_train(&r, bad_once, 8);
@@ -641,6 +685,7 @@ int main(void)
         cmocka_unit_test(test_each_option),
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_plain_is_the_rule),
+        cmocka_unit_test(test_whole_variables_are_the_rule),
         cmocka_unit_test(test_no_records),
         cmocka_unit_test(test_accumulated_parts_are_one_step),
         cmocka_unit_test(test_fail_names_the_first),
