@@ -8,9 +8,11 @@
 #include "base/mem.h"
 #include "checkpoint/shard_file.h"
 
-#define EXPORT_CHUNK_FLOATS (1U << 18) /* 1 MiB */
+#define COMPARE_FLOATS 1024
 
-/* A run of elements of one column: a variable's values or one of its slots. */
+/* A run of one column: of a variable's values or one of its slots. It counts elements; of slots per
+ * column and per variable, where each piece is a copy of all of it, the rows that the copy is of.
+ */
 struct piece {
     size_t column; /* variable · (1 + slots) + (0: values, k: slot k - 1) */
     uint64_t first, count;
@@ -63,6 +65,17 @@ static enum rule_slot_kind column_kind(const struct checkpoint *c, size_t column
     return column == 0 ? RULE_SLOT_PARAMETER : c->manifest.slot_kinds[column - 1];
 }
 
+static bool is_copied(enum rule_slot_kind kind)
+{
+    return kind == RULE_SLOT_COLUMN || kind == RULE_SLOT_VARIABLE;
+}
+
+/* What the pieces of a column add up to. */
+static uint64_t column_extent(const struct variable_spec *v, enum rule_slot_kind kind)
+{
+    return is_copied(kind) ? plan_rows(&v->shape) : manifest_slot_elements(v, kind);
+}
+
 /* A slot that is not per parameter: a vector. */
 static bool vector_fits(const struct safetensors_tensor *t, const struct variable_spec *v,
                         const struct shard_file_tensor *name, enum rule_slot_kind kind)
@@ -72,10 +85,8 @@ static bool vector_fits(const struct safetensors_tensor *t, const struct variabl
         name->row_first > rows - name->row_count) {
         return false;
     }
-    if (kind == RULE_SLOT_ROW) {
-        return t->dims[0] == name->row_count;
-    }
-    return name->row_first == 0 && t->dims[0] == manifest_slot_elements(v, kind);
+    return t->dims[0] ==
+           (kind == RULE_SLOT_ROW ? name->row_count : manifest_slot_elements(v, kind));
 }
 
 static bool shape_fits(const struct safetensors_tensor *t, const struct variable_spec *v,
@@ -115,11 +126,10 @@ static int add_piece(struct checkpoint *c, uint32_t shard, const struct safetens
                        t->name);
     }
     uint64_t row = kind == RULE_SLOT_PARAMETER ? plan_row_elements(&v->shape) : 1;
-    bool of_rows = kind == RULE_SLOT_PARAMETER || kind == RULE_SLOT_ROW;
     c->pieces[c->piece_count++] = (struct piece){
         .column = (size_t)(v - c->manifest.variables) * columns_per_variable(c) + (size_t)column,
         .first = name.row_first * row,
-        .count = of_rows ? name.row_count * row : t->dims[0],
+        .count = name.row_count * row,
         .shard = shard,
         .tensor = t,
     };
@@ -207,10 +217,12 @@ static int index_pieces(struct checkpoint *c, struct err *err)
             at += c->pieces[i++].count;
         }
         bool twice = i < c->piece_count && c->pieces[i].column == column && c->pieces[i].first < at;
-        if (twice || at != manifest_slot_elements(v, column_kind(c, slot))) {
-            return err_set(err, ERR_CORRUPT, "element %" PRIu64 " of %s%s%s is in %s file",
-                           twice ? c->pieces[i].first : at, v->name, slot == 0 ? "" : "#",
-                           slot == 0 ? "" : m->slots[slot - 1], twice ? "more than one" : "no");
+        enum rule_slot_kind kind = column_kind(c, slot);
+        if (twice || at != column_extent(v, kind)) {
+            return err_set(err, ERR_CORRUPT, "%s %" PRIu64 " of %s%s%s is in %s file",
+                           is_copied(kind) ? "row" : "element", twice ? c->pieces[i].first : at,
+                           v->name, slot == 0 ? "" : "#", slot == 0 ? "" : m->slots[slot - 1],
+                           twice ? "more than one" : "no");
         }
     }
     c->column_begin[columns] = i;
@@ -286,26 +298,78 @@ static size_t piece_of(const struct checkpoint *c, size_t column, uint64_t first
     return lo;
 }
 
-int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
-                    uint64_t first, uint64_t count, float *out, struct err *err)
+/* A variable's values or one of its slots, as everybody names them. */
+struct found {
+    const struct variable_spec *variable;
+    enum rule_slot_kind kind;
+    size_t column;
+};
+
+static int find_column(const struct checkpoint *c, const char *variable, const char *slot,
+                       struct found *out, struct err *err)
 {
     const struct variable_spec *v = find_variable(c, variable);
     if (v == NULL) {
-        return err_set(err, ERR_NOT_FOUND, "checkpoint %s: no variable %s", c->path, variable);
+        return err_set(err, ERR_NOT_FOUND, "no variable %s", variable);
     }
     int in_variable = slot_column(c, slot);
     if (in_variable < 0) {
-        return err_set(err, ERR_NOT_FOUND, "checkpoint %s: no slot %s", c->path, slot);
+        return err_set(err, ERR_NOT_FOUND, "no slot %s", slot);
     }
-    uint64_t elements = manifest_slot_elements(v, column_kind(c, (size_t)in_variable));
-    if (first > elements || count > elements - first) {
-        return err_set(err, ERR_RANGE,
-                       "checkpoint %s: %" PRIu64 " elements of %s from %" PRIu64
-                       ", which has %" PRIu64,
-                       c->path, count, variable, first, elements);
+    *out = (struct found){
+        .variable = v,
+        .kind = column_kind(c, (size_t)in_variable),
+        .column =
+            (size_t)(v - c->manifest.variables) * columns_per_variable(c) + (size_t)in_variable,
+    };
+    return 0;
+}
+
+/* Is piece @p the same as @known from element @first on? */
+static int compare_copy(const struct checkpoint *c, const struct piece *p, uint64_t first,
+                        uint64_t count, const float *known, struct err *err)
+{
+    float chunk[COMPARE_FLOATS];
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < count;) {
+        size_t n = count - at < COMPARE_FLOATS ? (size_t)(count - at) : COMPARE_FLOATS;
+        rc = safetensors_read(&c->files[p->shard].file, p->tensor, (first + at) * sizeof(float),
+                              chunk, n * sizeof(float), err);
+        if (rc == 0 && memcmp(chunk, known + at, n * sizeof(float)) != 0) {
+            rc = err_set(err, ERR_CORRUPT, "tensor %s differs from the copy of other rows",
+                         p->tensor->name);
+        }
+        at += n;
     }
-    size_t column = (size_t)(v - c->manifest.variables) * columns_per_variable(c);
-    column += (size_t)in_variable;
+    return rc;
+}
+
+/* The copy that all of these rows have, from its element @first on; with @known it is in @out
+ * already. Shards of async jobs may have different ones, each right for its rows, as long as
+ * nobody joins the rows. */
+static int read_copy(const struct checkpoint *c, size_t column, uint64_t row_first,
+                     uint64_t row_count, uint64_t first, uint64_t count, bool known, float *out,
+                     struct err *err)
+{
+    int rc = 0;
+    for (size_t i = piece_of(c, column, row_first);
+         rc == 0 && i < c->column_begin[column + 1] && c->pieces[i].first < row_first + row_count;
+         i++) {
+        const struct piece *p = &c->pieces[i];
+        if (known) {
+            rc = compare_copy(c, p, first, count, out, err);
+        } else {
+            rc = safetensors_read(&c->files[p->shard].file, p->tensor, first * sizeof(float), out,
+                                  (size_t)count * sizeof(float), err);
+        }
+        known = true;
+    }
+    return rc;
+}
+
+static int read_run(const struct checkpoint *c, size_t column, uint64_t first, uint64_t count,
+                    float *out, struct err *err)
+{
     int rc = 0;
     for (size_t i = piece_of(c, column, first); rc == 0 && count > 0; i++) {
         const struct piece *p = &c->pieces[i];
@@ -317,10 +381,33 @@ int checkpoint_read(const struct checkpoint *c, const char *variable, const char
         out += n;
         count -= n;
     }
-    if (rc != 0) {
-        (void)err_wrap(err, "checkpoint %s", c->path);
-    }
     return rc;
+}
+
+static int read_range(const struct checkpoint *c, const char *variable, const char *slot,
+                      uint64_t first, uint64_t count, float *out, struct err *err)
+{
+    struct found f;
+    int rc = find_column(c, variable, slot, &f, err);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t elements = manifest_slot_elements(f.variable, f.kind);
+    if (first > elements || count > elements - first) {
+        return err_set(err, ERR_RANGE,
+                       "%" PRIu64 " elements of %s from %" PRIu64 ", which has %" PRIu64, count,
+                       variable, first, elements);
+    }
+    return is_copied(f.kind) ? read_copy(c, f.column, 0, plan_rows(&f.variable->shape), first,
+                                         count, false, out, err)
+                             : read_run(c, f.column, first, count, out, err);
+}
+
+int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
+                    uint64_t first, uint64_t count, float *out, struct err *err)
+{
+    int rc = read_range(c, variable, slot, first, count, out, err);
+    return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
 }
 
 static int check_partition(const struct checkpoint *c, const struct variable_spec *wanted,
@@ -340,17 +427,28 @@ static int check_partition(const struct checkpoint *c, const struct variable_spe
     return 0;
 }
 
-/* Slot @k of partition @p, the shard's number @part. */
+/* Slot @k of partition @p, the shard's number @part. @known: a partition before it, of the same
+ * variable, has filled what they share. */
 static int read_slot(const struct checkpoint *c, const struct partition *p, const char *variable,
-                     const struct update *update, size_t k, size_t part, float *slot,
+                     const struct update *update, size_t k, size_t part, bool known, float *slot,
                      struct err *err)
 {
     const struct update_slot *of = update_slot(update, k);
-    uint64_t first = of->kind == RULE_SLOT_PARAMETER ? p->first
-                     : of->kind == RULE_SLOT_ROW     ? p->row_first
-                                                     : 0;
-    return checkpoint_read(c, variable, of->name, first, update_slot_part_floats(update, k, part),
-                           slot + update_slot_offset(update, k, part), err);
+    const uint64_t count = update_slot_part_floats(update, k, part);
+    float *out = slot + update_slot_offset(update, k, part);
+    struct found f;
+    int rc = find_column(c, variable, of->name, &f, err);
+    if (rc == 0 && f.kind != of->kind) {
+        rc = err_set(err, ERR_INVALID, "slot %s is per %s, one per %s is wanted", of->name,
+                     manifest_slot_kinds[f.kind], manifest_slot_kinds[of->kind]);
+    }
+    if (rc == 0 && is_copied(of->kind)) {
+        rc = read_copy(c, f.column, p->row_first, p->row_count, 0, count, known, out, err);
+    } else if (rc == 0) {
+        rc = read_run(c, f.column, of->kind == RULE_SLOT_ROW ? p->row_first : p->first, count, out,
+                      err);
+    }
+    return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
 }
 
 int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
@@ -363,6 +461,7 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
     }
     size_t count = 0;
     const struct partition *parts = plan_shard(plan, shard, &count);
+    bool *seen = mem_new(plan->variable_count + 1, sizeof *seen);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const struct partition *p = &parts[i];
@@ -372,52 +471,10 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
             rc = checkpoint_read(c, v->name, NULL, p->first, p->count, values + p->offset, err);
         }
         for (size_t k = 0; rc == 0 && rule != NULL && k < update_slot_count(update); k++) {
-            rc = read_slot(c, p, v->name, update, k, i, slots[k], err);
+            rc = read_slot(c, p, v->name, update, k, i, seen[p->variable], slots[k], err);
         }
+        seen[p->variable] = true;
     }
-    return rc;
-}
-
-static int export_variable(const struct checkpoint *c, const struct variable_spec *v,
-                           struct safetensors_writer *w, float *chunk, struct err *err)
-{
-    uint64_t elements = shape_count(&v->shape);
-    int rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < elements;) {
-        uint64_t n = elements - at < EXPORT_CHUNK_FLOATS ? elements - at : EXPORT_CHUNK_FLOATS;
-        rc = checkpoint_read(c, v->name, NULL, at, n, chunk, err);
-        if (rc == 0) {
-            rc = safetensors_writer_add(w, chunk, (size_t)n * sizeof *chunk, err);
-        }
-        at += n;
-    }
-    return rc;
-}
-
-int checkpoint_export(const struct checkpoint *c, const char *out_path, struct err *err)
-{
-    const struct manifest *m = &c->manifest;
-    struct safetensors_tensor *tensors = mem_new(m->variable_count, sizeof *tensors);
-    for (size_t i = 0; i < m->variable_count; i++) {
-        const struct variable_spec *v = &m->variables[i];
-        tensors[i] = (struct safetensors_tensor){
-            .name = v->name, .dtype = SAFETENSORS_F32, .rank = v->shape.rank};
-        memcpy(tensors[i].dims, v->shape.dims, v->shape.rank * sizeof v->shape.dims[0]);
-    }
-    float *chunk = mem_new(EXPORT_CHUNK_FLOATS, sizeof *chunk);
-    struct safetensors_writer w;
-    int rc = safetensors_writer_open(&w, out_path, tensors, m->variable_count, NULL, 0, err);
-    if (rc == 0) {
-        for (size_t i; rc == 0 && safetensors_writer_next(&w, &i);) {
-            rc = export_variable(c, &m->variables[i], &w, chunk, err);
-        }
-        if (rc == 0) {
-            rc = safetensors_writer_commit(&w, NULL, err);
-        } else {
-            safetensors_writer_abort(&w);
-        }
-    }
-    free(chunk);
-    free(tensors);
+    free(seen);
     return rc;
 }

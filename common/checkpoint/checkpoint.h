@@ -15,8 +15,8 @@ enum checkpoint_check {
 struct checkpoint;
 
 /* @path: the directory of the checkpoint. Every element of every variable and slot must be in
- * exactly one file. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT says which file and why;
- * ERR_UNSUPPORTED. */
+ * exactly one file; of slots per column and per variable, every row must have one copy. Errors:
+ * ERR_NOT_FOUND no manifest; ERR_CORRUPT says which file and why; ERR_UNSUPPORTED. */
 int checkpoint_open(const char *path, enum checkpoint_check check, struct checkpoint **out,
                     struct err *err);
 void checkpoint_close(struct checkpoint *c); /* NULL is fine */
@@ -27,19 +27,23 @@ const struct ledger *checkpoint_ledger(const struct checkpoint *c, uint32_t shar
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of @variable, or of its slot @slot when that
  * is not NULL; of slots per row, column or variable: of what there is of the whole variable.
- * Errors: ERR_NOT_FOUND no such variable or slot; ERR_RANGE; ERR_CORRUPT. */
+ * Errors: ERR_NOT_FOUND no such variable or slot; ERR_RANGE; ERR_CORRUPT, also when copies of a
+ * slot per column or variable differ. */
 int checkpoint_read(const struct checkpoint *c, const char *variable, const char *slot,
                     uint64_t first, uint64_t count, float *out, struct err *err);
 /* All of one shard of @plan, which may have any number of shards: into the flat buffer @values, and
- * into @slots as @update of that shard has them (@rule NULL: no slots). Errors: ERR_INVALID another
- * rule, a variable that the checkpoint has not or in another shape; ERR_NOT_FOUND a slot that it
- * has not. */
+ * into @slots as @update of that shard has them (@rule NULL: no slots). Copies of slots per column
+ * and per variable are compared where this shard joins rows of several copies. Errors: ERR_INVALID
+ * another rule, a variable that the checkpoint has not or in another shape, a slot of another kind;
+ * ERR_NOT_FOUND a slot that it has not; ERR_CORRUPT copies differ. */
 int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, uint32_t shard,
                           const char *rule, const struct update *update, float *values,
                           float *const *slots, struct err *err);
 
-/* One safetensors file of whole variables, without slots and metadata: equal values give equal
- * bytes. */
-int checkpoint_export(const struct checkpoint *c, const char *out_path, struct err *err);
+/* One safetensors file of whole variables, without metadata: equal values give equal bytes. They
+ * are the parameters, or with @slot what that slot has for each of them ("average").
+ * Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those of files. */
+int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
+                      struct err *err);
 
 #endif

@@ -41,11 +41,6 @@ struct content {
     uint64_t floats;
 };
 
-static bool is_here(const struct partition *p, enum rule_slot_kind kind)
-{
-    return kind == RULE_SLOT_PARAMETER || kind == RULE_SLOT_ROW || p->row_first == 0;
-}
-
 static void declare_one(const struct shard_file_state *s, const struct partition *p,
                         const struct update_slot *slot, struct safetensors_tensor *t,
                         struct content *c)
@@ -80,9 +75,6 @@ static size_t declare(const struct shard_file_state *s, const struct partition *
     for (size_t k = 0; k < update_slot_count(s->update); k++) {
         const struct update_slot *slot = update_slot(s->update, k);
         for (size_t i = 0; i < count; i++) {
-            if (!is_here(&parts[i], slot->kind)) {
-                continue;
-            }
             contents[n] =
                 (struct content){.data = s->slots[k] + update_slot_offset(s->update, k, i),
                                  .floats = update_slot_part_floats(s->update, k, i)};

@@ -3,8 +3,8 @@
  *     dense_1.kernel[0:392]      values of rows 0 to 391 of variable dense_1.kernel
  *     dense_1.kernel[0:392]#m    slot m of the same rows
  *
- * Slots per row are vectors. Those per column and per variable are of the whole variable; they are
- * in the file that has its first row, under the name of that partition.
+ * Slots per row are vectors. Those per column and per variable are of the whole variable, and
+ * vectors, too; every partition has the copy that its shard holds.
  *
  * Metadata: format, format_version, generation, job, ledger (JSON), rule, shard, shards, step,
  * version. The ledger is the shard's own: the pushes that its values hold. */

@@ -13,6 +13,7 @@ struct options {
     struct cli_common common;
     char *from;
     int format;
+    bool average;
 };
 
 static const struct field fields[] = {
@@ -27,6 +28,11 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, from),
      .def = "",
      .help = "A checkpoint's directory, instead of JOB"},
+    {.path = "average",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct options, average),
+     .def = "false",
+     .help = "The moving average of the parameters (update.average) instead of the parameters"},
     CLI_FIND_MASTER_ROW(struct options),
     CLI_STATE_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
@@ -51,7 +57,7 @@ static int run(const struct cli_args *args)
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
     if (rc == 0) {
-        rc = checkpoint_export(checkpoint, out_path, &err);
+        rc = checkpoint_export(checkpoint, o->average ? "average" : NULL, out_path, &err);
     }
     if (rc == 0 && o->common.json) {
         struct buf out = {0};

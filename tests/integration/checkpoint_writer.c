@@ -64,7 +64,7 @@ static int export_to(const char *dir, const char *path, struct err *err)
     int rc = checkpoint_open(path, CHECKPOINT_FULL, &c, err);
     if (rc == 0) {
         char *out = file_join(dir, "export.safetensors");
-        rc = checkpoint_export(c, out, err);
+        rc = checkpoint_export(c, NULL, out, err);
         free(out);
     }
     checkpoint_close(c);

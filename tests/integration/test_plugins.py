@@ -145,6 +145,37 @@ class Plugins(ClusterTest):
                 moved = max(moved, float(abs(w1 - w0).max()))
         self.assertGreater(moved, 1e-3)
 
+    def test_its_average_is_kept_and_exported(self):
+        update = "{rule: qhm, learning_rate: 0.05, average: 0.75}"
+        result = self.train("average", training__steps=4, training__checkpoint_every="1 step",
+                            training__checkpoints_keep=0, cluster__ps=2, update=update)
+        directory = os.path.dirname(result["checkpoint"])
+        steps = [tensors_of(os.path.join(directory, name)) for name in sorted(os.listdir(directory))
+                 if name.startswith("step-")]
+        averages = {name for name, slot in steps[0] if slot == "average"}
+        self.assertEqual(averages, {name for name, slot in steps[0] if slot is None})
+        for before, after in zip(steps, steps[1:]):
+            for name in averages:
+                numpy.testing.assert_allclose(
+                    after[name, "average"], 0.75 * before[name, "average"] + 0.25 * after[name, None], atol=1e-6)
+        out = os.path.join(self.dir, "average.safetensors")
+        done = gradus("export", "--from", result["checkpoint"], out, "--average")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, "rb") as f:
+            (length,) = struct.unpack("<Q", f.read(8))
+            header = json.loads(f.read(length))
+            data = f.read()
+        self.assertEqual(set(header), averages)
+        for name in averages:
+            begin, end = header[name]["data_offsets"]
+            self.assertEqual(data[begin:end], steps[-1][name, "average"].tobytes())
+
+    def test_without_an_average_none_is_exported(self):
+        result = self.train("none", training__steps=1, **QHM)
+        done = gradus("export", "--from", result["checkpoint"], os.path.join(self.dir, "out"), "--average")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("has no slot average", done.stderr)
+
     def test_it_goes_on_from_a_checkpoint(self):
         """A server that is killed restores its slot, and the bits are those of a run in peace."""
         peace = self.train("peace", training__epochs=2, cluster__ps=1, **QHM)

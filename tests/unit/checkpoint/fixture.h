@@ -26,6 +26,7 @@ struct fixture {
     struct variable_spec variables[VARIABLE_COUNT];
     struct update_spec update;
     struct ledger ledger;
+    int64_t partitions; /* of each variable, as far as it has rows */
 };
 
 static inline void fixture_use_rule(struct fixture *f, const char *name)
@@ -35,6 +36,14 @@ static inline void fixture_use_rule(struct fixture *f, const char *name)
     assert_non_null(f->update.rule);
     f->update.params = mem_new(1, f->update.rule->params_bytes + 1);
     field_defaults(f->update.rule->fields, f->update.rule->field_count, f->update.params);
+}
+
+static inline void open_good(const char *path, struct checkpoint **c)
+{
+    struct err err = {0};
+    if (checkpoint_open(path, CHECKPOINT_FULL, c, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
 }
 
 static inline int fixture_setup(void **state)
@@ -54,6 +63,7 @@ static inline int fixture_setup(void **state)
         f->variables[i].shape = rows[i].shape;
     }
     fixture_use_rule(f, "adam");
+    f->partitions = 3;
     struct ledger_shape shape = {1000, 10, 4};
     assert_int_equal(ledger_init(&f->ledger, &shape, 3, NULL), 0);
     f->ledger.done[0] = 4;
@@ -81,7 +91,7 @@ static inline float element(uint64_t seed, uint32_t v, size_t k, uint64_t i)
 
 static inline void make_plan(const struct fixture *f, uint32_t shards, struct plan *plan)
 {
-    struct cluster_spec cluster = {.ps = shards, .partitions = 3};
+    struct cluster_spec cluster = {.ps = shards, .partitions = f->partitions};
     assert_int_equal(plan_make(f->variables, VARIABLE_COUNT, &cluster, plan, NULL), 0);
 }
 
@@ -133,13 +143,11 @@ static inline void free_shard(float *buffers[1 + UPDATE_SLOTS_MAX])
     }
 }
 
-static inline void write_shard(const struct fixture *f, const char *path, const struct plan *plan,
-                               uint32_t shard, uint64_t step, uint64_t seed,
-                               struct manifest_shard *out)
+static inline void write_buffers(const struct fixture *f, const char *path, const struct plan *plan,
+                                 uint32_t shard, uint64_t step,
+                                 float *buffers[1 + UPDATE_SLOTS_MAX], struct manifest_shard *out)
 {
-    float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
     struct update *u = make_update(f, plan, shard);
-    make_shard(f, plan, shard, seed, buffers);
     struct shard_file_state state = {
         .job = "t-1",
         .plan = plan,
@@ -159,8 +167,17 @@ static inline void write_shard(const struct fixture *f, const char *path, const 
     assert_int_equal(shard_file_write(file, &state, &written, NULL), 0);
     *out = (struct manifest_shard){0, step, written.bytes, written.checksum};
     free(file);
-    free_shard(buffers);
     update_free(u);
+}
+
+static inline void write_shard(const struct fixture *f, const char *path, const struct plan *plan,
+                               uint32_t shard, uint64_t step, uint64_t seed,
+                               struct manifest_shard *out)
+{
+    float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
+    make_shard(f, plan, shard, seed, buffers);
+    write_buffers(f, path, plan, shard, step, buffers, out);
+    free_shard(buffers);
 }
 
 /* A complete checkpoint below the fixture's directory; returns its path, owned. */

@@ -1,14 +1,6 @@
 /* Checkpoints as whole variables: any number of shards in, any number out, the same values. */
 #include "fixture.h"
 
-static void open_good(const char *path, struct checkpoint **c)
-{
-    struct err err = {0};
-    if (checkpoint_open(path, CHECKPOINT_FULL, c, &err) != 0) {
-        fail_msg("%s", err.msg);
-    }
-}
-
 /* Every range of every variable and slot holds what was written, whatever the number of shards. */
 static void any_range_can_be_read(void **state)
 {
@@ -37,8 +29,9 @@ static void any_range_can_be_read(void **state)
     }
 }
 
-static void restore_onto_any_number_of_shards(const struct fixture *f)
+static void it_restores_onto_any_number_of_shards(void **state)
 {
+    const struct fixture *f = *state;
     char *path = write_checkpoint(f, 3, 10, 5);
     struct checkpoint *c = NULL;
     open_good(path, &c);
@@ -72,30 +65,12 @@ static void restore_onto_any_number_of_shards(const struct fixture *f)
     free(path);
 }
 
-static void it_restores_onto_any_number_of_shards(void **state)
-{
-    restore_onto_any_number_of_shards(*state);
-}
-
-/* Slots per row, column and variable; some beside those per parameter. */
-static void slots_of_all_kinds(void **state)
-{
-    struct fixture *f = *state;
-    static const char *const rules[] = {"adafactor", "novograd", "rowwise_adagrad", "lamb"};
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        fixture_use_rule(f, rules[i]);
-        restore_onto_any_number_of_shards(f);
-        assert_int_equal(file_remove_tree(f->dir, NULL), 0);
-        assert_int_equal(file_make_dirs(f->dir, NULL), 0);
-    }
-}
-
 static void export_path(const struct fixture *f, const char *path, struct buf *out)
 {
     struct checkpoint *c = NULL;
     open_good(path, &c);
     char *file = file_join(f->dir, "out.safetensors");
-    assert_int_equal(checkpoint_export(c, file, NULL), 0);
+    assert_int_equal(checkpoint_export(c, NULL, file, NULL), 0);
     read_whole(f->dir, "out.safetensors", out);
     free(file);
     checkpoint_close(c);
@@ -162,7 +137,7 @@ static void wrong_requests_are_refused(void **state)
     assert_int_equal(checkpoint_read_shard(c, &plan, 0, "sgd", NULL, x, NULL, &err), ERR_INVALID);
     assert_message(err, "of rule adam, sgd is wanted");
     plan_release(&plan);
-    assert_int_equal(checkpoint_export(c, "/nonexistent/out", &err), ERR_NOT_FOUND);
+    assert_int_equal(checkpoint_export(c, NULL, "/nonexistent/out", &err), ERR_NOT_FOUND);
     checkpoint_close(c);
     checkpoint_close(NULL);
     free(path);
@@ -441,7 +416,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(any_range_can_be_read),
         TEST(it_restores_onto_any_number_of_shards),
-        TEST(slots_of_all_kinds),
         TEST(equal_values_export_to_equal_bytes),
         TEST(wrong_requests_are_refused),
         TEST(files_of_another_origin_are_refused),

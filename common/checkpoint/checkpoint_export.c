@@ -1,0 +1,71 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
+
+#define EXPORT_CHUNK_FLOATS (1U << 18) /* 1 MiB */
+
+static int export_variable(const struct checkpoint *c, const struct variable_spec *v,
+                           const char *slot, struct safetensors_writer *w, float *chunk,
+                           struct err *err)
+{
+    uint64_t elements = shape_count(&v->shape);
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < elements;) {
+        uint64_t n = elements - at < EXPORT_CHUNK_FLOATS ? elements - at : EXPORT_CHUNK_FLOATS;
+        rc = checkpoint_read(c, v->name, slot, at, n, chunk, err);
+        if (rc == 0) {
+            rc = safetensors_writer_add(w, chunk, (size_t)n * sizeof *chunk, err);
+        }
+        at += n;
+    }
+    return rc;
+}
+
+/* Only slots that are as large as the variables can stand in their place. */
+static int check_slot(const struct manifest *m, const char *slot, struct err *err)
+{
+    for (size_t k = 0; k < m->slot_count; k++) {
+        if (strcmp(m->slots[k], slot) == 0) {
+            return m->slot_kinds[k] == RULE_SLOT_PARAMETER
+                       ? 0
+                       : err_set(err, ERR_INVALID, "slot %s is not per parameter but per %s", slot,
+                                 manifest_slot_kinds[m->slot_kinds[k]]);
+        }
+    }
+    return err_set(err, ERR_NOT_FOUND, "the checkpoint of job %s has no slot %s", m->job, slot);
+}
+
+int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
+                      struct err *err)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    if (slot != NULL && check_slot(m, slot, err) != 0) {
+        return err_wrap(err, "export");
+    }
+    struct safetensors_tensor *tensors = mem_new(m->variable_count, sizeof *tensors);
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const struct variable_spec *v = &m->variables[i];
+        tensors[i] = (struct safetensors_tensor){
+            .name = v->name, .dtype = SAFETENSORS_F32, .rank = v->shape.rank};
+        memcpy(tensors[i].dims, v->shape.dims, v->shape.rank * sizeof v->shape.dims[0]);
+    }
+    float *chunk = mem_new(EXPORT_CHUNK_FLOATS, sizeof *chunk);
+    struct safetensors_writer w;
+    int rc = safetensors_writer_open(&w, out_path, tensors, m->variable_count, NULL, 0, err);
+    if (rc == 0) {
+        for (size_t i; rc == 0 && safetensors_writer_next(&w, &i);) {
+            rc = export_variable(c, &m->variables[i], slot, &w, chunk, err);
+        }
+        if (rc == 0) {
+            rc = safetensors_writer_commit(&w, NULL, err);
+        } else {
+            safetensors_writer_abort(&w);
+        }
+    }
+    free(chunk);
+    free(tensors);
+    return rc;
+}
