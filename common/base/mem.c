@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_BYTES_MIN ((size_t)4 << 20)
 
 static void out_of_memory(size_t count, size_t size)
 {
@@ -63,6 +67,18 @@ char *mem_printf(const char *fmt, ...)
     return s;
 }
 
+/* Large arrays are walked from end to end: with pages of 2 MiB the walk misses fewer translations.
+ * Where the system has none, so be it. */
+static void ask_huge_pages(void *p, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)p + page - 1) / page * page;
+    if (bytes >= HUGE_BYTES_MIN) {
+        (void)madvise((char *)p + (first - (uintptr_t)p), bytes - (first - (uintptr_t)p),
+                      MADV_HUGEPAGE);
+    }
+}
+
 void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *err)
 {
     size_t bytes;
@@ -76,6 +92,7 @@ void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *e
         err_set(err, ERR_EXHAUSTED, "%s: no memory for %zu bytes", what, bytes);
         return NULL;
     }
+    ask_huge_pages(p, bytes);
     memset(p, 0, bytes);
     return p;
 }
