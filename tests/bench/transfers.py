@@ -45,7 +45,7 @@ class Server:
         with open(os.path.join(self.dir.name, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(bin_dir, "gradus-ps"), "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name,
-                 "--local-sockets", local, *more], stdout=subprocess.PIPE, stderr=log, text=True)
+                 "--local-sockets", local, "--exit-with-parent", *more], stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline().split()
         self.said = dict(word.split("=", 1) for word in line[2:])
         self.pid = self.process.pid
