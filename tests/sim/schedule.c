@@ -217,7 +217,7 @@ static void bad_machines(struct maker *m)
         k->readers_max = (uint32_t)between(m, 1, 3);
     }
     if (chance(m, 30)) {
-        k->file_us = (uint32_t)about(m, 100000, 5000000);
+        k->file_us = (uint32_t)about(m, 100000, 1000000);
     }
 }
 
