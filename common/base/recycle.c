@@ -4,11 +4,12 @@
 
 #include "base/mem.h"
 
-/* A sanitizer must see what is used after it was given back. */
-#if defined(__SANITIZE_ADDRESS__)
+/* A sanitizer must see what is used after it was given back, and what threads pass on through gRPC,
+ * which it does not see into, must not look like the memory of something before. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RECYCLE 0
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define RECYCLE 0
 #endif
 #endif

@@ -103,8 +103,9 @@ static grpc_byte_buffer *encode_slices(const ProtobufCMessage *msg, uint32_t bul
                                        const struct rpc_blob *blob, size_t head, size_t bulk)
 {
     struct lender *lender = recycler_take(&lenders);
-    *lender = (struct lender){.release = blob->release, .ctx = blob->ctx};
-    atomic_init(&lender->refs, 1);
+    atomic_init(&lender->refs, 1); /* no plain write to it: gRPC's threads see the atomic ones */
+    lender->release = blob->release;
+    lender->ctx = blob->ctx;
 
     grpc_slice usual[SLICES_USUAL];
     grpc_slice *slices =
