@@ -780,7 +780,7 @@ static inline int fake_worker_call(struct cluster *c, struct flight *f, struct f
         w->begun = false;
         w->done = false;
         w->generation = f->c.generation;
-        w->mode = f->consistency.mode;
+        w->mode = (int)f->consistency.mode;
         w->leased = false;
         if (f->c.lease_count > 0) { /* what it has from now on */
             fake_lease(c, w, &f->lease);
