@@ -35,9 +35,15 @@ static void on_tick(struct master *m)
     nodes_tick(m);
     calls_tick(m);
     leases_tick(m);
+}
+
+/* Pauses between starts are over with whichever event is the first to come after them. */
+static void end_pauses(struct master *m)
+{
     for (size_t i = 0; i < m->job_count; i++) {
-        const struct job *j = m->jobs[i];
-        if (schedule_waits(j) && j->start_after_ms != 0 && j->start_after_ms <= m->now_ms) {
+        struct job *j = m->jobs[i];
+        if (j->start_after_ms != 0 && j->start_after_ms <= m->now_ms) {
+            j->start_after_ms = 0;
             m->reschedule = true;
         }
     }
@@ -121,7 +127,7 @@ static uint64_t next_timer(const struct master *m)
     }
     for (size_t i = 0; i < m->job_count; i++) {
         const struct job *j = m->jobs[i];
-        if (schedule_waits(j) && j->start_after_ms > m->now_ms) {
+        if (j->start_after_ms != 0) {
             earlier(&next, j->start_after_ms);
         }
         for (size_t k = 0; k < j->worker_count; k++) {
@@ -143,6 +149,7 @@ void master_step(struct master *m, const struct master_event *event, struct mast
     m->now_ms = event->now_ms;
     m->wall_ms = event->wall_ms;
     dispatch(m, event);
+    end_pauses(m);
     if (m->reschedule) {
         schedule(m);
     }

@@ -594,6 +594,28 @@ static void starts_that_fail_are_made_again_after_a_pause(void **state)
     cluster_free(c);
 }
 
+/* A master that was stopped for a while finds other events before its timer. */
+static void a_pause_ends_with_whatever_comes_first(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(984, 1, 0);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("cluster.ps=1", "cluster.workers=1"));
+    for (size_t i = 0; i < 4; i++) {
+        cluster_until(c, id, JOB_PENDING, 10000);
+        cluster_add(c, MASTER_WORKER)->crash_on = MASTER_CALL_START + 1;
+        cluster_until(c, id, JOB_STARTING, 60000);
+    }
+    cluster_until(c, id, JOB_PENDING, 10000);
+    struct fake_node *n = cluster_add(c, MASTER_WORKER);
+    cluster_run_ms(c, 500);
+    assert_int_equal(cluster_job(c, id)->state, JOB_PENDING);
+    c->now += 100000;
+    fake_heartbeat(c, n);
+    assert_int_equal(cluster_job(c, id)->state, JOB_STARTING);
+    cluster_free(c);
+}
+
 /* A node may lose a job without anybody noticing; its heartbeats tell. */
 static void a_job_that_a_node_has_lost_is_given_again(void **state)
 {
@@ -1052,6 +1074,7 @@ int main(void)
         cmocka_unit_test(a_failure_report_fails_the_job),
         cmocka_unit_test(a_silent_node_is_given_up_and_may_return),
         cmocka_unit_test(starts_that_fail_are_made_again_after_a_pause),
+        cmocka_unit_test(a_pause_ends_with_whatever_comes_first),
         cmocka_unit_test(a_job_that_a_node_has_lost_is_given_again),
         cmocka_unit_test(joining_is_checked),
         cmocka_unit_test(submitting_is_checked_and_idempotent),
