@@ -68,17 +68,6 @@ static void release_extra(struct master *m, struct job *j)
     }
 }
 
-/* Where every shard stands. */
-static void position(const struct job *j, struct ledger *ledger, uint64_t *step)
-{
-    *step = train_step(j);
-    if (job_is_sync(j)) {
-        course_ledger(&j->course, *step, ledger);
-    } else {
-        ledger_copy(ledger, &j->leases.ledger);
-    }
-}
-
 static bool same_versions(const struct job *j)
 {
     for (size_t i = 1; i < j->shard_count; i++) {
@@ -91,16 +80,15 @@ static bool same_versions(const struct job *j)
 
 void change_begin(struct master *m, struct job *j)
 {
-    struct ledger ledger;
-    uint64_t step;
+    uint64_t step = train_step(j);
     bool was_sync = job_is_sync(j);
-    position(j, &ledger, &step);
     uint64_t version = was_sync ? step + j->version_shift : j->shards[0].version;
     if (!was_sync && !same_versions(j)) {
-        ledger_release(&ledger);
         job_end(m, j, JOB_FAILED, "its shards have the same batches, but different versions");
         return;
     }
+    struct ledger ledger;
+    train_ledger(j, step, &ledger);
     change_take(m, j);
     struct err err = {0};
     int rc = start_course(j, step, &ledger, &err);
@@ -137,15 +125,9 @@ static int check(const struct job *j, const struct master_set_event *set, struct
     if (strcmp(set->base, j->record.text) != 0) {
         return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", j->record.id);
     }
-    uint64_t replicas = job_spec_replicas(set->spec);
-    if (set->spec->training.mode == TRAINING_SYNC && j->train.records > 0 &&
-        replicas > j->train.records) {
-        return err_set(err, ERR_INVALID,
-                       "training.replicas: %" PRIu64 " replicas are more than the %" PRIu64
-                       " training records",
-                       replicas, j->train.records);
-    }
-    return 0;
+    struct consistency wanted;
+    consistency_of(set->spec, &wanted);
+    return j->train.records == 0 ? 0 : start_check_replicas(&wanted, j->train.records, err);
 }
 
 void on_set(struct master *m, const struct master_event *e)

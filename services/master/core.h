@@ -338,6 +338,8 @@ void start_open_done(struct master *m, struct job *j);
 void start_worker_done(struct master *m, struct job *j, struct node *n);
 void start_worker_gone(struct master *m, struct job *j); /* a worker was removed while STARTING */
 int start_check_data(struct job *j, struct err *err);
+/* Errors: ERR_INVALID: a sync step would need more than the @records that there are. */
+int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err);
 /* From @ledger on, which is the position at @step: everything that follows from job file and data.
  * Errors: ERR_INVALID. */
 int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
@@ -358,6 +360,8 @@ void train_on(struct master *m, struct job *j); /* the milestone is pinned: go o
 void train_check(struct master *m, struct job *j);
 uint32_t train_active(const struct job *j); /* workers that have a share */
 uint64_t train_step(const struct job *j);   /* of the milestone that would be pinned now */
+/* The data position there; @out is overwritten. */
+void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
 void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
                       const char *why);
 void train_over(struct master *m, struct job *j);

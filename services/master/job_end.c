@@ -45,12 +45,10 @@ void job_end(struct master *m, struct job *j, enum job_state state, const char *
     struct job_names workers = j->record.workers; /* who served it is still shown */
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, buf_str(&reason));
-    milestone_waiters(m, j, true, ERR_ABORTED,
-                      action_printf(m, "job %s ended %s: %s", j->record.id, job_state_name(state),
-                                    buf_str(&reason)));
-    change_forget(m, j, ERR_ABORTED,
-                  action_printf(m, "job %s ended %s: %s", j->record.id, job_state_name(state),
-                                buf_str(&reason)));
+    const char *ended = action_printf(m, "job %s ended %s: %s", j->record.id, job_state_name(state),
+                                      buf_str(&reason));
+    milestone_waiters(m, j, true, ERR_ABORTED, ended);
+    change_forget(m, j, ERR_ABORTED, ended);
     buf_release(&reason);
     j->work = WORK_NONE;
     j->restartable = false;
@@ -66,6 +64,17 @@ bool job_is_starting(const struct job *j)
 {
     return j->phase == PHASE_INSPECT || j->phase == PHASE_FIND || j->phase == PHASE_OPEN ||
            j->phase == PHASE_START;
+}
+
+/* What a job that is to be started again gives up; the state it is in says why, and nodes are told.
+ */
+static void give_up_nodes(struct master *m, struct job *j)
+{
+    release_nodes(m, j);
+    job_names_clear(&j->record.ps);
+    j->restartable = true;
+    change_at_once(m, j);
+    job_cleaned(m, j);
 }
 
 void job_recover(struct master *m, struct job *j, const char *why)
@@ -95,11 +104,7 @@ void job_recover(struct master *m, struct job *j, const char *why)
     } else {
         job_enter(m, j, JOB_RECOVERING, why);
     }
-    release_nodes(m, j); /* they are told the new reason */
-    job_names_clear(&j->record.ps);
-    j->restartable = true;
-    change_at_once(m, j);
-    job_cleaned(m, j);
+    give_up_nodes(m, j);
 }
 
 /* Whatever kills its nodes may do so again: the more often, the longer it is left alone. */
@@ -122,11 +127,7 @@ void job_restart(struct master *m, struct job *j, const char *why)
     }
     calls_forget_job(m, j);
     job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
-    release_nodes(m, j);
-    job_names_clear(&j->record.ps);
-    j->restartable = true;
-    change_at_once(m, j);
-    job_cleaned(m, j);
+    give_up_nodes(m, j);
 }
 
 static bool is_clean(const struct master *m, const struct job *j)

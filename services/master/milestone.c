@@ -104,11 +104,7 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     }
     snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%u", s->step, ++j->pin_count);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
-    if (job_is_sync(j)) {
-        course_ledger(&j->course, s->step, &s->ledger);
-    } else {
-        ledger_copy(&s->ledger, &j->leases.ledger);
-    }
+    train_ledger(j, s->step, &s->ledger);
     s->version = s->step + j->version_shift;
     j->work = WORK_PIN;
     for (size_t i = 0; i < j->shard_count; i++) {

@@ -53,14 +53,23 @@ static uint64_t steps_total(const struct job *j, uint64_t step)
     return total > step ? total : step;
 }
 
-int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
+int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err)
 {
-    uint32_t replicas = j->record.consistency.replicas;
-    if (job_is_sync(j) && replicas > j->train.records) {
+    if (c->mode == TRAINING_SYNC && c->replicas > records) {
         return err_set(err, ERR_INVALID,
                        "training.replicas: %u replicas are more than the %" PRIu64
                        " training records",
-                       replicas, j->train.records);
+                       c->replicas, records);
+    }
+    return 0;
+}
+
+int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
+{
+    uint32_t replicas = j->record.consistency.replicas;
+    int rc = start_check_replicas(&j->record.consistency, j->train.records, err);
+    if (rc < 0) {
+        return rc;
     }
     course_release(&j->course);
     course_init(&j->course, step, job_is_sync(j) ? replicas : 1, ledger);

@@ -23,6 +23,15 @@ uint64_t train_step(const struct job *j)
     return job_is_sync(j) ? j->step_limit : course_step(&j->course, leases_batches(&j->leases));
 }
 
+void train_ledger(const struct job *j, uint64_t step, struct ledger *out)
+{
+    if (job_is_sync(j)) {
+        course_ledger(&j->course, step, out);
+    } else {
+        ledger_copy(out, &j->leases.ledger);
+    }
+}
+
 /* ---- assignments ---- */
 
 static void ask(struct master *m, struct job *j, bool hold)

@@ -100,15 +100,26 @@ static const struct lease *forgotten(const struct job_worker *w,
     return NULL;
 }
 
+/* The sender of a request about splits, of the present generation; NULL after an error reply. */
+static struct job_worker *split_sender(struct master *m, const struct master_event *e,
+                                       struct job **job)
+{
+    struct job_worker *w = train_sender(m, e, job);
+    if (w == NULL || !train_is_present(m, *job, e)) {
+        return NULL;
+    }
+    if (!train_leases(*job)) {
+        reply_error(m, e->request, ERR_STATE, "job %s leases no splits", (*job)->record.id);
+        return NULL;
+    }
+    return w;
+}
+
 void on_lease_split(struct master *m, const struct master_event *e)
 {
     struct job *j = NULL;
-    struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL || !train_is_present(m, j, e)) {
-        return;
-    }
-    if (!train_leases(j)) {
-        reply_error(m, e->request, ERR_STATE, "job %s leases no splits", j->record.id);
+    struct job_worker *w = split_sender(m, e, &j);
+    if (w == NULL) {
         return;
     }
     train_park_clear(m, j, w, ERR_OK, NULL); /* an earlier call that nobody listens to any more */
@@ -148,12 +159,7 @@ void leases_tick(struct master *m)
 void on_report_split(struct master *m, const struct master_event *e)
 {
     struct job *j = NULL;
-    struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL || !train_is_present(m, j, e)) {
-        return;
-    }
-    if (!train_leases(j)) {
-        reply_error(m, e->request, ERR_STATE, "job %s leases no splits", j->record.id);
+    if (split_sender(m, e, &j) == NULL) {
         return;
     }
     uint64_t epoch = j->leases.ledger.epoch;
