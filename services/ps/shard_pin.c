@@ -42,6 +42,26 @@ static struct shard_pin *free_pin(struct shard *s)
     return NULL;
 }
 
+/* A call may come twice, and late: a pin that nobody will take away must not be. */
+static bool was_unpinned(const struct shard *s, const char *id)
+{
+    for (size_t i = 0; i < SHARD_UNPINNED_KEPT; i++) {
+        if (strcmp(s->unpinned[i], id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void remember_unpinned(struct shard *s, const char *id)
+{
+    size_t length = id == NULL ? 0 : strnlen(id, SHARD_PIN_ID_BYTES);
+    if (length > 0 && length < SHARD_PIN_ID_BYTES && !was_unpinned(s, id)) {
+        memcpy(s->unpinned[s->unpinned_next], id, length + 1);
+        s->unpinned_next = (s->unpinned_next + 1) % SHARD_UNPINNED_KEPT;
+    }
+}
+
 static int check_pin(struct shard *s, const struct shard_event *e, struct err *err)
 {
     int rc = shard_check_generation(s, e->generation, err);
@@ -55,6 +75,10 @@ static int check_pin(struct shard *s, const struct shard_event *e, struct err *e
     }
     const struct shard_pin *pin = find(s, e->pin_id);
     char shown[64];
+    if (was_unpinned(s, e->pin_id)) {
+        return err_set(err, ERR_ABORTED, "'%s' was unpinned before",
+                       text_shown(e->pin_id, shown, sizeof shown));
+    }
     if (pin != NULL && e->slots && !pin->slots) {
         return err_set(err, ERR_EXISTS, "version %" PRIu64 " is pinned as '%s' without its slots",
                        pin->version, text_shown(e->pin_id, shown, sizeof shown));
@@ -112,6 +136,7 @@ void shard_on_unpin(struct shard *s, const struct shard_event *e, struct shard_a
     if (pin != NULL) {
         release_pin(pin, out);
     }
+    remember_unpinned(s, e->pin_id);
     shard_reply_state(s, e->tag, out);
 }
 

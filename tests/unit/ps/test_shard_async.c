@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "shard_rig.h"
 
 static uint32_t next_random(uint32_t *seed)
@@ -464,6 +466,26 @@ static void test_pins_are_bounded(void **state)
     rig_release(&r);
 }
 
+/* A copy of a Pin that comes after its Unpin must not take a place for ever. */
+static void test_a_late_pin(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_ASYNC, 0);
+    for (uintptr_t i = 0; i < 2 * SHARD_PINS_MAX; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "p%d", (int)i);
+        rig_pin(&r, SHARD_PIN, 10 * i + 1, id, true);
+        rig_expect(&r, 10 * i + 1, 0, "");
+        rig_pin(&r, SHARD_UNPIN, 10 * i + 2, id, false);
+        rig_expect(&r, 10 * i + 2, 0, "");
+        rig_pin(&r, SHARD_PIN, 10 * i + 3, id, true);
+        rig_expect(&r, 10 * i + 3, ERR_ABORTED, "was unpinned before");
+    }
+    assert_int_equal(r.buffers, 0);
+    rig_release(&r);
+}
+
 /* ---- any events in any order ---- */
 
 static struct shard_event random_event(struct rig *r, uint32_t *seed, uintptr_t tag, bool sync)
@@ -613,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_pinned_reads_do_not_wake_the_idle),
         cmocka_unit_test(test_pins_keep_versions_and_their_ledger),
         cmocka_unit_test(test_pins_are_bounded),
+        cmocka_unit_test(test_a_late_pin),
         cmocka_unit_test(test_random_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
