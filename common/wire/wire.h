@@ -15,6 +15,7 @@
 #include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/plan.h"
+#include "job/step_times.h"
 
 #define WIRE_ID_BYTES_MAX 128 /* of ids and names, as types.proto says */
 
@@ -73,6 +74,13 @@ void wire_metrics_release(Gradus__V1__MetricSums *p);
 /* Into @m, which was initialised with the kinds of the job. @in may be NULL. Errors: ERR_INVALID.
  */
 int wire_metrics_from_proto(const Gradus__V1__MetricSums *in, struct metrics *m, struct err *err);
+
+/* ---- times ---- */
+
+/* Nothing to release. */
+void wire_step_times_to_proto(const struct step_times *t, Gradus__V1__StepTimes *out);
+/* @in may be NULL: no steps. Times beyond all measure are cut. */
+void wire_step_times_from_proto(const Gradus__V1__StepTimes *in, struct step_times *out);
 
 /* ---- words ---- */
 

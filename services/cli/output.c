@@ -7,6 +7,7 @@
 
 #include "base/chrono.h"
 #include "cli/text_consistency.h"
+#include "cli/text_times.h"
 #include "wire/wire.h"
 
 #define EVALUATIONS_SHOWN 10
@@ -279,6 +280,7 @@ void output_status_text(const Gradus__V1__Job *job, struct buf *out)
     for (size_t i = 0; i < job->n_shards; i++) {
         shard_line(job->shards[i], out);
     }
+    text_times(job, out);
     evaluations_text(job, out);
 }
 

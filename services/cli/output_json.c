@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <jansson.h>
@@ -152,6 +153,34 @@ static json_t *shards(const Gradus__V1__Job *job)
     return array;
 }
 
+/* Milliseconds of a step, by part. */
+static json_t *step_times(const Gradus__V1__StepTimes *t)
+{
+    struct step_times times;
+    wire_step_times_from_proto(t, &times);
+    json_t *o = json_object();
+    json_object_set_new(o, "steps", integer(times.steps));
+    double steps = times.steps == 0 ? 1 : (double)times.steps;
+    json_object_set_new(o, "step_ms", real((double)step_times_ns(&times) * 1e-6 / steps));
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "%s_ms", step_part_name((enum step_part)part));
+        json_object_set_new(o, key, real((double)times.ns[part] * 1e-6 / steps));
+    }
+    return o;
+}
+
+static json_t *worker_times(const Gradus__V1__Job *job)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < job->n_worker_times; i++) {
+        json_t *o = step_times(job->worker_times[i]->times);
+        json_object_set_new(o, "worker", text(job->worker_times[i]->worker));
+        json_array_append_new(array, o);
+    }
+    return array;
+}
+
 static json_t *evaluations(const Gradus__V1__Job *job)
 {
     json_t *array = json_array();
@@ -188,6 +217,8 @@ static json_t *status(const Gradus__V1__Job *job)
     json_object_set_new(o, "speculated", integer(job->speculated));
     json_object_set_new(o, "recoveries", integer(job->recoveries));
     json_object_set_new(o, "shards", shards(job));
+    json_object_set_new(o, "times", step_times(job->times));
+    json_object_set_new(o, "worker_times", worker_times(job));
     json_object_set_new(o, "evaluations", evaluations(job));
     return o;
 }

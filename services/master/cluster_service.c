@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "master/shell.h"
+#include "wire/wire.h"
 
 #define LIST_MAX 4096      /* entries in one message */
 #define HELD_MAX 64        /* leases of one worker, ten times what it may have */
@@ -238,6 +239,7 @@ static void run_report_progress(struct request *r)
     e.worker.epochs = epochs;
     e.worker.epoch_count = count;
     e.worker.staleness = q->staleness;
+    wire_step_times_from_proto(q->times, &e.worker.times);
     e.worker.staleness_count = q->n_staleness < LIST_MAX ? q->n_staleness : LIST_MAX;
     request_event(r, &e, reply_empty);
     free(epochs);

@@ -174,6 +174,7 @@ struct job_worker *job_worker_add(struct job *j, struct node *n)
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)
 {
     train_park_clear(m, j, w, ERR_NOT_FOUND, "the worker is not part of the job");
+    job_record_drop_times(&j->record, w->node->id);
     if (!MUTANT(lease_lost_with_worker)) {
         train_give_back(m, j, w);
     }

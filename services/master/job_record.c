@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 
+#define LATELY_NS UINT64_C(3000000000) /* sums over more than that lose half of it */
+
 void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale)
 {
     memset(m, 0, sizeof *m);
@@ -38,6 +40,10 @@ void job_record_release(struct job_record *r)
     free(r->text);
     free(r->evaluations);
     job_record_set_shards(r, 0);
+    while (r->worker_times_count > 0) {
+        free(r->worker_times[--r->worker_times_count].worker);
+    }
+    free(r->worker_times);
     job_names_clear(&r->workers);
     job_names_clear(&r->ps);
     free(r->workers.items);
@@ -45,11 +51,63 @@ void job_record_release(struct job_record *r)
     memset(r, 0, sizeof *r);
 }
 
+static struct job_worker_times *times_of(struct job_record *r, const char *worker)
+{
+    for (size_t i = 0; i < r->worker_times_count; i++) {
+        if (strcmp(r->worker_times[i].worker, worker) == 0) {
+            return &r->worker_times[i];
+        }
+    }
+    r->worker_times = mem_grow(r->worker_times, &r->worker_times_capacity,
+                               r->worker_times_count + 1, sizeof *r->worker_times);
+    struct job_worker_times *t = &r->worker_times[r->worker_times_count++];
+    *t = (struct job_worker_times){.worker = mem_strdup(worker)};
+    return t;
+}
+
+void job_record_add_times(struct job_record *r, const char *worker, const struct step_times *times)
+{
+    step_times_add(&r->times, times);
+    if (times->steps == 0) {
+        return;
+    }
+    struct step_times *lately = &times_of(r, worker)->times;
+    if (step_times_ns(lately) > LATELY_NS) {
+        lately->steps /= 2;
+        for (int part = 0; part < STEP_PART_COUNT; part++) {
+            lately->ns[part] /= 2;
+        }
+    }
+    step_times_add(lately, times);
+}
+
+void job_record_drop_times(struct job_record *r, const char *worker)
+{
+    for (size_t i = 0; i < r->worker_times_count; i++) {
+        if (strcmp(r->worker_times[i].worker, worker) == 0) {
+            free(r->worker_times[i].worker);
+            memmove(&r->worker_times[i], &r->worker_times[i + 1],
+                    (--r->worker_times_count - i) * sizeof *r->worker_times);
+            return;
+        }
+    }
+}
+
 static void names_copy(struct job_names *to, const struct job_names *from)
 {
     memset(to, 0, sizeof *to);
     for (size_t i = 0; i < from->count; i++)
         job_names_add(to, from->items[i]);
+}
+
+static void times_copy(struct job_record *to, const struct job_record *from)
+{
+    to->worker_times = NULL;
+    to->worker_times_count = 0;
+    to->worker_times_capacity = 0;
+    for (size_t i = 0; i < from->worker_times_count; i++) {
+        times_of(to, from->worker_times[i].worker)->times = from->worker_times[i].times;
+    }
 }
 
 void job_record_copy(struct job_record *to, const struct job_record *from)
@@ -70,6 +128,7 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     }
     names_copy(&to->workers, &from->workers);
     names_copy(&to->ps, &from->ps);
+    times_copy(to, from);
     to->shards = NULL;
     to->shard_count = 0;
     job_record_set_shards(to, from->shard_count);

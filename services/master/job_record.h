@@ -10,6 +10,7 @@
 #include "graph/metric.h"
 #include "job/consistency.h"
 #include "job/ledger.h"
+#include "job/step_times.h"
 
 #define JOB_ID_BYTES_MAX 128
 #define JOB_EVALUATIONS_MAX 1000
@@ -59,6 +60,11 @@ struct job_shard {
     struct ledger ledger; /* async, bounded; split_count 0: none */
 };
 
+struct job_worker_times { /* of the last 3 to 6 seconds, unless a step takes longer */
+    char *worker;
+    struct step_times times;
+};
+
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
     enum job_state state;
@@ -77,6 +83,9 @@ struct job_record {
     uint64_t dropped, speculated, recoveries;
     struct job_shard *shards;
     size_t shard_count;
+    struct step_times times; /* of all workers */
+    struct job_worker_times *worker_times;
+    size_t worker_times_count, worker_times_capacity;
 };
 
 void job_record_init(struct job_record *r);
@@ -89,6 +98,10 @@ void job_record_add_evaluation(struct job_record *r, const struct job_evaluation
 
 /* Forget what shards said; @count new ones that have said nothing. */
 void job_record_set_shards(struct job_record *r, size_t count);
+
+/* Add what @worker reports; without steps it says nothing of the time of a step lately. */
+void job_record_add_times(struct job_record *r, const char *worker, const struct step_times *times);
+void job_record_drop_times(struct job_record *r, const char *worker); /* not there: fine */
 
 void job_names_add(struct job_names *n, const char *name);
 void job_names_clear(struct job_names *n);

@@ -15,11 +15,18 @@ struct shard_room {
     Gradus__V1__ShardProgress message;
     Gradus__V1__Ledger ledger;
 };
+struct times_room {
+    Gradus__V1__WorkerTimes message;
+    Gradus__V1__StepTimes times;
+};
 struct room { /* everything that the message points to, but for the record's own strings */
     struct evaluation_room now;
     Gradus__V1__Consistency consistency;
     struct shard_room *shards;
     Gradus__V1__ShardProgress **shard_list;
+    Gradus__V1__StepTimes times;
+    struct times_room *worker_times;
+    Gradus__V1__WorkerTimes **worker_times_list;
     Gradus__V1__Evaluation *evaluations[JOB_EVALUATIONS_MAX];
     struct evaluation_room items[];
 };
@@ -121,6 +128,27 @@ static void fill_shards(Gradus__V1__Job *j, const struct job_record *r, struct r
     j->shards = room->shard_list;
 }
 
+static void fill_times(Gradus__V1__Job *j, const struct job_record *r, struct room *room)
+{
+    size_t count = r->worker_times_count;
+    if (r->times.steps > 0) {
+        wire_step_times_to_proto(&r->times, &room->times);
+        j->times = &room->times;
+    }
+    room->worker_times = mem_new(count + 1, sizeof *room->worker_times);
+    room->worker_times_list = mem_new(count + 1, sizeof *room->worker_times_list);
+    for (size_t i = 0; i < count; i++) {
+        struct times_room *to = &room->worker_times[i];
+        gradus__v1__worker_times__init(&to->message);
+        wire_step_times_to_proto(&r->worker_times[i].times, &to->times);
+        to->message.worker = r->worker_times[i].worker;
+        to->message.times = &to->times;
+        room->worker_times_list[i] = &to->message;
+    }
+    j->n_worker_times = count;
+    j->worker_times = room->worker_times_list;
+}
+
 void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned parts)
 {
     Gradus__V1__Job *j = &out->job;
@@ -154,6 +182,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     out->memory = room;
     fill_arrays(j, r, room, evaluations);
     fill_shards(j, r, room, (parts & JOB_WIRE_LEDGERS) != 0);
+    fill_times(j, r, room);
     if (r->consistency.replicas > 0) {
         wire_consistency_to_proto(&r->consistency, &room->consistency);
         j->consistency = &room->consistency;
@@ -166,6 +195,8 @@ void job_wire_release(struct job_wire *w)
     if (room != NULL) {
         free(room->shards);
         free(room->shard_list);
+        free(room->worker_times);
+        free(room->worker_times_list);
         free(room);
     }
     memset(w, 0, sizeof *w);
@@ -276,6 +307,7 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;
+    wire_step_times_from_proto(j->times, &r->times);
     take_arrays(r, j);
     struct err local = {0};
     int rc = take_consistency(r, j, &local);

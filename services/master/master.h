@@ -20,6 +20,7 @@
 #include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/plan.h"
+#include "job/step_times.h"
 #include "master/job_record.h"
 #include "master/lease.h"
 
@@ -129,6 +130,7 @@ struct master_worker_event {
     size_t epoch_count;
     const uint64_t *staleness;
     size_t staleness_count;
+    struct step_times times;
     int code; /* REPORT_FAILURE: ERR_* */
     const char *message;
 };

@@ -200,6 +200,7 @@ void on_report_progress(struct master *m, const struct master_event *e)
     m->counts.dropped += report->dropped;
     m->counts.speculated += report->speculated;
     add_staleness(&j->record, report);
+    job_record_add_times(&j->record, w->node->id, &report->times);
     show_train(j);
     progress_step(m, j, job_is_sync(j) ? position : train_step(j));
     job_changed(m, j);

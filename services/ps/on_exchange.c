@@ -154,6 +154,12 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
     }
 }
 
+static uint32_t microseconds(uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 static void fill(const struct ps_request *r, const struct shard_action *a,
                  Gradus__V1__ExchangeResponse *m)
 {
@@ -165,6 +171,9 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
     m->clock = a->clock;
     m->generation = a->generation;
     m->staleness = a->staleness;
+    struct ps_request_time t = ps_request_time(r);
+    m->waited_us = microseconds(t.waited_ns);
+    m->applied_us = microseconds(t.applied_ns);
 }
 
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,

@@ -52,6 +52,10 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
         .decisions_taken = decision_counter(r, "received"),
         .apply_seconds = meter_histogram(r, "ps_apply_seconds", "Time of one update of a shard",
                                          METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
+        .wait_seconds =
+            meter_histogram(r, "ps_wait_seconds",
+                            "Time from the arrival of a push to the update it is answered with",
+                            METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
         .parked = meter_gauge(r, "ps_requests_parked", "Requests that wait", NULL, 0),
         .queued = meter_gauge(r, "ps_gradients_held",
                               "Gradients that wait for others or for memory", NULL, 0),

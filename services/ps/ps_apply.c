@@ -173,14 +173,16 @@ static void run(struct ps_shard *s, const struct shard_action *a, const struct b
 void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
               const struct shard_action *replies, size_t count)
 {
-    uint64_t began = chrono_now_ns();
+    uint64_t began_ns = chrono_now_ns();
+    s->update_time = (struct ps_update_time){.began_ns = began_ns};
     struct update_result result = {.outcome = UPDATE_KEPT};
     struct snapshot *next = snapshots_begin(&s->snapshots);
     struct early early = {next, replies, count};
     run(s, a, more, &early, &result);
     heed(s, a->version - 1, &result);
     snapshots_commit(&s->snapshots, next);
-    meter_observe(s->ps->meters.apply_seconds, (double)(chrono_now_ns() - began) * 1e-9);
+    s->update_time.ended_ns = chrono_now_ns();
+    meter_observe(s->ps->meters.apply_seconds, (double)(s->update_time.ended_ns - began_ns) * 1e-9);
     meter_add(s->ps->meters.updates, 1);
     if (s->consistency.mode != TRAINING_SYNC) {
         meter_observe(s->ps->meters.staleness, (double)a->staleness);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/recycle.h"
 #include "ps/ps_shell.h"
@@ -171,6 +172,9 @@ static void count(const struct ps_request *r, const struct shard_action *a)
     if (r->event.has_push) {
         meter_add(meters->pushes[a->push], 1);
     }
+    if (r->event.has_push && a->code == 0) {
+        meter_observe(meters->wait_seconds, (double)ps_request_time(r).waited_ns * 1e-9);
+    }
     if (r->event.has_decision && a->code == 0) {
         meter_add(meters->decisions_taken, 1);
     }
@@ -180,6 +184,22 @@ static void count(const struct ps_request *r, const struct shard_action *a)
     if (a->has_spare && a->spare_given) {
         meter_add(meters->spares, 1);
     }
+}
+
+struct ps_request_time ps_request_time(const struct ps_request *r)
+{
+    const struct ps_update_time *update = &r->shard->update_time;
+    struct ps_request_time t = {0};
+    uint64_t waited_until_ns = update->began_ns;
+    if (update->ended_ns == 0) {
+        uint64_t now_ns = chrono_now_ns();
+        t.applied_ns = update->began_ns == 0 ? 0 : now_ns - update->began_ns;
+        waited_until_ns = update->began_ns == 0 ? now_ns : update->began_ns;
+    } else {
+        t.applied_ns = update->ended_ns - update->began_ns;
+    }
+    t.waited_ns = waited_until_ns > r->arrived_ns ? waited_until_ns - r->arrived_ns : 0;
+    return t;
 }
 
 void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
@@ -207,6 +227,7 @@ void ps_request_drop(struct ps_request *r)
 
 void ps_request_post(struct ps_request *r)
 {
+    r->arrived_ns = chrono_now_ns();
     struct ps_shard *s = ps_shard_ref(r->shard); /* the request may be gone when the strand is idle
                                                     again, the strand must not be */
     (void)strand_post(&s->strand, &r->task, run_request);

@@ -341,6 +341,7 @@ static bool is_fused(const struct shard_actions *actions, size_t i)
 static void act_all(struct ps_shard *s)
 {
     struct shard_actions *actions = &s->actions;
+    s->update_time = (struct ps_update_time){0};
     for (size_t i = 0; i < actions->count; i++) {
         if (is_fused(actions, i)) {
             ps_apply(s, &actions->items[i + 2], actions->items[i].source, &actions->items[i + 3],

@@ -22,7 +22,7 @@ struct ps_meters {
     struct meter *staleness;
     struct meter *spares;
     struct meter *decisions_made, *decisions_taken;
-    struct meter *apply_seconds;
+    struct meter *apply_seconds, *wait_seconds;
     struct meter *parked;
     struct meter *queued;
     struct meter *snapshots;
@@ -57,6 +57,12 @@ struct ps {
 struct ps_sums {
     struct buf mine;
     struct buf totals[SHARD_ROUNDS_MAX], last[SHARD_ROUNDS_MAX];
+};
+
+/* The last update among the actions that are being done. */
+struct ps_update_time {
+    uint64_t began_ns; /* 0: there was none */
+    uint64_t ended_ns; /* 0: it is being computed */
 };
 
 /* What slot 0 was when a version was made that is kept for a worker. */
@@ -99,6 +105,7 @@ struct ps_shard {
     bool update_begun;     /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
     struct update_step step;
     struct ps_sums sums;
+    struct ps_update_time update_time;
     uint64_t updates_skipped;
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
@@ -193,6 +200,7 @@ struct ps_request {
     uint8_t *decision, *totals;
     struct shard_event event;
     bool answered; /* of the strand */
+    uint64_t arrived_ns;
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
@@ -218,6 +226,12 @@ void ps_request_post(struct ps_request *r);
 /* The same for a unary call: when its client goes away, it waits no longer. */
 void ps_request_post_unary(struct ps_request *r);
 void ps_request_unref(struct ps_request *r);
+/* On the strand, while it is answered: how long it waited for the update that made the answer (or
+ * for the answer, without one), and the time of that update so far. */
+struct ps_request_time {
+    uint64_t waited_ns, applied_ns;
+};
+struct ps_request_time ps_request_time(const struct ps_request *r);
 /* On the strand: answer it and return the reference of who answers. */
 void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
 /* On the strand: nobody waits for it any more. */

@@ -24,6 +24,9 @@ struct ps_answer {
     uint32_t shard;
     int code; /* 0 or ERR_*; with an error only `message` counts */
     char message[256];
+    uint64_t sent_ns;               /* when it was begun to be sent, by chrono_now_ns() */
+    uint32_t waited_us, applied_us; /* of this time, at the shard */
+    bool training;                  /* not a pull for an evaluation */
     uint64_t version;
     uint32_t progress;
     uint64_t clock;

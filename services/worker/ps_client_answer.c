@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "worker/ps_client_state.h"
@@ -43,7 +44,10 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         .ask_sums = a->ask_sums,
         .step = a->step,
         .round = a->round,
-        .answer = {.exchange = a->exchange, .shard = link->shard},
+        .answer = {.exchange = a->exchange,
+                   .shard = link->shard,
+                   .sent_ns = chrono_now_ns(),
+                   .training = a->pull != WORKER_PULL_PINNED},
         .decision = decision,
         .decision_capacity = capacity,
         .sums = sums,
@@ -325,6 +329,8 @@ static int take_message(struct shard_link *link, struct pending *p,
     }
     p->answer.progress = r->progress;
     p->answer.clock = r->clock;
+    p->answer.waited_us = r->waited_us;
+    p->answer.applied_us = r->applied_us;
     p->begun = true;
     return rc;
 }

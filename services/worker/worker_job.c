@@ -60,6 +60,17 @@ static void tell_computed(struct worker_job *j)
     }
 }
 
+void worker_job_count_times(struct worker_job *j)
+{
+    const struct step_times *t = &j->clock.times;
+    meter_add(j->meters->steps, t->steps);
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        meter_change(j->meters->step_seconds[part], (double)t->ns[part] * 1e-9);
+    }
+    step_times_add(&j->measured.times, t);
+    j->clock.times = (struct step_times){0};
+}
+
 static void do_compute(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
@@ -67,15 +78,15 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         fail_job(j, &err);
         return;
     }
+    uint64_t began = chrono_now_ns();
+    step_clock_begin(&j->clock, a->step, began);
     if (j->client != NULL) {
         ps_client_wait_sent(j->client, a->slot);
     }
     worker_job_sums_changed(&j->sums, a->slot);
     uint64_t begin = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
-    if (j->computed_ns != 0) {
-        meter_change(j->meters->wait_seconds, (double)(begin - j->computed_ns) * 1e-9);
-    }
+    step_clock_busy(&j->clock, STEP_WIRE, began, begin);
     struct runner_step identity = {
         .seed = (uint64_t)j->model.spec.training.seed,
         .step = a->step,
@@ -87,12 +98,21 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         return;
     }
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
-    uint64_t end = chrono_now_ns();
-    j->computed_ns = end;
-    meter_change(j->meters->compute_seconds, (double)(end - begin) * 1e-9);
+    uint64_t loaded = begin + j->model.load_ns;
+    step_clock_busy(&j->clock, STEP_LOAD, begin, loaded);
+    step_clock_busy(&j->clock, STEP_COMPUTE, loaded, chrono_now_ns());
+    worker_job_count_times(j);
     meter_add(j->meters->batches, 1);
     meter_add(j->meters->examples, a->batch.count);
     tell_computed(j);
+}
+
+static void do_add(struct worker_job *j, const struct worker_action *a)
+{
+    uint64_t begin = chrono_now_ns();
+    worker_model_add(&j->model, a->slot, a->slot_from);
+    worker_job_sums_changed(&j->sums, a->slot);
+    step_clock_busy(&j->clock, STEP_COMPUTE, begin, chrono_now_ns());
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_action *a)
@@ -209,8 +229,7 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         do_join(j, a);
         break;
     case WORKER_DO_ADD:
-        worker_model_add(&j->model, a->slot, a->slot_from);
-        worker_job_sums_changed(&j->sums, a->slot);
+        do_add(j, a);
         break;
     case WORKER_DO_EXCHANGE:
         do_exchange(j, a);

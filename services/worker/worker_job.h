@@ -5,6 +5,7 @@
 #ifndef GRADUS_WORKER_WORKER_JOB_H
 #define GRADUS_WORKER_WORKER_JOB_H
 
+#include "job/step_times.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
 #include "service/membership.h"
@@ -14,7 +15,7 @@ struct worker_job;
 /* What all jobs of this process share. */
 struct worker_meters {
     struct meter *batches, *examples, *evaluations, *exchanges_failed;
-    struct meter *compute_seconds, *wait_seconds;
+    struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
 
 struct worker_job_options {

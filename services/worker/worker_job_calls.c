@@ -138,6 +138,17 @@ static void note_staleness(struct worker_job *j, const struct ps_answer *a)
     }
 }
 
+static void note_time(struct worker_job *j, const struct ps_answer *a)
+{
+    const struct step_exchange x = {.sent_ns = a->sent_ns,
+                                    .answered_ns = chrono_now_ns(),
+                                    .waited_ns = (uint64_t)a->waited_us * 1000,
+                                    .applied_ns = (uint64_t)a->applied_us * 1000};
+    if (a->training) {
+        (void)step_clock_answered(&j->clock, &x);
+    }
+}
+
 static void on_answer(void *ctx, const struct ps_answer *a)
 {
     struct worker_job *j = ctx;
@@ -145,6 +156,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         meter_add(j->meters->exchanges_failed, 1);
     }
     note_staleness(j, a);
+    note_time(j, a);
     struct worker_event event = {
         .kind = WORKER_EXCHANGED,
         .exchange = a->exchange,

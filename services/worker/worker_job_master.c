@@ -80,6 +80,7 @@ static void measure_again(struct worker_job *j)
     for (size_t i = 0; i < STALENESS_BUCKETS; i++) {
         j->measured.staleness[i] += j->reporting.staleness[i];
     }
+    step_times_add(&j->measured.times, &j->reporting.times);
     worker_job_measurements_clear(&j->reporting);
 }
 
@@ -292,6 +293,7 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
     Gradus__V1__NodeRef ref;
     node_ref(j, &node, &ref);
     if (!a->again) {
+        worker_job_count_times(j);
         worker_job_measurements_clear(&j->reporting);
         j->reporting = j->measured;
         j->measured = (struct measurements){0};
@@ -313,6 +315,9 @@ void worker_job_report_progress(struct worker_job *j, const struct worker_action
     r.n_epochs = parts.count;
     r.staleness = j->reporting.staleness;
     r.n_staleness = STALENESS_BUCKETS;
+    Gradus__V1__StepTimes times;
+    wire_step_times_to_proto(&j->reporting.times, &times);
+    r.times = &times;
     call_master(j, "ReportProgress", &r.base, REPORT_TIMEOUT_MS, WORKER_PROGRESS_REPORTED,
                 a->generation);
     for (size_t i = 0; i < parts.count; i++) {

@@ -8,6 +8,7 @@
 #include "service/loop.h"
 #include "worker/ps_client.h"
 #include "worker/slow_down.h"
+#include "worker/step_clock.h"
 #include "worker/worker_job.h"
 #include "worker/worker_job_sums.h"
 #include "worker/worker_model.h"
@@ -25,6 +26,7 @@ struct epoch_sums {
 struct measurements {
     struct epoch_sums epochs[EPOCHS_MAX];
     uint64_t staleness[STALENESS_BUCKETS];
+    struct step_times times;
 };
 
 /* How answers of the master find the job: it may be gone when they come. */
@@ -54,7 +56,7 @@ struct worker_job {
     bool stepping;
     struct measurements measured, reporting;
     bool report_again;    /* the report under way was sent before */
-    uint64_t computed_ns; /* when the last computation ended */
+    struct step_clock clock;
     struct slow_down slow_down;
     /* Draining (worker_job_drain.c). */
     bool assigned;    /* the master gave this worker work */
@@ -75,6 +77,9 @@ struct worker_job {
 /* Feed one event to the core and carry out what it says. An action may bring the next event at once
  * (a computation is over when it returns): its actions are appended behind those still to do. */
 void worker_job_step(struct worker_job *j, struct worker_event *event);
+
+/* What the clock has measured, to the meters and the next report. */
+void worker_job_count_times(struct worker_job *j);
 
 /* worker_job_calls.c */
 void worker_job_fail_call(struct rpc_call *call, int code, const char *message);

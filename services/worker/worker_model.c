@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 
 #define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
@@ -146,7 +147,9 @@ int worker_model_gradient(struct worker_model *m, const struct ledger_batch *bat
                           struct metrics *metrics, struct err *err)
 {
     const struct batch *b;
+    uint64_t begin = chrono_now_ns();
     int rc = loader_take(m->loader, batch->epoch, batch->first, batch->count, &b, err);
+    m->load_ns = chrono_now_ns() - begin;
     if (rc != 0) {
         return rc;
     }

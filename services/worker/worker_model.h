@@ -28,6 +28,7 @@ struct worker_model {
     float *slots[WORKER_SLOTS_MAX];
     const float **values; /* [variables] scratch */
     float **gradients;    /* [variables] scratch */
+    uint64_t load_ns;     /* the last gradient waited for its batch so long, or decoded it */
 };
 
 /* @m is zeroed. Parse the job file and load its data. Errors: what the file or the data has. */

@@ -150,11 +150,14 @@ static void make_meters(struct worker_meters *m, struct meter_registry *r)
         meter_counter(r, "worker_evaluations_total", "Chunks of test records evaluated", NULL, 0);
     m->exchanges_failed = meter_counter(r, "worker_exchanges_failed_total",
                                         "Exchanges with shards that failed", NULL, 0);
-    m->compute_seconds = meter_total(r, "worker_compute_seconds_total",
-                                     "Time spent in forward and backward passes", NULL, 0);
-    m->wait_seconds =
-        meter_total(r, "worker_wait_seconds_total",
-                    "Time between computations: parameters, leases, evaluations", NULL, 0);
+    m->steps = meter_counter(r, "worker_steps_total",
+                             "Steps begun: global ones in sync mode, else batches", NULL, 0);
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        struct meter_label label = {"part", step_part_name((enum step_part)part)};
+        m->step_seconds[part] =
+            meter_total(r, "worker_step_seconds_total",
+                        "What steps spent their time on; the parts add up to all of it", &label, 1);
+    }
 }
 
 int worker_shell_start(struct service_context *sc, struct err *err)

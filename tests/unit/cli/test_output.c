@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "cli/output.h"
+#include "cli/text_times.h"
 
 static char empty[] = "";
 
@@ -128,6 +129,54 @@ static void test_result_text(void **state)
                       "dropped     26 batches\n"
                       "speculated  1 replica\n"
                       "checkpoint  /state/checkpoints/digits-1/step-000000500\n");
+}
+
+static void test_times(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    text_times(&s.job, &out);
+    assert_text(&out, ""); /* nothing is known */
+    Gradus__V1__StepTimes all = GRADUS__V1__STEP_TIMES__INIT;
+    all.steps = 4;
+    all.load_us = 1000;
+    all.compute_us = 4000;
+    all.wire_us = 2000;
+    all.apply_us = 1000;
+    all.wait_us = 2000;
+    Gradus__V1__WorkerTimes rows[2];
+    Gradus__V1__WorkerTimes *list[2] = {&rows[0], &rows[1]};
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__worker_times__init(&rows[i]);
+        rows[i].worker = s.worker;
+        rows[i].times = &all;
+    }
+    Gradus__V1__StepTimes nothing = GRADUS__V1__STEP_TIMES__INIT;
+    rows[1].times = &nothing;
+    s.job.times = &all;
+    s.job.worker_times = list;
+    s.job.n_worker_times = 2;
+    text_times(&s.job, &out);
+    assert_text(&out, "\nTIME OF A STEP             ms             load          compute"
+                      "             wire            apply             wait\n"
+                      "worker-1                2.500      0.250  10 %      1.000  40 %"
+                      "      0.500  20 %      0.250  10 %      0.500  20 %\n"
+                      "all workers             2.500      0.250  10 %      1.000  40 %"
+                      "      0.500  20 %      0.250  10 %      0.500  20 %\n"
+                      "since the start         2.500      0.250  10 %      1.000  40 %"
+                      "      0.500  20 %      0.250  10 %      0.500  20 %\n");
+    output_status_json(&s.job, &out);
+    json_t *o = json_loads(buf_str(&out), 0, NULL);
+    const json_t *worker = json_array_get(json_object_get(o, "worker_times"), 0);
+    assert_string_equal(json_string_value(json_object_get(worker, "worker")), "worker-1");
+    assert_true(json_real_value(json_object_get(worker, "compute_ms")) == 1.0);
+    const json_t *times = json_object_get(o, "times");
+    assert_int_equal(json_integer_value(json_object_get(times, "steps")), 4);
+    assert_true(json_real_value(json_object_get(times, "step_ms")) == 2.5);
+    json_decref(o);
+    buf_release(&out);
 }
 
 static void test_result_of_a_job_that_never_ran(void **state)
@@ -612,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_progress_at_the_start),
         cmocka_unit_test(test_result_text),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_result_of_a_job_that_never_ran),
         cmocka_unit_test(test_consistency_in_one_line),
         cmocka_unit_test(test_staleness),

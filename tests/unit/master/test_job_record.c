@@ -56,12 +56,47 @@ static void a_copy_is_a_copy(void **state)
     job_record_release(&b);
 }
 
+static void times_are_those_of_the_last_seconds(void **state)
+{
+    (void)state;
+    struct job_record r;
+    job_record_init(&r);
+    const struct step_times slow = {.steps = 10, .ns = {[STEP_WAIT] = 4000000000}};
+    const struct step_times fast = {.steps = 1000, .ns = {[STEP_COMPUTE] = 1000000000}};
+    const struct step_times none = {.ns = {[STEP_WAIT] = 500000000}};
+    job_record_add_times(&r, "w-1", &slow);
+    job_record_add_times(&r, "w-2", &fast);
+    job_record_add_times(&r, "w-1", &none); /* counted, but not a step lately */
+    assert_int_equal(r.worker_times_count, 2);
+    assert_int_equal(r.worker_times[0].times.ns[STEP_WAIT], 4000000000);
+    for (size_t i = 0; i < 40; i++) {
+        job_record_add_times(&r, "w-1", &fast);
+        assert_true(step_times_ns(&r.worker_times[0].times) <= 5000000000);
+    }
+    assert_true(r.worker_times[0].times.ns[STEP_WAIT] < 10000000); /* forgotten */
+    assert_true(r.worker_times[0].times.ns[STEP_COMPUTE] > 1500000000);
+    assert_int_equal(r.times.steps, 10 + 41 * 1000); /* all of it is in the sum */
+    assert_int_equal(r.times.ns[STEP_WAIT], 4500000000);
+    struct job_record copy;
+    job_record_copy(&copy, &r);
+    job_record_drop_times(&r, "w-1");
+    job_record_drop_times(&r, "w-9");
+    assert_int_equal(r.worker_times_count, 1);
+    assert_string_equal(r.worker_times[0].worker, "w-2");
+    assert_int_equal(r.worker_times[0].times.steps, 1000);
+    job_record_release(&r);
+    assert_int_equal(copy.worker_times_count, 2);
+    assert_string_equal(copy.worker_times[0].worker, "w-1");
+    job_record_release(&copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(final_states_are_final),
         cmocka_unit_test(the_newest_evaluations_stay),
         cmocka_unit_test(a_copy_is_a_copy),
+        cmocka_unit_test(times_are_those_of_the_last_seconds),
     };
     return cmocka_run_group_tests_name("job_record", tests, NULL, NULL);
 }

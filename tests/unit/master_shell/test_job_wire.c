@@ -26,6 +26,8 @@ static void a_record_survives_the_wire(void **state)
     a.dropped = 21;
     a.speculated = 22;
     a.recoveries = 23;
+    const struct step_times times = {.steps = 24, .ns = {1000, 2000, 3000, 4000, 5000}};
+    job_record_add_times(&a, "w-1", &times);
     job_record_set_shards(&a, 2);
     job_record_set(&a.shards[0].ps, "p-1");
     a.shards[0].version = 31;
@@ -53,6 +55,13 @@ static void a_record_survives_the_wire(void **state)
         e.test.values[METRIC_RMSE] = (double)i;
         job_record_add_evaluation(&a, &e);
     }
+    struct job_wire shown;
+    job_wire_init(&shown, &a, JOB_WIRE_BRIEF);
+    assert_int_equal(shown.job.n_worker_times, 1);
+    assert_string_equal(shown.job.worker_times[0]->worker, "w-1");
+    assert_int_equal(shown.job.worker_times[0]->times->wire_us, 3);
+    job_wire_release(&shown);
+    job_record_drop_times(&a, "w-1"); /* what is stored is only how all of it was */
     struct buf packed = {0};
     job_wire_pack(&a, &packed);
     assert_int_equal(job_wire_unpack(packed.data, packed.len, &b, NULL), 0);
@@ -66,6 +75,7 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(b.dropped, 21);
     assert_int_equal(b.speculated, 22);
     assert_int_equal(b.recoveries, 23);
+    assert_memory_equal(&b.times, &times, sizeof times);
     assert_int_equal(b.shard_count, 2);
     assert_string_equal(b.shards[0].ps, "p-1");
     assert_int_equal(b.shards[0].version, 31);

@@ -18,6 +18,7 @@ struct answer {
     bool has_decision;
     uint64_t decision_step;
     unsigned decision; /* of the first 8 replicas */
+    uint32_t waited_us, applied_us;
     bool has_spare, spare_given;
     uint32_t spare_replica, spare_wait_ms;
     bool has_sums, sums_known;
@@ -59,6 +60,8 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
     a->generation = m->generation;
     a->total = m->total;
     a->staleness = m->staleness;
+    a->waited_us = m->waited_us;
+    a->applied_us = m->applied_us;
     a->has_decision = m->decision != NULL;
     if (m->decision != NULL) {
         a->decision_step = m->decision->step;

@@ -1,6 +1,8 @@
 /* The exchange stream, over real gRPC. */
 #include "ps_client.h"
 
+#include "base/chrono.h"
+
 static float initial[ELEMENTS];
 
 static void start(struct ps_rig *rig, char *job, const char *mode, uint32_t replicas)
@@ -69,6 +71,36 @@ static void test_two_clients_make_a_step(void **state)
     check_step(c[0].answers[0].values, 2, 20);
     send_push(&c[1], job, 9, 2, 1, 2, ELEMENTS, false); /* an answer that got lost */
     assert_int_equal(wait_answer(&c[1], 9)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
+    client_close(&c[0]);
+    client_close(&c[1]);
+    ps_rig_stop(&rig);
+}
+
+/* What the shard says of the time of an exchange is between what can be measured outside. */
+static void test_answers_say_how_long_it_took(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c[2];
+    char job[] = "a-1";
+    start(&rig, job, "sync", 2);
+    client_open(&c[0], &rig);
+    client_open(&c[1], &rig);
+    uint64_t sent_ns = chrono_now_ns();
+    send_push(&c[0], job, 0, 0, 0, 1, ELEMENTS, true);
+    send_push(&c[0], job, 1, 0, 0, 1, ELEMENTS, false); /* behind it on the same stream */
+    assert_int_equal(wait_answer(&c[0], 1)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
+    uint64_t waits_ns = chrono_now_ns();
+    while (chrono_now_ns() < waits_ns + 2000000) {
+    }
+    send_push(&c[1], job, 0, 0, 1, 2, ELEMENTS, true);
+    const struct answer *first = wait_answer(&c[0], 0);
+    const struct answer *last = wait_answer(&c[1], 0);
+    uint64_t over_us = (chrono_now_ns() - sent_ns) / 1000;
+    assert_int_equal(first->code, 0);
+    assert_true(first->waited_us >= 2000);
+    assert_true(first->waited_us + first->applied_us <= over_us + 1);
+    assert_true(last->waited_us + last->applied_us + 2000 <= over_us + 1);
     client_close(&c[0]);
     client_close(&c[1]);
     ps_rig_stop(&rig);
@@ -349,6 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks_out_and_back),
         cmocka_unit_test(test_two_clients_make_a_step),
+        cmocka_unit_test(test_answers_say_how_long_it_took),
         cmocka_unit_test(test_exchanges_interleave),
         cmocka_unit_test(test_garbage_is_refused),
         cmocka_unit_test(test_too_many_exchanges_end_the_stream),

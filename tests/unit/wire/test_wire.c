@@ -376,6 +376,27 @@ static void test_words(void **state)
     assert_string_equal(wire_policy_name((Gradus__V1__StalenessPolicy)17), "UNKNOWN");
 }
 
+static void test_step_times(void **state)
+{
+    (void)state;
+    const struct step_times t = {.steps = 3, .ns = {1000, 2000, 3000, 4000, 5999}};
+    Gradus__V1__StepTimes m;
+    struct step_times back;
+    wire_step_times_to_proto(&t, &m);
+    wire_step_times_from_proto(&m, &back);
+    assert_int_equal(back.steps, 3);
+    for (uint64_t part = 0; part < STEP_PART_COUNT; part++) {
+        assert_int_equal(back.ns[part], (part + 1) * 1000);
+    }
+    m.load_us = UINT64_MAX;
+    m.wait_us = UINT64_MAX;
+    wire_step_times_from_proto(&m, &back);
+    assert_true(step_times_ns(&back) > back.ns[STEP_LOAD]); /* no overflow */
+    wire_step_times_from_proto(NULL, &back);
+    assert_int_equal(back.steps, 0);
+    assert_int_equal(step_times_ns(&back), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_plan_refused), cmocka_unit_test(test_ledger_round_trip),
         cmocka_unit_test(test_consistency),  cmocka_unit_test(test_data),
         cmocka_unit_test(test_metrics),      cmocka_unit_test(test_words),
+        cmocka_unit_test(test_step_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
