@@ -43,7 +43,8 @@ const struct field job_update_fields[] = {
      .type = FIELD_BOOL,
      .offset = SPEC_AT(evaluate_average),
      .def = "false",
-     .help = "Evaluate the moving average instead of the parameters"},
+     .help = "Evaluate the moving average instead of the parameters, during the training, at its "
+             "end, and with gradus evaluate"},
     {.path = "non_finite",
      .type = FIELD_ENUM,
      .offset = SPEC_AT(non_finite),

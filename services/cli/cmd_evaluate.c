@@ -46,7 +46,8 @@ static void variables_release(struct variables *v)
     free(v->values);
 }
 
-static int variables_read(const struct checkpoint *c, const struct model *model,
+/* @slot: in the place of the values; NULL: the values. */
+static int variables_read(const struct checkpoint *c, const struct model *model, const char *slot,
                           struct variables *v, struct err *err)
 {
     v->count = model_variable_count(model);
@@ -58,7 +59,7 @@ static int variables_read(const struct checkpoint *c, const struct model *model,
         if (v->values[i] == NULL) {
             return ERR_EXHAUSTED;
         }
-        int rc = checkpoint_read(c, spec->name, NULL, 0, n, v->values[i], err);
+        int rc = checkpoint_read(c, spec->name, slot, 0, n, v->values[i], err);
         if (rc != 0) {
             return rc;
         }
@@ -130,7 +131,8 @@ static int evaluate(const struct options *o, const char *path, const struct chec
                        &model, err);
     }
     if (rc == 0) {
-        rc = variables_read(c, model, &variables, err);
+        const char *slot = spec->update.evaluate_average ? "average" : NULL;
+        rc = variables_read(c, model, slot, &variables, err);
     }
     if (rc == 0) {
         rc = measure(model, &variables, data, (int)spec->cluster.blas_threads, &sums, err);
@@ -190,8 +192,9 @@ const struct cli_command cmd_evaluate = {
     .examples =
         "  gradus evaluate digits-1\n"
         "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train --json\n",
-    .notes = "The data, the model and the metrics are those of the checkpoint's job; --set changes "
-             "them.",
+    .notes = "The data, the model and the metrics are those of the checkpoint's job, and so is "
+             "whether the moving average of the parameters is measured "
+             "(update.evaluate_average); --set changes them.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

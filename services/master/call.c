@@ -435,7 +435,8 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     case MASTER_CALL_CHECKPOINT:
         out->shard = c->index;
         out->pin_id = j->milestone.pin_id;
-        out->slots = j->milestone.checkpoint;
+        out->slots =
+            j->milestone.checkpoint || (j->milestone.evaluate && j->spec.update.evaluate_average);
         out->directory = j->milestone.directory;
         break;
     case MASTER_CALL_EVALUATE:

@@ -83,20 +83,21 @@ static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t gene
     }
 }
 
-/* A message with elements [at, at + n) of @snapshot, whose reference goes with it. */
+/* A message with elements [at, at + n) of @values, of which a reference goes with it. */
 static int send_chunk(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
-                      struct snapshot *snapshot, uint64_t at, uint64_t n)
+                      const struct ps_source *values, uint64_t at, uint64_t n)
 {
-    struct rpc_piece piece = {snapshot->values.data + at, n * sizeof(float)};
+    struct rpc_piece piece = {values->data + at, n * sizeof(float)};
     struct rpc_blob blob = {
-        .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
+        .pieces = &piece, .piece_count = 1, .release = values->release, .ctx = values->ctx};
     m->total = r->shard->elements;
     m->offset = at;
     return rpc_send(r->call, &m->base, &blob);
 }
 
 /* What was not sent while it was computed. */
-static void send_values(struct ps_request *r, Gradus__V1__ExchangeResponse *m)
+static void send_values(struct ps_request *r, const struct shard_action *a,
+                        Gradus__V1__ExchangeResponse *m)
 {
     uint64_t elements = r->shard->elements;
     uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
@@ -104,13 +105,13 @@ static void send_values(struct ps_request *r, Gradus__V1__ExchangeResponse *m)
     if (left == 0) {
         return;
     }
-    struct snapshot *snapshot = ps_values_acquire(r->shard, m->version, left);
+    struct ps_source values = ps_values_answer(r->shard, a, left);
     int rc = 0;
     for (uint64_t at = r->sent; at < elements && rc == 0; at += chunk, left--) {
-        rc = send_chunk(r, m, snapshot, at, elements - at < chunk ? elements - at : chunk);
+        rc = send_chunk(r, m, &values, at, elements - at < chunk ? elements - at : chunk);
     }
     while (left-- > 0) {
-        ps_values_release(snapshot);
+        values.release(values.ctx);
     }
     if (rc == ERR_EXHAUSTED) {
         struct err err;
@@ -148,7 +149,7 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
         m->sums = &sums;
     }
     if (a->values) {
-        send_values(r, m);
+        send_values(r, a, m);
     } else {
         (void)rpc_send(r->call, &m->base, NULL);
     }
@@ -185,9 +186,10 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
         return;
     }
     fill(r, a, &m);
+    const struct ps_source values = {next->values.data, ps_values_release, next};
     while (done - r->sent >= chunk) {
         ps_values_ref(r->shard, next, 1);
-        if (send_chunk(r, &m, next, r->sent, chunk) != 0) {
+        if (send_chunk(r, &m, &values, r->sent, chunk) != 0) {
             return; /* what is wrong shows when the rest is sent */
         }
         r->sent += chunk;

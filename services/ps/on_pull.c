@@ -14,10 +14,10 @@ static void answer_values(struct ps_request *r, const struct shard_action *a, co
     m.push = (Gradus__V1__PushResult)a->push;
     m.progress = a->progress;
     m.clock = a->clock;
-    struct snapshot *snapshot = ps_values_acquire(r->shard, a->version, 1);
-    struct rpc_piece piece = {snapshot->values.data, r->shard->elements * sizeof(float)};
+    struct ps_source values = ps_values_answer(r->shard, a, 1);
+    struct rpc_piece piece = {values.data, r->shard->elements * sizeof(float)};
     struct rpc_blob blob = {
-        .pieces = &piece, .piece_count = 1, .release = ps_values_release, .ctx = snapshot};
+        .pieces = &piece, .piece_count = 1, .release = values.release, .ctx = values.ctx};
     (void)rpc_reply(r->call, &m.base, &blob); /* too large a message ends the call by itself */
 }
 

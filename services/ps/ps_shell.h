@@ -255,6 +255,16 @@ void ps_values_release(void *snapshot);
 /* The same for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
 
+/* What a reply with values sends. */
+struct ps_source {
+    const float *data;
+    void (*release)(void *ctx); /* one reference */
+    void *ctx;
+};
+/* @count references to what @a answers with: the values of its version, or the moving average of
+ * them where a pin is pulled of a job that evaluates it. */
+struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count);
+
 /* ---- from and to messages (ps_values.c) ---- */
 
 /* Errors: ERR_INVALID missing parts, numbers that are none. */

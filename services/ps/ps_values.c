@@ -29,6 +29,39 @@ void ps_values_release(void *ctx)
     ps_shard_unref(s);
 }
 
+/* ---- the average in the place of the values ---- */
+
+static void release_slots(void *ctx)
+{
+    struct buffer *slots = ctx;
+    struct ps_shard *s =
+        (struct ps_shard *)((char *)slots->pool - offsetof(struct ps_shard, slot_copies));
+    buffer_put(slots);
+    ps_shard_unref(s);
+}
+
+static struct ps_source average_in(struct ps_shard *s, struct buffer *slots, unsigned count)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < (size_t)update_spec_average(&s->spec.update); i++) {
+        at += update_slot_floats(s->update, i);
+    }
+    atomic_fetch_add(&slots->refs, count);
+    atomic_fetch_add(&s->refs, count);
+    return (struct ps_source){slots->floats.data + at, release_slots, slots};
+}
+
+struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count)
+{
+    if (a->buffer != NULL && s->spec.update.evaluate_average) {
+        return average_in(s, a->buffer, count);
+    }
+    struct snapshot *snapshot = ps_values_acquire(s, a->version, count);
+    return (struct ps_source){snapshot->values.data, ps_values_release, snapshot};
+}
+
+/* ---- from messages ---- */
+
 int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err)
 {
     if (in == NULL) {

@@ -160,7 +160,7 @@ enum shard_action_kind {
                       with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker */
     SHARD_FORGET,  /* version (one SHARD_KEEP less) */
     SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
-    SHARD_REPLY,   /* answer `tag` */
+    SHARD_REPLY,   /* answer `tag`; with values of a pin: its slots are in buffer, if it has them */
 };
 
 struct shard_action {

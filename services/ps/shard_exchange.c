@@ -85,6 +85,7 @@ static int answer_pinned(const struct shard *s, const struct shard_event *e,
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = e->tag;
     a->values = true;
+    a->buffer = pin->slots_buffer;
     a->version = pin->version;
     a->generation = s->generation;
     return 0;

@@ -1,13 +1,17 @@
 """Updates that need more than single elements: the same bits on any number of parameter servers."""
 
+import gzip
 import json
 import os
 import re
 import signal
+import struct
 import time
 import unittest
 
-from cluster import SOURCE, ClusterTest
+import numpy
+
+from cluster import SOURCE, ClusterTest, gradus
 
 GLOBAL_NORM = "rule: momentum, learning_rate: 0.05, clip_global_norm: 0.1"
 LAMB = "rule: lamb, learning_rate: 0.003"
@@ -123,6 +127,58 @@ class Modes(Update):
             results = [self.train(f"ps{ps}", update, training__replicas=4, cluster__ps=ps,
                                   cluster__partitions=ps) for ps in (1, 3)]
             self.assertEqual(results[0], results[1], update)
+
+
+class EvaluatedAverage(Update):
+    """What is measured with `evaluate_average` is the average that a checkpoint holds."""
+
+    UPDATE = ADAM + ", average: 0.9, evaluate_average: "
+
+    def test_records(self):
+        def read(name, offset):
+            with gzip.open(f"{self.shared}/digits/t10k-{name}-ubyte.gz") as f:
+                return numpy.frombuffer(f.read(), "u1", offset=offset)
+        labels = read("labels-idx1", 8)
+        return read("images-idx3", 16).reshape(len(labels), 784) / 255.0, labels
+
+    def loss(self, exported):
+        """Of the digits model, computed apart from all code of ours."""
+        (size,) = struct.unpack("<Q", exported[:8])
+        header = json.loads(exported[8:8 + size])
+        def variable(name):
+            first, last = header[name]["data_offsets"]
+            data = exported[8 + size + first:8 + size + last]
+            return numpy.frombuffer(data, "<f4").reshape(header[name]["shape"]).astype("f8")
+        x, labels = self.test_records()
+        for layer in (1, 2, 3):
+            x = x @ variable(f"dense_{layer}.kernel") + variable(f"dense_{layer}.bias")
+            x = numpy.maximum(x, 0) if layer < 3 else x
+        x -= x.max(axis=1, keepdims=True)
+        return float(numpy.mean(numpy.log(numpy.exp(x).sum(axis=1)) - x[numpy.arange(len(labels)), labels]))
+
+    def evaluate(self, checkpoint, *args):
+        done = gradus("evaluate", checkpoint, "--json", *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["metrics"]["loss"]
+
+    def test_it(self):
+        sets = {"training__epochs": 1, "cluster__ps": 2, "cluster__partitions": 2}
+        results = {on: self.run_job(on, file=self.job_file(self.UPDATE + on), **sets) for on in ("true", "false")}
+        exported = {}
+        for name, extra in (("average", ["--average"]), ("values", [])):
+            out = os.path.join(self.dir, name)
+            done = gradus("export", "--from", results["true"]["checkpoint"], out, *extra)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(out, "rb") as f:
+                exported[name] = self.loss(f.read())
+        losses = {on: result["metrics"]["test"]["loss"] for on, result in results.items()}
+        self.assertGreater(abs(losses["true"] - losses["false"]), 1e-3)
+        self.assertAlmostEqual(losses["true"], exported["average"], places=4)
+        self.assertAlmostEqual(losses["false"], exported["values"], places=4)
+        checkpoint = results["true"]["checkpoint"]
+        self.assertAlmostEqual(self.evaluate(checkpoint), losses["true"], places=5)
+        self.assertAlmostEqual(self.evaluate(checkpoint, "--set", "update.evaluate_average=false"),
+                               losses["false"], places=5)
 
 
 class NotFinite(Update):

@@ -176,6 +176,7 @@ struct chunk {
     uint64_t offset, total, floats;
     Gradus__V1__Pull__Kind kind;
     uint64_t version;
+    char *pin_id;
     bool has_decision, has_spare;
     uint8_t *decision; /* of `step`, as `spare` is */
     size_t decision_bytes;
@@ -219,6 +220,9 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     push.replica_end = k->hi;
     pull.kind = k->kind;
     pull.version = k->version;
+    if (k->pin_id != NULL) {
+        pull.pin_id = k->pin_id;
+    }
     m.exchange = k->exchange;
     m.offset = k->offset;
     m.total = k->total;

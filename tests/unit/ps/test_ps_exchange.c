@@ -376,6 +376,83 @@ static int teardown(void **state)
     return 0;
 }
 
+/* ---- pins of a job that evaluates a moving average ---- */
+
+static void pin(struct ps_rig *rig, char *job, char *id, bool slots)
+{
+    Gradus__V1__PinRequest r = GRADUS__V1__PIN_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    struct err err;
+    r.shard = &ref;
+    r.pin_id = id;
+    r.slots = slots;
+    ps_rig_expect(ps_rig_call(rig, "Pin", &r.base, NULL, 0, NULL, &err), 0, &err, "");
+}
+
+/* By both ways of pulling. */
+static void check_pinned(struct ps_rig *rig, struct client *c, char *job, char *id,
+                         const float *want)
+{
+    static float got[ELEMENTS];
+    uint64_t version;
+    struct err err;
+    ps_rig_expect(ps_rig_pull(rig, job, GRADUS__V1__PULL__KIND__PINNED, 0, id, got, &version, &err),
+                  0, &err, "");
+    assert_int_equal(version, 3);
+    assert_memory_equal(got, want, sizeof got);
+    struct chunk k = {.exchange = 2,
+                      .job = job,
+                      .first = true,
+                      .pull = true,
+                      .kind = GRADUS__V1__PULL__KIND__PINNED,
+                      .pin_id = id};
+    struct answer *a = exchange(c, &k);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->version, 3);
+    assert_true(a->messages > 1);
+    assert_memory_equal(a->values, want, sizeof got);
+}
+
+static void test_pins_answer_with_the_average(void **state)
+{
+    (void)state;
+    static float values[ELEMENTS], average[ELEMENTS];
+    struct ps_rig rig;
+    struct client c;
+    struct err err;
+    uint64_t version;
+    char job[] = "a-1", with[] = "with", without[] = "without";
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(
+        ps_rig_open(&rig, job, "sync", "adam, average: 0.5, evaluate_average: true", 1, 1, &err), 0,
+        &err, "");
+    client_open(&c, &rig);
+    for (uint64_t step = 0;; step++) {
+        (void)ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version,
+                          &err);
+        assert_int_equal(version, step);
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            average[i] = step == 0 ? values[i] : 0.5F * average[i] + 0.5F * values[i];
+        }
+        if (step == 3) {
+            break;
+        }
+        forget_answer(&c, 1);
+        send_push(&c, job, 1, step, 0, 1, ELEMENTS, true);
+        assert_int_equal(wait_answer(&c, 1)->code, 0);
+    }
+    assert_memory_not_equal(average, values, sizeof values);
+    pin(&rig, job, with, true);
+    pin(&rig, job, without, false);
+    forget_answer(&c, 1);
+    send_push(&c, job, 1, 3, 0, 1, ELEMENTS, true); /* training goes on */
+    assert_int_equal(wait_answer(&c, 1)->code, 0);
+    check_pinned(&rig, &c, job, with, average);
+    check_pinned(&rig, &c, job, without, values);
+    client_close(&c);
+    ps_rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_half_close_waits_for_the_answers),
         cmocka_unit_test(test_a_slow_reader_holds_nobody_up),
         cmocka_unit_test(test_the_server_stops_with_open_streams),
+        cmocka_unit_test(test_pins_answer_with_the_average),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
