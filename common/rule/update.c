@@ -215,11 +215,6 @@ static void cut_pieces(struct update *u)
     }
 }
 
-size_t update_pieces(const struct update *u)
-{
-    return u->piece_count;
-}
-
 /* ---- one of them ---- */
 
 static bool wants_rows(const struct rule *rule)
@@ -252,7 +247,33 @@ static int allocate(struct update *u, struct err *err)
             return ERR_EXHAUSTED;
         }
     }
-    return u->rounds == 0 ? 0 : update_sums_init(u, err);
+    u->norms = mem_new(u->variable_count + 1, sizeof *u->norms);
+    u->results = mem_new(u->piece_count, sizeof *u->results);
+    return u->rounds == 0 ? 0 : update_sums_init(u, 1, err);
+}
+
+/* A crew of nobody. */
+static void run_alone(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+                      void (*done)(void *ctx, size_t n), void *ctx)
+{
+    (void)crew;
+    for (size_t i = 0; i < count; i++) {
+        one(ctx, i);
+        if (done != NULL) {
+            done(ctx, i + 1);
+        }
+    }
+}
+
+int update_share(struct update *u, const struct update_crew *crew, struct err *err)
+{
+    assert(crew->threads > 0);
+    u->crew = *crew;
+    if (u->rounds == 0) {
+        return 0;
+    }
+    update_sums_release(u);
+    return update_sums_init(u, crew->threads, err);
 }
 
 static int fill(struct update *u, const struct update_variable *variables,
@@ -278,6 +299,7 @@ int update_new(const struct update_spec *spec, const struct update_variable *var
 {
     struct update *u = mem_new(1, sizeof *u);
     u->spec = spec;
+    u->crew = (struct update_crew){.run = run_alone, .threads = 1};
     u->variable_count = variable_count;
     u->part_count = part_count;
     u->variables = mem_new(variable_count + 1, sizeof *u->variables);
@@ -320,6 +342,8 @@ void update_free(struct update *u)
     update_sums_release(u);
     buf_release(&u->mine);
     buf_release(&u->totals);
+    free(u->norms);
+    free(u->results);
     free(u->pieces);
     free(u->groups);
     free(u->column_offsets);

@@ -20,9 +20,9 @@
  * or update_run(), which does all of it by itself: one shard, or async. Until update_finish()
  * nothing changes but the gradient: what was begun may be forgotten and begun again.
  *
- * Owner: one thread at a time. A struct update has scratch memory but no values, gradients or
- * slots: those belong to the caller. No time, files, threads or log. After update_new() only
- * update_reduce() and update_join() allocate, in the buffer they are given. */
+ * Owner: one thread at a time; a crew may help it. A struct update has scratch memory but no
+ * values, gradients or slots: those belong to the caller. No time, files, threads or log. After
+ * update_new() only update_reduce() and update_join() allocate, in the buffer they are given. */
 #ifndef GRADUS_RULE_UPDATE_H
 #define GRADUS_RULE_UPDATE_H
 
@@ -112,6 +112,18 @@ bool update_is_whole(const struct update *u);
  * of before. */
 bool update_is_in_place(const struct update *u);
 
+/* Threads that help, from the caller's side (service/crew.h is one): call @one(@ctx, i) for each i
+ * < @count, at the same time or not, and @done(@ctx, n), unless NULL, on the caller's thread with
+ * growing n up to @count when all before n are over; return after the last. */
+struct update_crew {
+    void (*run)(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+                void (*done)(void *ctx, size_t n), void *ctx);
+    void *crew;
+    unsigned threads; /* that it has for one call; at least 1 */
+};
+/* From now on what takes long is done by @crew, with the same bits. Errors: ERR_EXHAUSTED. */
+int update_share(struct update *u, const struct update_crew *crew, struct err *err);
+
 /* ---- one update ---- */
 
 struct update_step {
@@ -132,8 +144,9 @@ struct update_step {
     /* Of the push, one for each variable of the plan; NULL: taken here. Only update_run(). */
     const double *norms;
     size_t norm_count;
-    /* NULL, or called by update_finish() and update_run() after each piece: elements before @end
-     * are in @out, and stay as they are unless the update fails. In order, up to the last. */
+    /* NULL, or called by update_finish() and update_run() again and again, on their thread: the
+     * elements before @end are in @out, and stay as they are unless the update fails. @end grows,
+     * up to the last. */
     void (*progress)(void *ctx, uint64_t end);
     void *progress_ctx;
 };
@@ -163,15 +176,6 @@ int update_settle(struct update *u, unsigned round, const void *totals, size_t b
                   struct err *err);
 /* The next version into @out (which may be @in when update_is_in_place()), the slots as of then. */
 void update_finish(struct update *u, float *out, struct update_result *result);
-
-/* The same by several threads: between update_finish_begin() and update_finish_end() each piece
- * once, by any thread, at the same time or not; pieces touch nothing in common. Pieces have results
- * of their own; _end() takes the one of them all, made by update_result_join() in any order. */
-size_t update_pieces(const struct update *u);
-void update_finish_begin(struct update *u, float *out, struct update_result *result);
-void update_finish_piece(const struct update *u, size_t piece, struct update_result *result);
-void update_result_join(struct update_result *all, const struct update_result *piece);
-void update_finish_end(struct update *u, struct update_result *result);
 
 /* begin, all rounds by itself, finish. For one shard, for async, for a single process.
  * Errors: ERR_INVALID norms missing or too few; ERR_STATE a rule with rounds, and not

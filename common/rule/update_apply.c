@@ -120,10 +120,16 @@ static bool has_to_gather(const struct update *u)
            (u->step.more != NULL || u->step.then != NULL || u->accumulated != SIZE_MAX);
 }
 
+static void gather_piece(void *ctx, size_t i)
+{
+    const struct update *u = ctx;
+    gather(u, u->pieces[i].at, (size_t)u->pieces[i].n);
+}
+
 void update_gather(struct update *u)
 {
     if (has_to_gather(u)) {
-        gather(u, 0, u->elements);
+        u->crew.run(u->crew.crew, u->piece_count, gather_piece, NULL, u);
     }
     u->gathered = true;
 }
@@ -146,20 +152,31 @@ static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
     }
 }
 
+static bool is_frozen(const struct update *u, const struct update_piece *piece)
+{
+    return u->groups[u->parts[piece->part].group].frozen;
+}
+
+/* All variables of a piece are treated alike. */
+static void shape_piece(void *ctx, size_t i)
+{
+    const struct update *u = ctx;
+    const struct update_piece *p = &u->pieces[i];
+    if (!is_frozen(u, p)) {
+        shape(u, p->part, p->at, (size_t)p->n);
+    }
+}
+
 void update_shape(struct update *u)
 {
     bool any = false;
-    for (size_t i = 0; i < u->part_count; i++) {
-        any = any || (!u->groups[u->parts[i].group].frozen && has_to_shape(u, i));
+    for (size_t i = 0; i < u->piece_count; i++) {
+        any = any || (!is_frozen(u, &u->pieces[i]) && has_to_shape(u, u->pieces[i].part));
     }
     if (!any) {
         return; /* the rule takes the mean itself */
     }
-    for (size_t i = 0; i < u->part_count; i++) {
-        if (!u->groups[u->parts[i].group].frozen) {
-            shape(u, i, u->parts[i].part.offset, (size_t)u->parts[i].part.count);
-        }
-    }
+    u->crew.run(u->crew.crew, u->piece_count, shape_piece, NULL, u);
     u->shaped = true;
     u->scale = 1.0F;
 }
@@ -208,6 +225,31 @@ void update_result_join(struct update_result *all, const struct update_result *p
                  (piece->variable == all->variable && piece->element < all->element);
     if (bad && first) {
         *all = *piece;
+    }
+}
+
+static void check_piece(void *ctx, size_t i)
+{
+    const struct update *u = ctx;
+    const struct update_piece *p = &u->pieces[i];
+    const float *x = u->step.gradient + p->at;
+    u->results[i] = (struct update_result){.outcome = UPDATE_KEPT, .element = UINT64_MAX};
+    if (!is_frozen(u, p) && !all_finite(x, (size_t)p->n)) {
+        report_bad(u, p->part, x, p->at, (size_t)p->n, &u->results[i]);
+    }
+}
+
+void update_check(struct update *u)
+{
+    struct update_result all = {.outcome = UPDATE_KEPT};
+    u->crew.run(u->crew.crew, u->piece_count, check_piece, NULL, u);
+    for (size_t i = 0; i < u->piece_count; i++) {
+        update_result_join(&all, &u->results[i]);
+    }
+    if (all.outcome == UPDATE_FAILED) {
+        u->failed = true;
+        u->bad_variable = all.variable;
+        u->bad_element = all.element;
     }
 }
 
@@ -345,7 +387,7 @@ static void collect_piece(const struct update *u, const struct update_piece *pie
 void update_finish_piece(const struct update *u, size_t piece, struct update_result *result)
 {
     const struct update_piece *p = &u->pieces[piece];
-    const bool frozen = u->groups[u->parts[p->part].group].frozen;
+    const bool frozen = is_frozen(u, p);
     *result = (struct update_result){.outcome = UPDATE_KEPT, .element = UINT64_MAX};
     if (u->failed) {
         return;

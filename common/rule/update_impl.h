@@ -83,13 +83,16 @@ struct update {
     size_t accumulated, examples_in; /* slots; SIZE_MAX: none */
     size_t average;
 
-    bool by_rows;                   /* spans of the rule are whole rows */
-    bool takes_norms;               /* round 0 */
-    bool is_complete;               /* all variables lie here, whole */
-    bool is_whole;                  /* those that lie here lie here whole */
-    struct buf mine, totals;        /* of update_run() */
-    unsigned rounds;                /* with it */
-    struct rule_sums sums;          /* scratch of one part */
+    bool by_rows;            /* spans of the rule are whole rows */
+    bool takes_norms;        /* round 0 */
+    bool is_complete;        /* all variables lie here, whole */
+    bool is_whole;           /* those that lie here lie here whole */
+    struct buf mine, totals; /* of update_run() */
+    unsigned rounds;         /* with it */
+    struct update_crew crew; /* or nobody: a loop */
+    struct rule_sums *sums;  /* [slices] scratch, of one part: side by side */
+    unsigned slices;
+    struct update_result *results;  /* [piece_count] of the pieces */
     float *pending[RULE_SLOTS_MAX]; /* slots per column and variable until finish */
     double *norms;                  /* [variable_count] scratch */
 
@@ -124,9 +127,16 @@ uint64_t update_find_bad(const struct update *u, uint32_t variable);
 struct rule_span update_span(const struct update *u, size_t part, uint64_t at, uint64_t n,
                              float **slots);
 
+/* Before rounds: whether all of the gradient is finite, and if not, where first. */
+void update_check(struct update *u);
+/* A piece of update_finish(). */
+void update_finish_piece(const struct update *u, size_t piece, struct update_result *result);
+void update_result_join(struct update_result *all, const struct update_result *piece);
+
 /* ---- update_sums.c ---- */
 
-int update_sums_init(struct update *u, struct err *err);
+/* Memory for as many slices of a part. */
+int update_sums_init(struct update *u, unsigned slices, struct err *err);
 void update_sums_release(struct update *u);
 /* The totals of a round are in: on to the next. */
 void update_round_done(struct update *u);

@@ -57,20 +57,6 @@ static void lend_slots(struct update *u)
     }
 }
 
-/* Before the sums of a rule, which come from a gradient that is all right. */
-static void find_failure(struct update *u)
-{
-    for (size_t i = 0; i < u->local_count && !u->failed; i++) {
-        const uint32_t v = u->locals[i].variable;
-        uint64_t element = update_find_bad(u, v);
-        if (!u->groups[u->variables[v].group].frozen && element != UINT64_MAX) {
-            u->failed = true;
-            u->bad_variable = v;
-            u->bad_element = element;
-        }
-    }
-}
-
 void update_begin(struct update *u, const struct update_step *step)
 {
     assert(step->gradient != NULL || (step->examples == 0 && !update_needs_gradient(u)));
@@ -94,7 +80,7 @@ void update_begin(struct update *u, const struct update_step *step)
     }
     update_gather(u);
     if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !u->takes_norms) {
-        find_failure(u);
+        update_check(u); /* the sums of a rule come from a gradient that is all right */
     }
     if (!u->takes_norms) {
         update_shape(u);
@@ -110,7 +96,7 @@ static void describe_left_out(struct update *u, struct update_result *result)
         u->spec->non_finite == UPDATE_NON_FINITE_FAIL ? UPDATE_FAILED : UPDATE_SKIPPED;
     update_gather(u);
     if (u->bad_variable == UINT32_MAX) { /* it came with a push before this one */
-        find_failure(u);
+        update_check(u);
         u->failed = false;
     }
     if (u->bad_variable != UINT32_MAX) {
@@ -119,7 +105,7 @@ static void describe_left_out(struct update *u, struct update_result *result)
     }
 }
 
-void update_finish_begin(struct update *u, float *out, struct update_result *result)
+static void finish_begin(struct update *u, float *out, struct update_result *result)
 {
     assert(out != u->step.in || update_is_in_place(u));
     *result = (struct update_result){.outcome = UPDATE_KEPT, .element = UINT64_MAX};
@@ -151,7 +137,7 @@ static void keep_small_slots(struct update *u)
     }
 }
 
-void update_finish_end(struct update *u, struct update_result *result)
+static void finish_end(struct update *u, struct update_result *result)
 {
     if (result->outcome != UPDATE_FAILED) {
         keep_small_slots(u);
@@ -160,18 +146,37 @@ void update_finish_end(struct update *u, struct update_result *result)
     }
 }
 
+struct finish {
+    struct update *u;
+    struct update_result *result;
+    size_t joined; /* pieces whose results are in it */
+};
+
+static void finish_piece(void *ctx, size_t i)
+{
+    const struct finish *f = ctx;
+    update_finish_piece(f->u, i, &f->u->results[i]);
+}
+
+static void finished(void *ctx, size_t n)
+{
+    struct finish *f = ctx;
+    const struct update_step *step = &f->u->step;
+    const struct update_piece *last = &f->u->pieces[n - 1];
+    while (f->joined < n) {
+        update_result_join(f->result, &f->u->results[f->joined++]);
+    }
+    if (step->progress != NULL && f->result->outcome != UPDATE_FAILED) {
+        step->progress(step->progress_ctx, last->at + last->n);
+    }
+}
+
 void update_finish(struct update *u, float *out, struct update_result *result)
 {
-    update_finish_begin(u, out, result);
-    for (size_t i = 0; i < u->piece_count; i++) {
-        struct update_result piece;
-        update_finish_piece(u, i, &piece);
-        update_result_join(result, &piece);
-        if (u->step.progress != NULL && result->outcome != UPDATE_FAILED) {
-            u->step.progress(u->step.progress_ctx, u->pieces[i].at + u->pieces[i].n);
-        }
-    }
-    update_finish_end(u, result);
+    struct finish f = {.u = u, .result = result};
+    finish_begin(u, out, result);
+    u->crew.run(u->crew.crew, u->piece_count, finish_piece, finished, &f);
+    finish_end(u, result);
 }
 
 /* ---- all of it ---- */

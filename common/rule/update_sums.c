@@ -10,6 +10,10 @@
 #include "rule/update_blob.h"
 #include "rule/update_impl.h"
 
+/* The least of a slice that a thread of its own is worth, and rows that rules sum at once. */
+#define SLICE_FLOATS (UINT64_C(1) << 16)
+#define SLICE_ROWS 8
+
 /* ---- memory ---- */
 
 /* Nodes that the sum over a range of @summands can have, and one on its way. */
@@ -23,7 +27,17 @@ static size_t nodes_max(uint64_t summands)
     return nodes < SUMS_NODES_MAX ? nodes : SUMS_NODES_MAX;
 }
 
-int update_sums_init(struct update *u, struct err *err)
+static int init_sums(struct rule_sums *s, size_t row_values, struct err *err)
+{
+    if (sums_init(&s->scalars, RULE_SUMS_MAX, err) != 0) {
+        return ERR_EXHAUSTED;
+    }
+    s->rows.lanes = 1;
+    s->rows.values = mem_try_aligned(row_values + 1, sizeof(double), "partial sums", err);
+    return s->rows.values == NULL ? ERR_EXHAUSTED : 0;
+}
+
+int update_sums_init(struct update *u, unsigned slices, struct err *err)
 {
     size_t rows = 0;
     for (size_t i = 0; i < u->part_count && u->spec->rule->columns; i++) {
@@ -34,19 +48,23 @@ int update_sums_init(struct update *u, struct err *err)
         }
         rows = values > rows ? values : rows;
     }
-    u->norms = mem_new(u->variable_count + 1, sizeof *u->norms);
-    if (sums_init(&u->sums.scalars, RULE_SUMS_MAX, err) != 0) {
-        return ERR_EXHAUSTED;
+    u->sums = mem_new(slices, sizeof *u->sums);
+    u->slices = slices;
+    int rc = 0;
+    for (unsigned i = 0; i < slices && rc == 0; i++) {
+        rc = init_sums(&u->sums[i], rows, err);
     }
-    u->sums.rows.lanes = 1;
-    u->sums.rows.values = mem_try_aligned(rows + 1, sizeof(double), "partial sums", err);
-    return u->sums.rows.values == NULL ? ERR_EXHAUSTED : 0;
+    return rc;
 }
 
 void update_sums_release(struct update *u)
 {
-    rule_sums_release(&u->sums);
-    free(u->norms);
+    for (unsigned i = 0; i < u->slices; i++) {
+        rule_sums_release(&u->sums[i]);
+    }
+    free(u->sums);
+    u->sums = NULL;
+    u->slices = 0;
 }
 
 /* ---- reduce ---- */
@@ -67,23 +85,27 @@ static void norm_terms(const float *gradient, float scale, float limit, bool mar
     }
 }
 
-/* Of the mean of @part in @gradient (of the shard), into the scalars of the scratch. */
-static void reduce_norm(struct update *u, const struct update_part *part, const float *gradient,
-                        float scale)
+static void reset(struct rule_sums *s, const size_t widths[BLOB_LISTS])
+{
+    sums_reset(&s->scalars);
+    sums_reset(&s->rows);
+    s->scalars.width = widths[0];
+    s->rows.width = widths[1];
+}
+
+/* Of the mean in @gradient: @count elements of a variable from its element @first on. */
+static void reduce_norm(const struct update *u, const float *gradient, uint64_t first,
+                        uint64_t count, float scale, struct rule_sums *out)
 {
     const float limit = u->spec->clip_value > 0 ? (float)u->spec->clip_value : INFINITY;
     const bool marked = u->spec->non_finite != UPDATE_NON_FINITE_APPLY;
-    struct sums *out = &u->sums.scalars;
     double terms[SUMS_BLOCK];
-    sums_reset(out);
-    sums_reset(&u->sums.rows);
-    out->width = 1;
-    u->sums.rows.width = 0;
-    for (uint64_t at = 0, n; at < part->count; at += n) {
-        n = SUMS_BLOCK - (part->first + at) % SUMS_BLOCK; /* large nodes begin at whole blocks */
-        n = n < part->count - at ? n : part->count - at;
-        norm_terms(gradient + part->offset + at, scale, limit, marked, (size_t)n, terms);
-        sums_add(out, part->first + at, (size_t)n, terms);
+    reset(out, (const size_t[BLOB_LISTS]){1, 0});
+    for (uint64_t at = 0, n; at < count; at += n) {
+        n = SUMS_BLOCK - (first + at) % SUMS_BLOCK; /* large nodes begin at whole blocks */
+        n = n < count - at ? n : count - at;
+        norm_terms(gradient + at, scale, limit, marked, (size_t)n, terms);
+        sums_add(&out->scalars, first + at, (size_t)n, terms);
     }
 }
 
@@ -105,23 +127,52 @@ static void widths_of(const struct update *u, unsigned round, size_t width,
     }
 }
 
-static void reduce_part(struct update *u, unsigned round, size_t part)
+/* A part in slices, each by a thread. */
+struct slicing {
+    struct update *u;
+    unsigned round;
+    size_t part;
+    uint64_t each; /* elements of all but the last */
+};
+
+static void reduce_slice(void *ctx, size_t i)
 {
-    const struct update_part *p = &u->parts[part].part;
-    if (round == 0 && u->takes_norms) {
-        reduce_norm(u, p, u->step.gradient, u->scale);
+    const struct slicing *k = ctx;
+    struct update *u = k->u;
+    const struct update_part *p = &u->parts[k->part].part;
+    const uint64_t at = i * k->each;
+    const uint64_t n = k->each < p->count - at ? k->each : p->count - at;
+    struct rule_sums *out = &u->sums[i];
+    if (k->round == 0 && u->takes_norms) {
+        reduce_norm(u, u->step.gradient + p->offset + at, p->first + at, n, u->scale, out);
         return;
     }
     size_t widths[BLOB_LISTS];
-    widths_of(u, round, u->variables[p->variable].spec.width, widths);
-    sums_reset(&u->sums.scalars);
-    sums_reset(&u->sums.rows);
-    u->sums.scalars.width = widths[0];
-    u->sums.rows.width = widths[1];
+    widths_of(u, k->round, u->variables[p->variable].spec.width, widths);
+    reset(out, widths);
     float *slots[RULE_SLOTS_MAX];
-    const struct rule_span span = update_span(u, part, p->offset, p->count, slots);
-    u->spec->rule->reduce(&u->groups[u->parts[part].group].scalars, rule_round(u, round), &span,
-                          &u->sums);
+    const struct rule_span span = update_span(u, k->part, p->offset + at, n, slots);
+    u->spec->rule->reduce(&u->groups[u->parts[k->part].group].scalars, rule_round(u, k->round),
+                          &span, out);
+}
+
+/* Into the first of the scratch sums. The bits do not depend on the slices. */
+static void reduce_part(struct update *u, unsigned round, size_t part)
+{
+    const struct update_part *p = &u->parts[part].part;
+    const uint64_t rows = SLICE_ROWS * u->variables[p->variable].spec.width;
+    const uint64_t unit = u->by_rows ? rows : SLICE_FLOATS;
+    const uint64_t units = p->count / unit + 1;
+    const uint64_t most = p->count / SLICE_FLOATS;
+    const uint64_t slices = most < 1 ? 1 : most < u->slices ? most : u->slices;
+    struct slicing k = {u, round, part, (units + slices - 1) / slices * unit};
+    const size_t count = (size_t)((p->count + k.each - 1) / k.each);
+    u->crew.run(u->crew.crew, count, reduce_slice, NULL, &k);
+    for (size_t i = 1; i < count; i++) {
+        int rc = rule_sums_join(&u->sums[0], &u->sums[i], NULL);
+        assert(rc == 0); /* they lie side by side */
+        (void)rc;
+    }
 }
 
 void update_reduce(struct update *u, unsigned round, struct buf *out)
@@ -132,7 +183,7 @@ void update_reduce(struct update *u, unsigned round, struct buf *out)
         const struct update_part *p = &u->parts[i].part;
         if (!u->groups[u->parts[i].group].frozen) {
             reduce_part(u, round, i);
-            blob_add_part(out, p->variable, p->first, p->count, &u->sums);
+            blob_add_part(out, p->variable, p->first, p->count, &u->sums[0]);
         }
     }
 }
@@ -310,8 +361,9 @@ int update_norms(struct update *u, const float *gradient, uint64_t examples, dou
     for (size_t i = 0; i < u->part_count; i++) {
         const struct update_part *p = &u->parts[i].part;
         if (!u->groups[u->parts[i].group].frozen) {
-            reduce_norm(u, p, gradient, examples == 0 ? 0.0F : 1.0F / (float)examples);
-            blob_add_part(&mine, p->variable, p->first, p->count, &u->sums);
+            reduce_norm(u, gradient + p->offset, p->first, p->count,
+                        examples == 0 ? 0.0F : 1.0F / (float)examples, &u->sums[0]);
+            blob_add_part(&mine, p->variable, p->first, p->count, &u->sums[0]);
         }
     }
     const void *parts[] = {mine.data};

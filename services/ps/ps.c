@@ -1,6 +1,7 @@
 #include "ps/ps.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +80,14 @@ static uint64_t machine_bytes(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
+unsigned ps_apply_threads(void)
+{
+    enum { ENOUGH = 4 };
+    cpu_set_t cpus;
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return n < 1 ? 1 : n < ENOUGH ? (unsigned)n : ENOUGH;
+}
+
 struct ps *ps_ref(struct ps *ps)
 {
     atomic_fetch_add(&ps->refs, 1);
@@ -97,10 +106,12 @@ void ps_unref(struct ps *ps)
 struct ps *ps_new(const struct ps_options *o, struct err *err)
 {
     if (o->shards_max < 1 || o->shards_max > PS_SHARDS_MAX || o->chunk_bytes < sizeof(float) ||
-        o->chunk_bytes % sizeof(float) != 0) {
+        o->chunk_bytes % sizeof(float) != 0 || o->apply_threads > PS_APPLY_THREADS_MAX) {
         (void)err_set(err, ERR_RANGE,
-                      "shards_max %zu must be 1 to %d, chunk_bytes %zu a multiple of 4",
-                      o->shards_max, PS_SHARDS_MAX, o->chunk_bytes);
+                      "shards_max %zu must be 1 to %d, chunk_bytes %zu a multiple of 4, "
+                      "apply_threads %u at most %d",
+                      o->shards_max, PS_SHARDS_MAX, o->chunk_bytes, o->apply_threads,
+                      PS_APPLY_THREADS_MAX);
         return NULL;
     }
     struct ps *ps = mem_new(1, sizeof *ps);
@@ -110,12 +121,15 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->chunk_bytes = o->chunk_bytes;
     ps->shards_max = o->shards_max;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? machine_bytes() : o->memory_bytes_max;
-    ps->work = pool_new(1, POOL_QUEUE, "ps-work", err);
+    unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;
+    ps->crew = crew_new(threads - 1, "ps-apply", err);
+    ps->work = ps->crew == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     if (ps->files == NULL) {
         pool_free(ps->opens);
         pool_free(ps->work);
+        crew_free(ps->crew);
         ps_unref(ps);
         return NULL;
     }
@@ -143,6 +157,7 @@ void ps_free(struct ps *ps)
     pool_free(ps->opens);
     pool_free(ps->work);
     pool_free(ps->files);
+    crew_free(ps->crew);
     ps_unref(ps);
 }
 

@@ -22,9 +22,15 @@ struct ps_options {
     size_t shards_max;          /* 1..PS_SHARDS_MAX */
     uint64_t memory_bytes_max;  /* of values, slots and gradients; 0: as much as the machine has */
     size_t chunk_bytes;         /* of an answer; a multiple of 4 */
+    unsigned apply_threads;     /* that compute one update; 0: see ps_apply_threads() */
     struct meter_registry *meters; /* borrows */
 };
 
+#define PS_APPLY_THREADS_MAX 64
+
+/* Threads for one update where nobody says how many: the processors that this process may use, but
+ * no more than 4, which take all of the memory's bandwidth of most machines. */
+unsigned ps_apply_threads(void);
 /* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
 struct ps *ps_new(const struct ps_options *options, struct err *err);
 /* Close every shard and wait for files being written. Calls still get answers. */

@@ -16,9 +16,29 @@ static void add(float *restrict to, const float *restrict from, size_t n)
     }
 }
 
-void ps_add(struct buffer *to, const struct buffer *from)
+#define ADD_FLOATS (UINT64_C(1) << 18) /* that a thread adds at once */
+
+struct addition {
+    float *to;
+    const float *from;
+    uint64_t floats;
+};
+
+static void add_some(void *ctx, size_t i)
 {
-    add(to->floats.data, from->floats.data, to->pool->floats);
+    const struct addition *a = ctx;
+    const uint64_t at = i * ADD_FLOATS;
+    add(a->to + at, a->from + at, ADD_FLOATS < a->floats - at ? ADD_FLOATS : a->floats - at);
+}
+
+void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from)
+{
+    struct addition a = {to->floats.data, from->floats.data, to->pool->floats};
+    if (a.floats < PS_SHARED_FLOATS_MIN) {
+        add(a.to, a.from, a.floats);
+        return;
+    }
+    crew_run(s->ps->crew, (a.floats + ADD_FLOATS - 1) / ADD_FLOATS, add_some, NULL, &a);
 }
 
 /* ---- the update ---- */

@@ -51,6 +51,14 @@ const struct field ps_fields[] = {
      .min = 4096,
      .max = 67108864,
      .help = "Parameters in one message of an exchange"},
+    {.path = "apply_threads",
+     .type = FIELD_INT,
+     .offset = AT(apply_threads),
+     .def = "0",
+     .min = 0,
+     .max = PS_APPLY_THREADS_MAX,
+     .help = "Threads that compute one update of a large shard, the same bits for any number; 0: "
+             "one for each processor, at most 4"},
 };
 #undef AT
 const size_t ps_field_count = sizeof ps_fields / sizeof ps_fields[0];
@@ -138,6 +146,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .shards_max = (size_t)c->shards_max,
                                  .memory_bytes_max = (uint64_t)c->memory_bytes_max,
                                  .chunk_bytes = (size_t)c->chunk_bytes,
+                                 .apply_threads = (unsigned)c->apply_threads,
                                  .meters = service_meters(sc)};
     struct ps *ps = ps_new(&options, err);
     if (ps == NULL) {

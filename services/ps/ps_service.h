@@ -11,6 +11,7 @@ struct ps_settings {
     int64_t shards_max;
     int64_t memory_bytes_max;
     int64_t chunk_bytes;
+    int64_t apply_threads;
 };
 extern const struct field ps_fields[];
 extern const size_t ps_field_count;

@@ -55,9 +55,19 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     return 0;
 }
 
+static void run_shared(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+                       void (*done)(void *ctx, size_t n), void *ctx)
+{
+    crew_run(crew, count, one, done, ctx);
+}
+
 static int make_update(struct ps_shard *s, struct err *err)
 {
     int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
+    if (rc == 0 && s->elements >= PS_SHARED_FLOATS_MIN) {
+        const struct update_crew crew = {run_shared, s->ps->crew, crew_threads(s->ps->crew)};
+        rc = update_share(s->update, &crew, err);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -299,7 +309,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         s->update_begun = false;
         break;
     case SHARD_ADD:
-        ps_add(a->buffer, a->source);
+        ps_add(s, a->buffer, a->source);
         break;
     case SHARD_APPLY:
         ps_apply(s, a, NULL, a + 1, behind);

@@ -7,11 +7,14 @@
 #include "ps/ps.h"
 #include "ps/shard.h"
 #include "ps/snapshot.h"
+#include "service/crew.h"
 #include "service/pool.h"
 #include "service/strand.h"
 
 #define PS_VALUES_FIELD 15 /* of every message with values */
 #define PS_JOB_TEXT_BYTES_MAX (1U << 20)
+/* Shards below it are updated by one thread: waking another takes as long. */
+#define PS_SHARED_FLOATS_MIN (UINT64_C(1) << 20)
 
 struct ps_request;
 struct ps_stream;
@@ -40,6 +43,7 @@ struct ps {
     size_t chunk_bytes;
     size_t shards_max;
     struct budget budget;
+    struct crew *crew;  /* helps with large updates */
     struct pool *work;  /* wakes shards; never busy for long */
     struct pool *opens; /* makes shards, one after the other */
     struct pool
@@ -136,7 +140,7 @@ int ps_shard_wrap(const struct ps_shard *s, struct err *err);
 
 /* ---- actions on floats (ps_apply.c), on the strand ---- */
 
-void ps_add(struct buffer *to, const struct buffer *from);
+void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from);
 /* SHARD_REDUCE of round 0 begins the update; with @more: buffer += more in the same pass. */
 void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
                      const struct buffer *more);

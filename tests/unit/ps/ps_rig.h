@@ -24,7 +24,9 @@ extern const unsigned char gradus_descriptors_end[];
 #ifndef PS_RIG_SHARDS_MAX
 #define PS_RIG_SHARDS_MAX 2
 #endif
+#ifndef ROWS
 #define ROWS 1000
+#endif
 #define COLUMNS 60
 #define ELEMENTS (ROWS * COLUMNS + COLUMNS)
 
@@ -36,7 +38,9 @@ struct ps_rig {
     char dir[64];
 };
 
-static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
+/* @apply_threads: 0 for as many as the server likes. */
+static inline void ps_rig_start_with(struct ps_rig *rig, uint64_t memory_bytes_max,
+                                     unsigned apply_threads)
 {
     struct err err;
     *rig = (struct ps_rig){.dir = "/tmp/gradus-test-ps-XXXXXX"};
@@ -46,6 +50,7 @@ static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
                                  .shards_max = PS_RIG_SHARDS_MAX,
                                  .memory_bytes_max = memory_bytes_max,
                                  .chunk_bytes = 64 << 10,
+                                 .apply_threads = apply_threads,
                                  .meters = rig->meters};
     rig->ps = ps_new(&options, &err);
     assert_non_null(rig->ps);
@@ -65,6 +70,11 @@ static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
     struct rpc_channel_options channel = {.target = rpc_server_address(rig->server, 0)};
     rig->channel = rpc_channel_new(&channel, &err);
     assert_non_null(rig->channel);
+}
+
+static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
+{
+    ps_rig_start_with(rig, memory_bytes_max, 0);
 }
 
 static inline void ps_rig_stop(struct ps_rig *rig)
