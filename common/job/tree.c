@@ -82,6 +82,31 @@ size_t tree_cover(uint32_t replicas, uint32_t lo, uint32_t hi,
     return count;
 }
 
+uint32_t tree_cover_max(uint32_t replicas)
+{
+    uint32_t levels = 0;
+    while (levels < 32 && replicas > (uint64_t)1 << levels) {
+        levels++;
+    }
+    return levels == 0 ? 1 : 2 * levels; /* on each level one at either end */
+}
+
+/* As long as the root is not complete, one of its halves is not either. A left half is a perfect
+ * tree, of which every second leaf can wait. */
+uint32_t tree_waiting_max(uint32_t replicas)
+{
+    if (replicas < 2) {
+        return 0;
+    }
+    uint32_t left = tree_split(0, replicas);
+    uint32_t left_waiting = left / 2;
+    uint32_t right_waiting = tree_waiting_max(replicas - left);
+    uint32_t left_any = left_waiting > 0 ? left_waiting : 1;
+    uint32_t right_any = right_waiting > 0 ? right_waiting : 1;
+    return left_waiting + right_any > left_any + right_waiting ? left_waiting + right_any
+                                                               : left_any + right_waiting;
+}
+
 struct tree_block tree_share(uint32_t replicas, uint32_t workers, uint32_t index)
 {
     if (index >= workers) {

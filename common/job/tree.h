@@ -21,6 +21,9 @@ bool tree_parent(uint32_t replicas, struct tree_block b, struct tree_block *pare
 /* The largest nodes that cover lo..hi-1 exactly, left to right; returns their number. */
 size_t tree_cover(uint32_t replicas, uint32_t lo, uint32_t hi,
                   struct tree_block out[TREE_BLOCKS_MAX]);
+uint32_t tree_cover_max(uint32_t replicas); /* of any run of them */
+/* The most sums that can wait for a sibling at once, in whatever order the replicas come. */
+uint32_t tree_waiting_max(uint32_t replicas);
 /* Replicas of worker @index of @workers: contiguous runs, as equal as possible. */
 struct tree_block tree_share(uint32_t replicas, uint32_t workers, uint32_t index);
 

@@ -183,6 +183,9 @@ int rpc_fail_detail(struct rpc_call *call, const struct err *err, const Protobuf
 
 /* Client streams: take no further message after this callback until rpc_resume(). */
 void rpc_pause(struct rpc_call *call);
+/* In the callback of a message: the same, and the callback comes again with this very message, on
+ * the thread that resumes or on a poller. When the call is over before, it does not. */
+void rpc_pause_again(struct rpc_call *call);
 void rpc_resume(struct rpc_call *call);
 
 /* Of a unary call only after its callback has returned. */
@@ -297,8 +300,9 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *c, const struct rpc_reque
  * ERR_STATE half-closed; ERR_CANCELLED over; ERR_INVALID another type, or over the size limit. */
 int rpc_stream_send(struct rpc_stream *s, const ProtobufCMessage *msg, const struct rpc_blob *blob,
                     struct err *err);
-/* Wait until the queue takes a message again. Not from a callback. Errors: ERR_TIMEOUT,
- * ERR_CANCELLED over. */
+/* Wait until the queue takes a message again, with @timeout_ms 0 as long as the stream lives: a
+ * peer that reads nothing for a while may have its reasons, and one that is gone ends the stream,
+ * by keepalive at the latest. Not from a callback. Errors: ERR_TIMEOUT, ERR_CANCELLED over. */
 int rpc_stream_wait_writable(struct rpc_stream *s, unsigned timeout_ms, struct err *err);
 int rpc_stream_half_close(struct rpc_stream *s); /* after what is queued */
 void rpc_stream_cancel(struct rpc_stream *s);    /* `done` still comes */

@@ -103,11 +103,23 @@ void rpc_pause(struct rpc_call *call)
     pthread_mutex_unlock(&call->lock);
 }
 
+void rpc_pause_again(struct rpc_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->paused = true;
+    call->again = true;
+    pthread_mutex_unlock(&call->lock);
+}
+
 void rpc_resume(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->lock);
     call->paused = false;
-    rpc_call_proceed(call);
+    if (call->again) {
+        rpc_call_settle(call);
+    } else {
+        rpc_call_proceed(call);
+    }
 }
 
 /* ---- questions ---- */

@@ -60,8 +60,12 @@ static bool run_one(struct rpc_call *call)
 {
     const struct rpc_method *row = call->entry ? call->entry->row : NULL;
     void *service = call->entry ? call->entry->service : NULL;
+    if (call->again && call->paused && !call->over) {
+        return false;
+    }
     struct rpc_msg *msg = call->incoming;
     call->incoming = NULL;
+    call->again = false;
     if (call->over) {
         bool first = !call->done;
         call->done = true;
@@ -86,6 +90,12 @@ static bool run_one(struct rpc_call *call)
     } else if (msg) {
         pthread_mutex_unlock(&call->lock);
         row->request(call, msg, service);
+        pthread_mutex_lock(&call->lock);
+        if (call->again) {
+            call->incoming = msg;
+            return true;
+        }
+        pthread_mutex_unlock(&call->lock);
         rpc_msg_unref(msg);
     } else if (call->half_close_due) {
         call->half_close_due = false;
@@ -102,8 +112,8 @@ static bool run_one(struct rpc_call *call)
     return true;
 }
 
-/* Locked; returns unlocked. After every event: callbacks, then what they made due. */
-static void settle(struct rpc_call *call)
+/* After every event. */
+void rpc_call_settle(struct rpc_call *call)
 {
     if (!call->busy) {
         call->busy = true;
@@ -141,7 +151,7 @@ static void close_run(struct rpc_tag *tag, bool ok)
     pthread_mutex_lock(&call->lock);
     call->tags--;
     close_noted(call);
-    settle(call);
+    rpc_call_settle(call);
 }
 
 static void send_run(struct rpc_tag *tag, bool ok)
@@ -159,7 +169,7 @@ static void send_run(struct rpc_tag *tag, bool ok)
         call->close_cancelled |= !ok;
         close_noted(call);
     }
-    settle(call);
+    rpc_call_settle(call);
 }
 
 static struct rpc_msg *decode(struct rpc_call *call, grpc_byte_buffer *buffer)
@@ -197,7 +207,7 @@ static void receive_run(struct rpc_tag *tag, bool ok)
         call->half_closed = true;
         call->half_close_due = !failed;
     }
-    settle(call);
+    rpc_call_settle(call);
 }
 
 void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, const char *path,
@@ -257,7 +267,7 @@ void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, 
     pthread_mutex_lock(&call->lock);
     call->busy = false;
     call->incoming = msg;
-    settle(call);
+    rpc_call_settle(call);
 }
 
 void rpc_calls_end_on_stop(struct rpc_server *s)

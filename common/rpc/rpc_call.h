@@ -50,6 +50,7 @@ struct rpc_call {
     bool half_closed;
     bool receiving;
     bool paused;
+    bool again; /* `incoming` was taken back: its callback runs anew once not paused */
     bool sending;
     bool broken; /* sending failed */
     bool headers_sent;
@@ -70,6 +71,8 @@ struct rpc_call {
 /* Locked; returns unlocked. Start the batches that are due. They keep the call alive until the last
  * of them is started. */
 void rpc_call_proceed(struct rpc_call *call);
+/* Locked; returns unlocked. Callbacks that are due, then what they made due. */
+void rpc_call_settle(struct rpc_call *call);
 
 /* End the call with @end (NULL: well) and one more trailer, whose memory is taken (or NULL).
  * Errors: ERR_CANCELLED, ERR_STATE as rpc_fail(). */

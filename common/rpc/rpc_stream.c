@@ -367,7 +367,8 @@ int rpc_stream_wait_writable(struct rpc_stream *s, unsigned timeout_ms, struct e
     int rc = 0;
     pthread_mutex_lock(&s->lock);
     while (rc == 0 && !s->over && !s->broken && s->queue.bytes > s->queue.bytes_max / 2) {
-        rc = pthread_cond_timedwait(&s->writable, &s->lock, &until);
+        rc = timeout_ms == 0 ? pthread_cond_wait(&s->writable, &s->lock)
+                             : pthread_cond_timedwait(&s->writable, &s->lock, &until);
     }
     if (s->over || s->broken) {
         rc = err_set(err, ERR_CANCELLED, "%s: the stream is over", s->label);

@@ -86,77 +86,121 @@ void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
     pthread_mutex_init(&p->lock, NULL);
 }
 
+static void free_buffer(struct buffer_pool *p, struct buffer *b)
+{
+    p->count--;
+    floats_release(&b->floats, p->budget);
+    free(b->norms);
+    free(b);
+}
+
 void buffer_pool_release(struct buffer_pool *p)
 {
     while (p->unused != NULL) {
         struct buffer *b = p->unused;
         p->unused = b->next;
-        p->count--;
-        floats_release(&b->floats, p->budget);
-        free(b->norms);
-        free(b);
+        free_buffer(p, b);
     }
     assert(p->count == 0);
+    budget_give(p->budget, p->reserved * floats_bytes_max(p->floats));
     pthread_mutex_destroy(&p->lock);
-}
-
-void buffer_pool_limit(struct buffer_pool *p, size_t count_max)
-{
-    pthread_mutex_lock(&p->lock);
-    p->count_max = count_max;
-    pthread_mutex_unlock(&p->lock);
 }
 
 uint64_t buffer_pool_bytes(struct buffer_pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    uint64_t bytes = p->count * p->floats * sizeof(float);
+    uint64_t bytes = (p->count + p->reserved) * p->floats * sizeof(float);
     pthread_mutex_unlock(&p->lock);
     return bytes;
 }
 
-static struct buffer *new_buffer(struct buffer_pool *p, size_t place, struct err *err)
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, struct err *err)
 {
-    struct buffer *b = mem_new(1, sizeof *b);
-    b->pool = p;
-    b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
-    if (floats_init(&b->floats, p->floats, (unsigned)place, p->budget, "a gradient buffer", err) !=
-        0) {
-        free(b->norms);
-        free(b);
+    uint64_t each = floats_bytes_max(p->floats);
+    int rc = 0;
+    pthread_mutex_lock(&p->lock);
+    size_t have = p->count + p->reserved;
+    if (count > have) {
+        rc = count - have > UINT64_MAX / 2 / (each + 1)
+                 ? err_set(err, ERR_EXHAUSTED, "%zu gradients do not fit in memory", count)
+                 : budget_take(p->budget, (count - have) * each, "gradients", err);
+        p->reserved += rc == 0 ? count - have : 0;
+    } else {
+        size_t surplus = have - count < p->reserved ? have - count : p->reserved;
+        budget_give(p->budget, surplus * each);
+        p->reserved -= surplus;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+size_t buffer_pool_trim(struct buffer_pool *p, size_t keep, size_t count)
+{
+    size_t freed = 0;
+    pthread_mutex_lock(&p->lock);
+    while (freed < count && p->count > keep && p->unused != NULL) {
+        struct buffer *b = p->unused;
+        p->unused = b->next;
+        free_buffer(p, b);
+        freed++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return freed;
+}
+
+static struct buffer *make(struct buffer_pool *p, size_t count_max, struct err *err)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->count >= count_max) {
+        pthread_mutex_unlock(&p->lock);
+        (void)err_set(err, ERR_EXHAUSTED, "%zu buffers are in use already; try again later",
+                      count_max);
         return NULL;
     }
+    size_t place = p->count++;
+    bool paid = p->reserved > 0;
+    p->reserved -= paid;
+    pthread_mutex_unlock(&p->lock);
+    struct buffer *b = mem_new(1, sizeof *b);
+    b->pool = p;
+    atomic_store(&b->refs, 1);
+    b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
+    if (floats_init(&b->floats, p->floats, (unsigned)place, paid ? NULL : p->budget,
+                    "a gradient buffer", err) == 0) {
+        budget_give(p->budget, paid ? floats_bytes_max(p->floats) - b->floats.bytes : 0);
+        return b;
+    }
+    free(b->norms);
+    free(b);
+    pthread_mutex_lock(&p->lock);
+    p->count--;
+    p->reserved += paid;
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+struct buffer *buffer_pool_take(struct buffer_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct buffer *b = p->unused;
+    if (b != NULL) {
+        p->unused = b->next;
+        atomic_store(&b->refs, 1);
+        b->has_norms = false;
+    }
+    pthread_mutex_unlock(&p->lock);
     return b;
+}
+
+struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err)
+{
+    return make(p, SIZE_MAX, err);
 }
 
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err)
 {
-    pthread_mutex_lock(&p->lock);
-    struct buffer *b = p->unused;
-    size_t place = p->count;
-    if (b != NULL) {
-        p->unused = b->next;
-    } else if (p->count < p->count_max) {
-        p->count++;
-    } else {
-        pthread_mutex_unlock(&p->lock);
-        (void)err_set(err, ERR_EXHAUSTED,
-                      "%zu gradient buffers are in use already; try again later", p->count_max);
-        return NULL;
-    }
-    pthread_mutex_unlock(&p->lock);
-    if (b == NULL) {
-        b = new_buffer(p, place, err);
-        if (b == NULL) {
-            pthread_mutex_lock(&p->lock);
-            p->count--;
-            pthread_mutex_unlock(&p->lock);
-            return NULL;
-        }
-    }
-    atomic_store(&b->refs, 1);
-    b->has_norms = false;
-    return b;
+    struct buffer *b = buffer_pool_take(p);
+    return b != NULL ? b : make(p, p->count_max, err);
 }
 
 struct buffer *buffer_ref(struct buffer *b)
@@ -170,8 +214,12 @@ void buffer_put(struct buffer *b)
     if (b == NULL || atomic_fetch_sub(&b->refs, 1) != 1) {
         return;
     }
-    pthread_mutex_lock(&b->pool->lock);
-    b->next = b->pool->unused;
-    b->pool->unused = b;
-    pthread_mutex_unlock(&b->pool->lock);
+    struct buffer_pool *p = b->pool;
+    pthread_mutex_lock(&p->lock);
+    b->next = p->unused;
+    p->unused = b;
+    pthread_mutex_unlock(&p->lock);
+    if (p->given_back != NULL) {
+        p->given_back(p);
+    }
 }

@@ -58,14 +58,22 @@ struct buffer_pool {
     size_t norms;    /* likewise; set before the first buffer is made */
     size_t count;    /* allocated */
     size_t count_max;
+    size_t reserved;                           /* how many more the budget has been told of */
+    void (*given_back)(struct buffer_pool *p); /* a buffer is unused again; may be NULL */
 };
 
 void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
                       struct budget *budget);
-void buffer_pool_release(struct buffer_pool *p); /* every buffer is back */
-/* Another limit from now on; who has a buffer keeps it. */
-void buffer_pool_limit(struct buffer_pool *p, size_t count_max);
-uint64_t buffer_pool_bytes(struct buffer_pool *p);
+void buffer_pool_release(struct buffer_pool *p);   /* every buffer is back */
+uint64_t buffer_pool_bytes(struct buffer_pool *p); /* made or reserved */
+/* Memory for @count buffers in all is on the budget from now on, made or not. When it fails there
+ * is what there was. Errors: ERR_EXHAUSTED. */
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, struct err *err);
+/* A buffer that was used before, or NULL; one more, whatever the limit. Errors: ERR_EXHAUSTED. */
+struct buffer *buffer_pool_take(struct buffer_pool *p);
+struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
+/* Free up to @count unused buffers, as long as more than @keep are there; returns how many. */
+size_t buffer_pool_trim(struct buffer_pool *p, size_t keep, size_t count);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
 struct buffer *buffer_ref(struct buffer *b);

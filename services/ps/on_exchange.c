@@ -30,6 +30,7 @@ struct ps_stream {
     struct ps_shard *shard; /* NULL until the first exchange */
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
+    struct gate_waiter waiter; /* for the memory of a gradient; keeps a reference */
 
     /* Of the shard's strand. */
     struct ps_request *waiting;
@@ -303,8 +304,41 @@ static int read_first(struct ps_stream *s, struct incoming *in,
                        "exchange %" PRIu64 ": %" PRIu64 " gradient elements; expected %" PRIu64,
                        m->exchange, m->total, m->push == NULL ? 0 : s->shard->elements);
     }
-    in->buffer = buffer_get(&s->shard->gradients, err);
-    return in->buffer == NULL ? err->code : ps_read_norms(s->shard, m->push, in->buffer, err);
+    return 0;
+}
+
+/* Memory for the gradient that begins, once. 1: there is none; the message comes again when there
+ * is, and until then no other of this stream. */
+static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                     struct err *err)
+{
+    if (in->total == 0 || in->buffer != NULL) {
+        return 0;
+    }
+    int rc = gate_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
+    for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
+        if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
+            rc = err_set(err, ERR_EXHAUSTED,
+                         "exchange %" PRIu64 ": no memory for another gradient before the one of "
+                         "exchange %" PRIu64 " is complete; send one after the other",
+                         in->exchange, s->incoming[i].exchange);
+        }
+    }
+    if (rc == 1) {
+        ps_stream_ref(s);
+        rpc_pause_again(s->call);
+        gate_wait(&s->shard->gradients, &s->waiter);
+        return 1;
+    }
+    rc = rc != 0 ? rc : ps_read_norms(s->shard, m->push, in->buffer, err);
+    return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
+}
+
+static void go_on(struct gate_waiter *w)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)w - offsetof(struct ps_stream, waiter));
+    rpc_resume(s->call);
+    ps_stream_unref(s);
 }
 
 static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
@@ -411,6 +445,10 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         *in = (struct incoming){.exchange = m->exchange, .total = m->total};
         rc = begin(s, in, m, &err);
     }
+    rc = rc != 0 ? rc : find_room(s, in, m, &err);
+    if (rc == 1) {
+        return;
+    }
     rc = rc != 0 ? rc : take_values(s, in, m, msg->bulk, &err);
     if (rc != 0) {
         refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
@@ -427,6 +465,7 @@ void ps_stream_open(struct rpc_call *call, void *service)
     atomic_store(&s->refs, 1);
     s->ps = service;
     s->call = rpc_call_ref(call);
+    s->waiter.ready = go_on;
     rpc_set_data(call, s);
 }
 
@@ -471,6 +510,9 @@ void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
     (void)service;
     struct ps_stream *s = rpc_data(call);
     rpc_set_data(call, NULL);
+    if (gate_cancel(&s->waiter)) {
+        ps_stream_unref(s);
+    }
     while (s->incoming_count > 0) {
         remove_incoming(s, &s->incoming[s->incoming_count - 1]);
     }

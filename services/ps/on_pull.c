@@ -1,6 +1,8 @@
 /* Pull, Push, PushPull: a whole shard in one message, for clients without a stream. */
 #include <inttypes.h>
+#include <stddef.h>
 
+#include "base/mem.h"
 #include "ps/ps_shell.h"
 
 static void answer_values(struct ps_request *r, const struct shard_action *a, const struct err *err)
@@ -33,6 +35,21 @@ static void answer_push(struct ps_request *r, const struct shard_action *a, cons
     (void)rpc_reply(r->call, &m.base, NULL);
 }
 
+/* The values into memory of their own. 1: there is none yet. */
+static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
+                       struct err *err)
+{
+    struct shard_push *push = &r->event.push;
+    struct buffer *buffer;
+    int rc = gate_get(&r->shard->gradients, &r->waiter, &buffer, err);
+    if (rc != 0) {
+        return rc;
+    }
+    (void)rpc_spans_read_floats(spans, buffer->floats.data, push->elements);
+    push->buffer = buffer;
+    return ps_read_norms(r->shard, in, buffer, err);
+}
+
 /* The push and its values into the event. What has the wrong length is left to the core to
  * refuse. */
 static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
@@ -50,22 +67,50 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
     }
     r->event.has_push = true;
     push->elements = bytes / sizeof(float);
-    if (push->elements != r->shard->elements) {
-        return 0;
-    }
-    struct buffer *buffer = buffer_get(&r->shard->gradients, err);
-    if (buffer == NULL) {
-        return err->code;
-    }
-    (void)rpc_spans_read_floats(spans, buffer->floats.data, push->elements);
-    push->buffer = buffer;
-    return ps_read_norms(r->shard, in, buffer, err);
+    return push->elements != r->shard->elements || bytes == 0 ? 0 : take_values(r, in, spans, err);
 }
 
-static void post_or_fail(struct ps_request *r, const char *worker, int rc, struct err *err)
+static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)
 {
-    if (rc == 0) {
+    return msg->body->descriptor == &gradus__v1__push_request__descriptor
+               ? ((const Gradus__V1__PushRequest *)msg->body)->push
+               : ((const Gradus__V1__PushPullRequest *)msg->body)->push;
+}
+
+/* There is memory, or never will be: the request goes on with the message that waited with it. */
+static void go_on(struct gate_waiter *w)
+{
+    struct ps_request *r = (struct ps_request *)((char *)w - offsetof(struct ps_request, waiter));
+    struct err err;
+    int rc = take_values(r, push_of(r->msg), r->msg->bulk, &err);
+    if (rc == 1) {
+        gate_wait(&r->shard->gradients, w);
+        return;
+    }
+    if (rc != 0) {
+        (void)ps_shard_wrap(r->shard, &err);
+        r->refused = mem_new(1, sizeof *r->refused);
+        *r->refused = err;
+    }
+    rpc_msg_unref(r->msg);
+    r->msg = NULL;
+    ps_request_post_waited(r);
+}
+
+/* @rc is of reading the request from @msg. */
+static void post_or_fail(struct ps_request *r, const char *worker, int rc, struct rpc_msg *msg,
+                         struct err *err)
+{
+    if (rc >= 0) {
         ps_request_name(r, worker);
+    }
+    if (rc == 1) {
+        r->msg = rpc_msg_ref(msg);
+        r->waiter.ready = go_on;
+        ps_request_wait_unary(r);
+        return;
+    }
+    if (rc == 0) {
         ps_request_post_unary(r);
         return;
     }
@@ -82,7 +127,7 @@ void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     if (r != NULL) {
         struct err err;
         r->event.has_pull = true;
-        post_or_fail(r, m->worker, ps_read_pull(m->pull, &r->event.pull, &err), &err);
+        post_or_fail(r, m->worker, ps_read_pull(m->pull, &r->event.pull, &err), msg, &err);
     }
 }
 
@@ -92,7 +137,7 @@ void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_push);
     if (r != NULL) {
         struct err err;
-        post_or_fail(r, m->worker, read_values(r, m->push, msg->bulk, &err), &err);
+        post_or_fail(r, m->worker, read_values(r, m->push, msg->bulk, &err), msg, &err);
     }
 }
 
@@ -105,6 +150,6 @@ void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
         r->event.has_pull = true;
         int rc = ps_read_pull(m->pull, &r->event.pull, &err);
         rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
-        post_or_fail(r, m->worker, rc, &err);
+        post_or_fail(r, m->worker, rc, msg, &err);
     }
 }

@@ -97,6 +97,7 @@ struct ps *ps_ref(struct ps *ps)
 void ps_unref(struct ps *ps)
 {
     if (atomic_fetch_sub(&ps->refs, 1) == 1) {
+        gate_release(&ps->gate);
         pthread_mutex_destroy(&ps->lock);
         free(ps->checkpoint_dir);
         free(ps);
@@ -126,6 +127,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->work = ps->crew == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
+    gate_init(&ps->gate, o->gradient_bytes_max, ps->work, o->meters);
     if (ps->files == NULL) {
         pool_free(ps->opens);
         pool_free(ps->work);
@@ -143,8 +145,8 @@ void ps_drain(struct ps *ps)
     ps->drained = true;
     pthread_mutex_unlock(&ps->lock);
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
-    pool_drain(ps->work);
     ps_drop(ps, NULL);
+    pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
     pool_drain(ps->files);
 }
 

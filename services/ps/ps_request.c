@@ -40,6 +40,7 @@ void ps_request_unref(struct ps_request *r)
     }
     free(r->decision);
     free(r->totals);
+    free(r->refused);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
     }
@@ -241,6 +242,38 @@ void ps_request_post_unary(struct ps_request *r)
     ps_request_post(r);
 }
 
+void ps_request_wait_unary(struct ps_request *r)
+{
+    atomic_fetch_add(&r->refs, 2); /* of the call, as above, and of the waiter */
+    rpc_set_data(r->call, r);
+    gate_wait(&r->shard->gradients, &r->waiter);
+}
+
+static void run_waited(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    if (r->answered) {
+        buffer_put(r->event.push.buffer); /* its client went away */
+    } else if (r->refused != NULL) {
+        struct shard_action refused = {.kind = SHARD_REPLY, .code = r->refused->code};
+        buffer_put(r->event.push.buffer);
+        ps_request_answer(r, &refused, r->refused);
+    } else {
+        run_request(task);
+    }
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+void ps_request_post_waited(struct ps_request *r)
+{
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    r->arrived_ns = chrono_now_ns();
+    (void)strand_post(&s->strand, &r->task, run_waited);
+    ps_shard_unref(s);
+}
+
 static void run_gone(struct strand_task *task)
 {
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, gone));
@@ -260,6 +293,9 @@ void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
     if (!cancelled) {
         ps_request_unref(r);
         return;
+    }
+    if (gate_cancel(&r->waiter)) {
+        ps_request_unref(r);
     }
     struct ps_shard *s = ps_shard_ref(r->shard);
     (void)strand_post(&s->strand, &r->gone, run_gone);

@@ -44,6 +44,15 @@ const struct field ps_fields[] = {
      .min = 0,
      .max = 1e15,
      .help = "Memory for parameters, optimizer slots and gradients; 0: as much as the machine has"},
+    {.path = "gradient_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(gradient_bytes_max),
+     .def = "4GiB",
+     .min = 0,
+     .max = 1e15,
+     .help =
+         "Memory for gradients that come in or are not applied yet, over all jobs; workers wait "
+         "when it is full; 0: as much as memory-bytes-max allows"},
     {.path = "chunk_bytes",
      .type = FIELD_BYTES,
      .offset = AT(chunk_bytes),
@@ -145,6 +154,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
     struct ps_options options = {.checkpoint_dir = c->checkpoint_dir,
                                  .shards_max = (size_t)c->shards_max,
                                  .memory_bytes_max = (uint64_t)c->memory_bytes_max,
+                                 .gradient_bytes_max = (uint64_t)c->gradient_bytes_max,
                                  .chunk_bytes = (size_t)c->chunk_bytes,
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .meters = service_meters(sc)};

@@ -10,6 +10,7 @@ struct ps_settings {
     char *checkpoint_dir;
     int64_t shards_max;
     int64_t memory_bytes_max;
+    int64_t gradient_bytes_max;
     int64_t chunk_bytes;
     int64_t apply_threads;
 };

@@ -8,12 +8,9 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "job/tree.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
-
-/* Gradients in memory at once: every replica's, and what workers send ahead meanwhile. */
-#define GRADIENTS_OF_A_WORKER 4
-#define GRADIENTS_MIN 64
 
 /* ---- making one ---- */
 
@@ -87,9 +84,23 @@ static size_t count_bases(const struct ps_shard *s, const struct consistency *c,
     return workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
 }
 
-static size_t count_gradients(const struct consistency *c, size_t workers)
+/* As many gradients as it must hold to go on, whatever comes first, and one that comes in. In async
+ * and bounded modes nothing waits for anything else. In sync a sum waits for its sibling in the
+ * tree; a worker pushes no more nodes than its share, which is contiguous, is made of. Where fewer
+ * than all make up a step, every replica may wait until it is known which ones do. Where a complete
+ * step waits for totals, what comes before them on their stream must find room. */
+static size_t count_gradients(const struct ps_shard *s, const struct consistency *c, size_t workers)
 {
-    return GRADIENTS_MIN + c->replicas + GRADIENTS_OF_A_WORKER * workers;
+    size_t waiting = 0;
+    if (c->mode == TRAINING_SYNC && consistency_is_partial(c)) {
+        waiting = c->replicas;
+    } else if (c->mode == TRAINING_SYNC) {
+        size_t of_shares = workers * tree_cover_max(c->replicas);
+        waiting = tree_waiting_max(c->replicas);
+        waiting = !consistency_is_loose(c) && of_shares < waiting ? of_shares : waiting;
+        waiting = s->rounds > 0 && waiting == 0 ? 1 : waiting;
+    }
+    return waiting + 1;
 }
 
 static uint64_t slot_floats(const struct ps_shard *s)
@@ -102,17 +113,17 @@ static uint64_t slot_floats(const struct ps_shard *s)
 }
 
 /* What it takes at least, so that a job that cannot fit is told all of it at once. */
-static int check_memory(struct ps_shard *s, struct err *err)
+static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
 {
     char what[160];
     char bases[64] = "";
-    uint64_t bytes = (s->elements * (3 + s->bases) + slot_floats(s)) * sizeof(float);
+    uint64_t bytes = (s->elements * (2 + gradients + s->bases) + slot_floats(s)) * sizeof(float);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version for each of %zu workers, ", s->bases);
     }
     (void)snprintf(what, sizeof what,
-                   "two snapshots, %s%zu slots and a gradient of %" PRIu64 " elements", bases,
-                   update_slot_count(s->update), s->elements);
+                   "two snapshots, %s%zu slots and %zu gradient%s of %" PRIu64 " elements", bases,
+                   update_slot_count(s->update), gradients, gradients == 1 ? "" : "s", s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);
     if (rc == 0) {
         budget_give(&s->ps->budget, bytes);
@@ -150,7 +161,8 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
 {
     struct ps *ps = s->ps;
     s->bases = count_bases(s, &s->consistency, r->n_workers);
-    int rc = check_memory(s, err);
+    size_t gradients = count_gradients(s, &s->consistency, r->n_workers);
+    int rc = check_memory(s, gradients, err);
     rc = rc != 0
              ? rc
              : snapshots_init(&s->snapshots, s->elements, r->version, &ps->budget, freed, s, err);
@@ -159,9 +171,10 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     if (rc == 0 && update_needs_gradient(s->update)) {
         rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
     }
-    buffer_pool_init(&s->gradients, s->elements, count_gradients(&s->consistency, r->n_workers),
-                     &ps->budget);
-    s->gradients.norms = s->needs_norms ? s->plan.variable_count : 0;
+    s->snapshots.gate = &ps->gate;
+    gate_join(&s->gradients, &ps->gate, s->elements, &ps->budget);
+    s->gradients.pool.norms = s->needs_norms ? s->plan.variable_count : 0;
+    rc = rc != 0 ? rc : gate_reserve(&s->gradients, gradients, err);
     bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
                      SHARD_WORKERS_MAX + SHARD_PINS_MAX, &ps->budget);
@@ -202,8 +215,8 @@ static void free_shard(struct ps_shard *s)
 {
     shard_free(s->core);
     shard_actions_release(&s->actions);
-    if (s->gradients.budget != NULL) {
-        buffer_pool_release(&s->gradients);
+    gate_leave(&s->gradients);
+    if (s->slot_copies.budget != NULL) {
         buffer_pool_release(&s->slot_copies);
         buffer_pool_release(&s->base_pool);
     }
@@ -274,7 +287,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         bytes += s->slots[i].bytes;
     }
-    return bytes + buffer_pool_bytes(&s->gradients) + buffer_pool_bytes(&s->slot_copies);
+    return bytes + buffer_pool_bytes(&s->gradients.pool) + buffer_pool_bytes(&s->slot_copies);
 }
 
 /* ---- steps ---- */
@@ -373,6 +386,9 @@ static void show(struct ps_shard *s)
     s->consistency = info.consistency;
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
+    if (info.closed) {
+        gate_close(&s->gradients);
+    }
     meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
     meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);
     meter_change(s->ps->meters.snapshots, (double)usage.held - (double)s->snapshots_shown);
@@ -407,12 +423,16 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
     const struct shard_event *e = &r->event; /* who runs the request keeps it */
     bool changes = e->ledger != NULL && e->consistency != NULL;
-    size_t bases = count_bases(s, changes ? e->consistency : &s->consistency, e->worker_count);
+    const struct consistency *next = changes ? e->consistency : &s->consistency;
+    size_t bases = count_bases(s, next, e->worker_count);
+    size_t gradients = count_gradients(s, next, e->worker_count);
+    size_t had = (size_t)(s->gradients.reserve / s->gradients.unit);
     struct shard_info before;
     struct shard_info after;
     struct err err;
     shard_info(s->core, &before);
-    if (bases > s->bases && snapshots_reserve(&s->snapshots, bases, &err) != 0) {
+    if ((bases > s->bases && snapshots_reserve(&s->snapshots, bases, &err) != 0) ||
+        (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
         ps_request_answer(r, &refused, &err);
@@ -422,13 +442,14 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
         s->bases = count_bases(s, &after.consistency, e->worker_count);
-        buffer_pool_limit(&s->gradients, count_gradients(&after.consistency, e->worker_count));
+        had = count_gradients(s, &after.consistency, e->worker_count);
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);
             ledger_copy(&s->ledger, e->ledger);
         }
     }
-    (void)snapshots_reserve(&s->snapshots, s->bases, NULL); /* no more than it had before */
+    (void)snapshots_reserve(&s->snapshots, s->bases, NULL); /* no more than it has by now */
+    (void)gate_reserve(&s->gradients, had, NULL);
 }
 
 static void run_wake(struct strand_task *task)

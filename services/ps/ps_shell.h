@@ -4,6 +4,7 @@
 
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan_update.h"
+#include "ps/gate.h"
 #include "ps/ps.h"
 #include "ps/shard.h"
 #include "ps/snapshot.h"
@@ -43,8 +44,9 @@ struct ps {
     size_t chunk_bytes;
     size_t shards_max;
     struct budget budget;
+    struct gate gate;
     struct crew *crew;  /* helps with large updates */
-    struct pool *work;  /* wakes shards; never busy for long */
+    struct pool *work;  /* wakes shards and those who wait for memory; never busy for long */
     struct pool *opens; /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
@@ -114,7 +116,7 @@ struct ps_shard {
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
 
-    struct buffer_pool gradients;
+    struct gate_share gradients;
     struct buffer_pool slot_copies; /* all slots, one behind the other */
     struct strand_task wake;
     atomic_bool waking;
@@ -203,7 +205,9 @@ struct ps_request {
     char pin_id[SHARD_PIN_ID_BYTES + 1];
     uint8_t *decision, *totals;
     struct shard_event event;
-    bool answered; /* of the strand */
+    struct gate_waiter waiter; /* of a unary push; keeps a reference */
+    struct err *refused;       /* before the core sees it */
+    bool answered;             /* of the strand */
     uint64_t arrived_ns;
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
@@ -229,6 +233,10 @@ void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in); /* c
 void ps_request_post(struct ps_request *r);
 /* The same for a unary call: when its client goes away, it waits no longer. */
 void ps_request_post_unary(struct ps_request *r);
+/* The same for one that waits for memory first; its waiter is ready to be told. */
+void ps_request_wait_unary(struct ps_request *r);
+/* It waits no longer: step it, or answer it with r->refused, unless its client went away. */
+void ps_request_post_waited(struct ps_request *r);
 void ps_request_unref(struct ps_request *r);
 /* On the strand, while it is answered: how long it waited for the update that made the answer (or
  * for the answer, without one), and the time of that update so far. */

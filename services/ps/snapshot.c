@@ -30,6 +30,10 @@ static int add_buffer(struct snapshots *s, struct err *err)
 
 static void remove_buffer(struct snapshots *s, size_t i)
 {
+    if (s->lent > 0) {
+        s->lent--;
+        gate_take_back(s->gate, floats_bytes_max(s->elements));
+    }
     floats_release(&s->items[i]->values, s->budget);
     free(s->items[i]);
     s->items[i] = s->items[--s->count];
@@ -163,8 +167,21 @@ static struct snapshot *find_free(struct snapshots *s)
 
 static bool grow(struct snapshots *s)
 {
-    bool may = s->reserved > 0 || s->count < SNAPSHOT_BUFFERS_MAX + s->kept;
-    return may && add_buffer(s, NULL) == 0;
+    if (s->reserved > 0) {
+        return add_buffer(s, NULL) == 0;
+    }
+    uint64_t bytes = floats_bytes_max(s->elements);
+    bool borrows = s->gate != NULL && s->count >= 2 + s->kept;
+    if (s->count >= SNAPSHOT_BUFFERS_MAX + s->kept || (borrows && !gate_lend(s->gate, bytes))) {
+        return false;
+    }
+    int rc = add_buffer(s, NULL);
+    if (borrows && rc == 0) {
+        s->lent++;
+    } else if (borrows) {
+        gate_take_back(s->gate, bytes);
+    }
+    return rc == 0;
 }
 
 bool snapshots_can_update(struct snapshots *s)

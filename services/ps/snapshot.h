@@ -5,7 +5,8 @@
  * the present. The version before the present stays, too: two buffers are enough until a reader is
  * slower than an update or a version is kept. Buffers are allocated when they are needed; for
  * versions that updates themselves wait for (the bases of gradients) their memory is reserved, so
- * that an update never waits for memory that only a later update would free.
+ * that an update never waits for memory that only a later update would free. Those for slow readers
+ * take memory that gradients would have else.
  *
  * Owner: the shard's strand calls everything but snapshot_release(), which any thread may call. */
 #ifndef GRADUS_PS_SNAPSHOT_H
@@ -14,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "ps/buffer.h"
+#include "ps/gate.h"
 
 /* Besides one for each version that is kept: present, previous, 8 for slow readers. */
 #define SNAPSHOT_BUFFERS_MAX 10
@@ -33,7 +34,9 @@ struct snapshots {
     size_t count, capacity;
     size_t kept;     /* snapshot_keep() without snapshot_forget() */
     size_t reserved; /* buffers that are on the budget and not allocated yet */
+    size_t lent;     /* buffers that came of `gate` */
     struct budget *budget;
+    struct gate *gate; /* lends the memory of those for slow readers; NULL: the budget is enough */
     uint64_t elements;
     struct snapshot *present;
     struct snapshot *previous; /* NULL before the first update */

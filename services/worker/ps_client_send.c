@@ -7,7 +7,9 @@
 #include "worker/ps_client_state.h"
 
 #define CHUNK_ELEMENTS (PS_CLIENT_CHUNK_BYTES / sizeof(float))
-#define SEND_WAIT_MS 30000 /* a server that takes nothing for so long is as good as gone */
+/* A server that has no room for gradients reads no further until it has; one that is gone ends the
+ * stream. */
+#define SEND_WAIT_MS 0
 
 /* ---- what is being sent ---- */
 

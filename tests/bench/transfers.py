@@ -68,8 +68,8 @@ def together(programs, kind, seconds):
 class Pair:
     """@count clients of one server over @socket, and as many plain sockets."""
 
-    def __init__(self, bin_dir, socket, size, count, rule="sgd"):
-        self.server = Server(bin_dir, socket)
+    def __init__(self, bin_dir, socket, size, count, rule="sgd", *server):
+        self.server = Server(bin_dir, socket, *server)
         self.size = size
         target = self.server.said["grpc"]
         self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count)

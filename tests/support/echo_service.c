@@ -239,6 +239,10 @@ static void on_chat(struct rpc_call *call, struct rpc_msg *msg, void *ctx)
     } else if (strcmp(item->text, "pause") == 0) {
         rpc_pause(call);
         hold(ctx, call);
+    } else if (strcmp(item->text, "again") == 0 && rpc_data(call) == NULL) {
+        rpc_set_data(call, ctx);
+        rpc_pause_again(call);
+        hold(ctx, call);
     } else {
         send_back(call, msg, rpc_send);
     }

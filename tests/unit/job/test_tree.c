@@ -194,6 +194,41 @@ static void sums_do_not_depend_on_who_adds(void **state)
     }
 }
 
+/* Maximal nodes that are whole in @set. */
+static uint32_t sums_of(uint32_t set, uint32_t lo, uint32_t hi)
+{
+    uint32_t all = ((1U << (hi - lo)) - 1) << lo;
+    if ((set & all) == all || (set & all) == 0) {
+        return (set & all) == all;
+    }
+    uint32_t middle = tree_split(lo, hi);
+    return sums_of(set, lo, middle) + sums_of(set, middle, hi);
+}
+
+static void sums_that_wait_and_covers_have_a_bound(void **state)
+{
+    (void)state;
+    struct tree_block blocks[TREE_BLOCKS_MAX];
+    for (uint32_t r = 1; r <= 12; r++) {
+        uint32_t most = 0;
+        uint32_t whole = (1U << r) - 1;
+        for (uint32_t set = 0; set < whole; set++) {
+            uint32_t n = sums_of(set, 0, r);
+            most = n > most ? n : most;
+        }
+        assert_int_equal(tree_waiting_max(r), most);
+        for (uint32_t lo = 0; lo < r; lo++) {
+            for (uint32_t hi = lo + 1; hi <= r; hi++) {
+                assert_true(tree_cover(r, lo, hi, blocks) <= tree_cover_max(r));
+            }
+        }
+    }
+    assert_int_equal(tree_waiting_max(0), 0);
+    assert_int_equal(tree_waiting_max(1U << 31), 1U << 30);
+    assert_int_equal(tree_waiting_max(UINT32_MAX), 1U << 31);
+    assert_int_equal(tree_cover_max(UINT32_MAX), 64);
+}
+
 static void shares_are_contiguous_and_equal(void **state)
 {
     (void)state;
@@ -224,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_cover_of_huge_trees_fits),
         cmocka_unit_test(ranges_outside_the_tree_are_nothing),
         cmocka_unit_test(sums_do_not_depend_on_who_adds),
+        cmocka_unit_test(sums_that_wait_and_covers_have_a_bound),
         cmocka_unit_test(shares_are_contiguous_and_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,9 +38,9 @@ struct ps_rig {
     char dir[64];
 };
 
-/* @apply_threads: 0 for as many as the server likes. */
-static inline void ps_rig_start_with(struct ps_rig *rig, uint64_t memory_bytes_max,
-                                     unsigned apply_threads)
+/* @gradient_bytes_max 0: no limit of its own; @apply_threads: 0 for as many as the server likes. */
+static inline void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_max,
+                                     uint64_t gradient_bytes_max, unsigned apply_threads)
 {
     struct err err;
     *rig = (struct ps_rig){.dir = "/tmp/gradus-test-ps-XXXXXX"};
@@ -49,6 +49,7 @@ static inline void ps_rig_start_with(struct ps_rig *rig, uint64_t memory_bytes_m
     struct ps_options options = {.checkpoint_dir = rig->dir,
                                  .shards_max = PS_RIG_SHARDS_MAX,
                                  .memory_bytes_max = memory_bytes_max,
+                                 .gradient_bytes_max = gradient_bytes_max,
                                  .chunk_bytes = 64 << 10,
                                  .apply_threads = apply_threads,
                                  .meters = rig->meters};
@@ -74,7 +75,7 @@ static inline void ps_rig_start_with(struct ps_rig *rig, uint64_t memory_bytes_m
 
 static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
 {
-    ps_rig_start_with(rig, memory_bytes_max, 0);
+    ps_rig_start_full(rig, memory_bytes_max, 0, 0);
 }
 
 static inline void ps_rig_stop(struct ps_rig *rig)

@@ -439,24 +439,24 @@ static void test_memory_for_compensation(void **state)
     struct ledger ledger;
     struct consistency async = ps_rig_consistency("async", 1);
     struct ps_rig_opening o = {
-        .job = job, .rule = "sgd", .generation = 1, .consistency = async, .workers = 3};
-    ps_rig_start(&rig, 5 * array);
+        .job = job, .rule = "sgd", .generation = 1, .consistency = async, .workers = 4};
+    ps_rig_start(&rig, 6 * array);
     o.consistency.policy = POLICY_DELAY_COMPENSATION;
     ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_EXHAUSTED, &err,
-                  "two snapshots, a version for each of 3 workers, 0 slots and a gradient of 60060 "
-                  "elements: 1441440 bytes are too many");
+                  "two snapshots, a version for each of 4 workers, 0 slots and 1 gradient of 60060 "
+                  "elements: 1681680 bytes are too many");
     o.workers = 2;
     ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
-    assert_int_equal(bytes_in_use(&rig), 4 * array);
+    assert_int_equal(bytes_in_use(&rig), 5 * array);
     ps_rig_expect(set_membership(&rig, 2, 4, NULL, NULL, 0, NULL, &err), ERR_EXHAUSTED, &err,
                   "job a-1 shard 0: versions that gradients are based on: ");
     ps_rig_expect(set_membership(&rig, 2, 3, NULL, NULL, 0, NULL, &err), 0, &err, "");
-    assert_int_equal(bytes_in_use(&rig), 5 * array);
+    assert_int_equal(bytes_in_use(&rig), 6 * array);
     ps_rig_ledger(&o, &ledger);
     ps_rig_expect(set_membership(&rig, 3, 2, &async, &ledger, 7, NULL, &err), ERR_STATE, &err, "");
-    assert_int_equal(bytes_in_use(&rig), 5 * array);
+    assert_int_equal(bytes_in_use(&rig), 6 * array);
     ps_rig_expect(set_membership(&rig, 3, 2, &async, &ledger, 0, NULL, &err), 0, &err, "");
-    assert_int_equal(bytes_in_use(&rig), 2 * array);
+    assert_int_equal(bytes_in_use(&rig), 3 * array);
     ledger_release(&ledger);
     ps_rig_stop(&rig);
 }

@@ -16,7 +16,7 @@ static float *train(const char *rule, unsigned threads)
     char job[] = "a-1";
     float *out = mem_new(ELEMENTS, sizeof *out);
     assert_true(ELEMENTS >= PS_SHARED_FLOATS_MIN);
-    ps_rig_start_with(&rig, 0, threads);
+    ps_rig_start_full(&rig, 0, 0, threads);
     assert_int_equal(crew_threads(rig.ps->crew), threads);
     ps_rig_expect(ps_rig_open(&rig, job, "sync", rule, 1, REPLICAS, &err), 0, &err, "");
     client_open(&c, &rig);

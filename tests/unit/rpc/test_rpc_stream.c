@@ -253,6 +253,42 @@ static void test_back_pressure(void **state)
     stop(&f);
 }
 
+/* The server takes a message back, and it comes again before those behind it. */
+static void test_a_message_comes_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen;
+    struct err err = {0};
+    char again[] = "again";
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        start(&f, NULL);
+        seen_init(&seen);
+        struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+        for (uint64_t i = 0; i < 3; i++) {
+            echo_item item = GRADUS__TEST__ITEM__INIT;
+            item.number = i;
+            item.text = i == 0 ? again : item.text;
+            assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), 0);
+        }
+        rpc_stream_half_close(stream);
+        assert_true(latch_wait(&f.echo.held, 1));
+        assert_int_equal(latch_count(&seen.messages), 0);
+        if (cancelled) {
+            rpc_stream_cancel(stream);
+            assert_true(latch_wait(&f.echo.done, 1));
+        }
+        rpc_resume(f.echo.hanging);
+        assert_true(latch_wait(&seen.done, 1));
+        assert_int_equal(latch_count(&seen.messages), cancelled ? 0 : 3);
+        assert_int_equal(seen.code, cancelled ? ERR_CANCELLED : 0);
+        assert_true(seen.in_order);
+        rpc_stream_free(stream);
+        seen_release(&seen);
+        stop(&f);
+    }
+}
+
 /* The client takes nothing: the server's queue fills up, and its sends say so. */
 static void test_slow_reader(void **state)
 {
@@ -398,11 +434,17 @@ static void test_free_while_busy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_server_stream), cmocka_unit_test(test_client_stream),
-        cmocka_unit_test(test_chat_large),    cmocka_unit_test(test_back_pressure),
-        cmocka_unit_test(test_slow_reader),   cmocka_unit_test(test_stream_fails),
-        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_no_message),
-        cmocka_unit_test(test_oversize),      cmocka_unit_test(test_free_while_busy),
+        cmocka_unit_test(test_server_stream),
+        cmocka_unit_test(test_client_stream),
+        cmocka_unit_test(test_chat_large),
+        cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_a_message_comes_again),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_stream_fails),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_no_message),
+        cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_free_while_busy),
     };
     rpc_init();
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,402 @@
+/* The gate: who gets memory for a gradient, and who waits. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "ps/gate.h"
+
+#define FLOATS 1000
+#define UNIT (FLOATS * sizeof(float))
+
+struct rig {
+    struct meter_registry *meters;
+    struct pool *pool;
+    struct budget budget;
+    struct gate gate;
+};
+
+static void begin(struct rig *r, uint64_t bytes_max, uint64_t memory_bytes_max)
+{
+    struct err err;
+    *r = (struct rig){.meters = meter_registry_new(), .budget.bytes_max = memory_bytes_max};
+    r->pool = pool_new(1, 8, "test", &err);
+    assert_non_null(r->pool);
+    gate_init(&r->gate, bytes_max, r->pool, r->meters);
+}
+
+static void end(struct rig *r)
+{
+    pool_free(r->pool);
+    assert_int_equal(r->gate.held, 0);
+    assert_int_equal(r->gate.promised, 0);
+    assert_int_equal(r->gate.allocated, 0);
+    assert_int_equal(atomic_load(&r->budget.bytes), 0);
+    gate_release(&r->gate);
+    meter_registry_free(r->meters);
+}
+
+static void join(struct rig *r, struct gate_share *s, uint64_t floats, size_t reserve)
+{
+    struct err err;
+    gate_join(s, &r->gate, floats, &r->budget);
+    assert_int_equal(gate_reserve(s, reserve, &err), 0);
+}
+
+/* Who waits, and a latch that says that it was told. */
+struct waiting {
+    struct gate_waiter waiter;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned told;
+};
+
+static void on_ready(struct gate_waiter *w)
+{
+    struct waiting *me = (struct waiting *)w; /* the first member */
+    pthread_mutex_lock(&me->lock);
+    me->told++;
+    pthread_cond_broadcast(&me->changed);
+    pthread_mutex_unlock(&me->lock);
+}
+
+static void waiting_init(struct waiting *w)
+{
+    *w = (struct waiting){.waiter.ready = on_ready};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+}
+
+static void wait_told(struct waiting *w, unsigned times)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->told < times) {
+        pthread_cond_wait(&w->changed, &w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void waiting_release(struct waiting *w)
+{
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->changed);
+}
+
+static void test_a_reserve_is_nobody_elses(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct gate_share b;
+    struct waiting w[3];
+    struct buffer *of_a[3];
+    struct buffer *of_b;
+    struct err err;
+    begin(&r, 4 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    join(&r, &b, 2 * FLOATS, 1);
+    for (size_t i = 0; i < 3; i++) {
+        waiting_init(&w[i]);
+    }
+    assert_int_equal(gate_get(&a, &w[0].waiter, &of_a[0], &err), 0);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &of_a[1], &err), 0);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &of_a[2], &err), 1); /* two are b's */
+    gate_wait(&a, &w[0].waiter);
+    assert_int_equal(gate_get(&b, &w[1].waiter, &of_b, &err), 0); /* does not queue for its own */
+    assert_int_equal(gate_get(&b, &w[2].waiter, &of_b, &err), 1);
+    gate_wait(&b, &w[2].waiter);
+    buffer_put(of_a[0]);
+    wait_told(&w[0], 1);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &of_a[2], &err), 0);
+    assert_ptr_equal(of_a[2], of_a[0]); /* its pages are there */
+    assert_int_equal(w[2].told, 0);
+    buffer_put(of_b);
+    wait_told(&w[2], 1);
+    assert_int_equal(gate_get(&b, &w[2].waiter, &of_b, &err), 0);
+    assert_true(meter_value(r.gate.waits) == 2);
+    assert_true(meter_value(r.gate.bytes) == 4.0 * UNIT);
+    buffer_put(of_b);
+    buffer_put(of_a[1]);
+    buffer_put(of_a[2]);
+    gate_leave(&a);
+    gate_leave(&b);
+    for (size_t i = 0; i < 3; i++) {
+        waiting_release(&w[i]);
+    }
+    end(&r);
+}
+
+static void test_reserves_fit_the_limit(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct gate_share b;
+    struct err err;
+    begin(&r, 4 * UNIT, 5 * UNIT);
+    join(&r, &a, FLOATS, 3);
+    gate_join(&b, &r.gate, FLOATS, &r.budget);
+    assert_int_equal(gate_reserve(&b, 2, &err), ERR_EXHAUSTED);
+    assert_string_equal(err.msg,
+                        "2 gradients of 4000 bytes, which it may have to hold at a time, are too "
+                        "many: 12000 bytes are promised to others and --gradient-bytes-max is "
+                        "16000");
+    assert_int_equal(gate_reserve(&b, SIZE_MAX, &err), ERR_EXHAUSTED);
+    assert_int_equal(gate_reserve(&b, 1, &err), 0);
+    assert_int_equal(gate_reserve(&a, 2, &err), 0); /* less is always possible */
+    assert_int_equal(gate_reserve(&b, 2, &err), 0);
+    assert_int_equal(gate_reserve(&b, 3, &err), ERR_EXHAUSTED);
+    assert_int_equal(atomic_load(&r.budget.bytes), 4 * UNIT);
+    r.gate.bytes_max = 100 * UNIT;
+    assert_int_equal(gate_reserve(&b, 4, &err), ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "memory_bytes_max"));
+    assert_int_equal(b.reserve, 2 * UNIT);
+    gate_leave(&b);
+    gate_leave(&a);
+    end(&r);
+}
+
+/* A budget that is used up is waited for like the limit. */
+static void test_no_more_memory_than_the_budget(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w;
+    struct buffer *got[3];
+    struct err err;
+    begin(&r, 100 * UNIT, 2 * UNIT);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[0], &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[1], &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[2], &err), 1);
+    gate_wait(&a, &w.waiter);
+    buffer_put(got[0]);
+    wait_told(&w, 1);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[2], &err), 0);
+    buffer_put(got[1]);
+    buffer_put(got[2]);
+    gate_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
+/* What lies about unused gives way to who needs it. */
+static void test_unused_memory_goes(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct gate_share b;
+    struct waiting w;
+    struct buffer *got[4];
+    struct err err;
+    begin(&r, 5 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    join(&r, &b, 2 * FLOATS, 0);
+    waiting_init(&w);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(gate_get(&a, &w.waiter, &got[i], &err), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        buffer_put(got[i]);
+    }
+    assert_int_equal(atomic_load(&r.budget.bytes), 4 * UNIT);
+    assert_int_equal(gate_get(&b, &w.waiter, &got[0], &err), 0);
+    assert_int_equal(atomic_load(&r.budget.bytes), 5 * UNIT);
+    assert_int_equal(gate_get(&b, &w.waiter, &got[1], &err), 0);
+    assert_int_equal(atomic_load(&r.budget.bytes), 5 * UNIT);
+    assert_int_equal(a.pool.count, 1);
+    buffer_put(got[0]);
+    buffer_put(got[1]);
+    gate_leave(&a);
+    gate_leave(&b);
+    waiting_release(&w);
+    end(&r);
+}
+
+static void test_who_gives_up_takes_nothing_along(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w[2];
+    struct buffer *got;
+    struct err err;
+    begin(&r, UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w[0]);
+    waiting_init(&w[1]);
+    assert_false(gate_cancel(&w[0].waiter)); /* it never waited */
+    assert_int_equal(gate_get(&a, &w[0].waiter, &got, &err), 0);
+    gate_wait(&a, &w[0].waiter);
+    gate_wait(&a, &w[1].waiter);
+    assert_true(gate_cancel(&w[0].waiter));
+    buffer_put(got);
+    wait_told(&w[1], 1);
+    assert_int_equal(w[0].told, 0);
+    assert_false(gate_cancel(&w[1].waiter)); /* told, and it had something */
+    assert_int_equal(r.gate.held, 0);
+    gate_close(&a);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &got, &err), ERR_NOT_FOUND);
+    gate_leave(&a);
+    waiting_release(&w[0]);
+    waiting_release(&w[1]);
+    end(&r);
+}
+
+static void test_the_end_of_a_share_is_told(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct gate_share b;
+    struct waiting w[2];
+    struct buffer *got;
+    struct buffer *other;
+    struct err err;
+    begin(&r, 2 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    join(&r, &b, FLOATS, 1);
+    waiting_init(&w[0]);
+    waiting_init(&w[1]);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &got, &err), 0);
+    assert_int_equal(gate_get(&b, &w[1].waiter, &other, &err), 0);
+    gate_wait(&a, &w[0].waiter);
+    gate_wait(&b, &w[1].waiter);
+    gate_close(&a);
+    wait_told(&w[0], 1);
+    assert_int_equal(gate_get(&a, &w[0].waiter, &got, &err), ERR_NOT_FOUND);
+    assert_int_equal(w[1].told, 0); /* a gradient of a's is still there */
+    buffer_put(got);
+    wait_told(&w[1], 1);
+    assert_int_equal(gate_get(&b, &w[1].waiter, &got, &err), 0);
+    buffer_put(got);
+    buffer_put(other);
+    gate_leave(&a);
+    gate_leave(&b);
+    waiting_release(&w[0]);
+    waiting_release(&w[1]);
+    end(&r);
+}
+
+static void test_what_is_lent(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w;
+    struct buffer *got[2];
+    struct err err;
+    begin(&r, 4 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w);
+    assert_true(gate_lend(&r.gate, 2 * UNIT));
+    assert_false(gate_lend(&r.gate, 2 * UNIT)); /* the last one is reserved */
+    assert_int_equal(gate_get(&a, &w.waiter, &got[0], &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[1], &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[0], &err), 1);
+    gate_wait(&a, &w.waiter);
+    gate_take_back(&r.gate, 2 * UNIT);
+    wait_told(&w, 1);
+    buffer_put(got[0]);
+    assert_false(gate_cancel(&w.waiter));
+    buffer_put(got[1]);
+    assert_true(gate_lend(&r.gate, 3 * UNIT));
+    assert_int_equal(a.pool.count, 1); /* the other one gave way */
+    gate_take_back(&r.gate, 3 * UNIT);
+    gate_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
+#define THREADS 6
+#define ROUNDS 400
+
+struct crowd {
+    struct rig *rig;
+    struct gate_share *shares;
+    uint64_t key;
+};
+
+/* Get, wait when it must, give up now and then, and give back. */
+static void *run_crowd(void *arg)
+{
+    struct crowd *c = arg;
+    struct waiting w;
+    waiting_init(&w);
+    unsigned waits = 0;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        struct gate_share *s = &c->shares[rng_u64(c->key, 2 * i) % 2];
+        struct buffer *b = NULL;
+        struct err err;
+        int rc = gate_get(s, &w.waiter, &b, &err);
+        if (rc == 1) {
+            gate_wait(s, &w.waiter);
+            if (rng_u64(c->key, 2 * i + 1) % 4 == 0 && gate_cancel(&w.waiter)) {
+                continue;
+            }
+            wait_told(&w, ++waits);
+            rc = gate_get(s, &w.waiter, &b, &err);
+            if (rc == 1) {
+                continue; /* it gave up too late, and was told */
+            }
+        }
+        if (rc != 0) {
+            return "an error";
+        }
+        if (atomic_load(&c->rig->budget.bytes) > c->rig->gate.bytes_max) {
+            return "more than there may be";
+        }
+        b->floats.data[0] = (float)i;
+        (void)sched_yield();
+        buffer_put(b);
+    }
+    waiting_release(&w);
+    return NULL;
+}
+
+static void test_a_crowd(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share shares[2];
+    struct crowd c[THREADS];
+    pthread_t threads[THREADS];
+    begin(&r, 5 * UNIT, 0);
+    join(&r, &shares[0], FLOATS, 1);
+    join(&r, &shares[1], 2 * FLOATS, 1);
+    for (size_t i = 0; i < THREADS; i++) {
+        c[i] = (struct crowd){&r, shares, rng_key(i, "crowd")};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_crowd, &c[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        if (wrong != NULL) {
+            fail_msg("%s", (const char *)wrong);
+        }
+    }
+    gate_leave(&shares[0]);
+    gate_leave(&shares[1]);
+    end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_reserve_is_nobody_elses),
+        cmocka_unit_test(test_reserves_fit_the_limit),
+        cmocka_unit_test(test_no_more_memory_than_the_budget),
+        cmocka_unit_test(test_unused_memory_goes),
+        cmocka_unit_test(test_who_gives_up_takes_nothing_along),
+        cmocka_unit_test(test_the_end_of_a_share_is_told),
+        cmocka_unit_test(test_what_is_lent),
+        cmocka_unit_test(test_a_crowd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
