@@ -8,7 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/vector.h"
+
 #define HUGE_BYTES_MIN ((size_t)4 << 20)
+#define COPY_BYTES_MIN 2048
 
 static void out_of_memory(size_t count, size_t size)
 {
@@ -112,4 +115,24 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t size)
     array = mem_resize(array, n, size);
     *capacity = n;
     return array;
+}
+
+/* Of large copies glibc makes one string instruction, whose speed depends on where the lines are
+ * and on the low bits of both addresses (its bug 30994); these are plain vector loads and stores.
+ */
+VECTOR_CLONES VECTOR_NOT_MEMCPY static void copy(char *restrict to, const char *restrict from,
+                                                 size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = from[i];
+    }
+}
+
+void mem_copy(void *restrict to, const void *restrict from, size_t bytes)
+{
+    if (bytes < COPY_BYTES_MIN) {
+        memcpy(to, from, bytes);
+    } else {
+        copy(to, from, bytes);
+    }
 }

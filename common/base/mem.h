@@ -24,6 +24,9 @@ char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * @what names the purpose in the message. Errors: ERR_EXHAUSTED (NULL is returned). */
 void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *err);
 
+/* memcpy() for arrays of many values, which another core may have written last. */
+void mem_copy(void *restrict to, const void *restrict from, size_t bytes);
+
 /* False when the product does not fit. */
 bool mem_mul(size_t a, size_t b, size_t *product);
 /* Grow @array (elements of @size) so that @need fit; doubles; keeps @capacity up to date. */

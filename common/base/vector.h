@@ -34,6 +34,13 @@
 #define VECTOR_CLONES
 #endif
 
+/* Keeps a compiler from making a call of memcpy() of a loop that copies. */
+#if defined(__clang__)
+#define VECTOR_NOT_MEMCPY __attribute__((no_builtin("memcpy", "memmove")))
+#else
+#define VECTOR_NOT_MEMCPY __attribute__((optimize("no-tree-loop-distribute-patterns")))
+#endif
+
 /* For small functions that the loops call: they must become part of each clone. */
 #define VECTOR_INLINE static inline __attribute__((always_inline))
 

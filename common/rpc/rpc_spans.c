@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 #include "rpc/rpc_codec.h"
 
 #define BOUNCE_FLOATS 512 /* unaligned floats go through a buffer of this many */
@@ -85,7 +87,7 @@ bool rpc_spans_read(struct rpc_spans *s, void *dst, size_t bytes)
     while (bytes > 0) {
         const unsigned char *data = NULL;
         size_t n = advance(s, bytes, &data);
-        memcpy(out, data, n);
+        mem_copy(out, data, n);
         out += n;
         bytes -= n;
     }

@@ -48,7 +48,8 @@ struct service_config {
     int64_t inflight_bytes_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
-    char *rules_dir; /* of plug-ins (include/gradus/rule.h); empty: none */
+    bool shared_memory;  /* between nodes that talk through them (windows.h) */
+    char *rules_dir;     /* of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
 };
 

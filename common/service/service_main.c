@@ -77,6 +77,12 @@ static const struct field common_fields[] = {
      .def = "auto",
      .help = "Directory of the sockets through which nodes on one host talk, of this user alone; "
              "auto: /tmp/gradus-UID, off: TCP only"},
+    {.path = "shared_memory",
+     .type = FIELD_BOOL,
+     .offset = AT(shared_memory),
+     .def = "true",
+     .help = "Hand parameters and gradients over in memory where nodes on one host talk through "
+             "such a socket"},
     {.path = "rules_dir",
      .type = FIELD_STRING,
      .offset = AT(rules_dir),

@@ -101,6 +101,12 @@ void buffer_pool_release(struct buffer_pool *p)
         p->unused = b->next;
         free_buffer(p, b);
     }
+    while (p->unused_borrowed != NULL) {
+        struct buffer *b = p->unused_borrowed;
+        p->unused_borrowed = b->next;
+        free(b->norms);
+        free(b);
+    }
     assert(p->count == 0);
     budget_give(p->budget, p->reserved * floats_bytes_max(p->floats));
     pthread_mutex_destroy(&p->lock);
@@ -203,6 +209,29 @@ struct buffer *buffer_get(struct buffer_pool *p, struct err *err)
     return b != NULL ? b : make(p, p->count_max, err);
 }
 
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+                             void (*give_back)(struct buffer *b))
+{
+    pthread_mutex_lock(&p->lock);
+    struct buffer *b = p->unused_borrowed;
+    if (b != NULL) {
+        p->unused_borrowed = b->next;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (b == NULL) {
+        b = mem_new(1, sizeof *b);
+        b->pool = p;
+        b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
+    }
+    b->floats.data = data;
+    b->owner = owner;
+    b->window = window;
+    b->give_back = give_back;
+    b->has_norms = false;
+    atomic_store(&b->refs, 1);
+    return b;
+}
+
 struct buffer *buffer_ref(struct buffer *b)
 {
     atomic_fetch_add(&b->refs, 1);
@@ -215,11 +244,16 @@ void buffer_put(struct buffer *b)
         return;
     }
     struct buffer_pool *p = b->pool;
+    if (b->give_back != NULL) {
+        b->give_back(b);
+    }
     pthread_mutex_lock(&p->lock);
-    b->next = p->unused;
-    p->unused = b;
+    struct buffer **list = b->give_back != NULL ? &p->unused_borrowed : &p->unused;
+    bool borrowed = b->give_back != NULL;
+    b->next = *list;
+    *list = b;
     pthread_mutex_unlock(&p->lock);
-    if (p->given_back != NULL) {
+    if (p->given_back != NULL && !borrowed) {
         p->given_back(p);
     }
 }

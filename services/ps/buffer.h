@@ -48,12 +48,16 @@ struct buffer {
     /* Of the variables that the gradient is of, when its push brought them. */
     bool has_norms;
     double *norms; /* [pool->norms] */
+    /* Of memory that is somebody else's: give it back. NULL: it is the pool's. */
+    void (*give_back)(struct buffer *b);
+    void *owner;
+    uint32_t window; /* for give_back() */
 };
 
 struct buffer_pool {
     pthread_mutex_t lock;
     struct budget *budget;
-    struct buffer *unused;
+    struct buffer *unused, *unused_borrowed;
     uint64_t floats; /* of every buffer */
     size_t norms;    /* likewise; set before the first buffer is made */
     size_t count;    /* allocated */
@@ -76,6 +80,10 @@ struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
 size_t buffer_pool_trim(struct buffer_pool *p, size_t keep, size_t count);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
+/* The same around @data, which is somebody else's: it counts against no limit, and with the last
+ * reference @give_back(buffer) is called, where `owner` and `window` say whose it is. */
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+                             void (*give_back)(struct buffer *b));
 struct buffer *buffer_ref(struct buffer *b);
 void buffer_put(struct buffer *b); /* NULL is fine */
 

@@ -31,6 +31,8 @@ struct ps_stream {
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
     struct gate_waiter waiter; /* for the memory of a gradient; keeps a reference */
+    struct windows *windows;   /* NULL: the client offered none that can be opened. Set once, before
+                                  requests that name it */
 
     /* Of the shard's strand. */
     struct ps_request *waiting;
@@ -52,6 +54,7 @@ void ps_stream_unref(struct ps_stream *s)
     if (s->shard != NULL) {
         ps_shard_unref(s->shard);
     }
+    windows_unref(s->windows);
     rpc_call_unref(s->call);
     free(s);
 }
@@ -85,8 +88,8 @@ static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t gene
 }
 
 /* A message with elements [at, at + n) of @values, of which a reference goes with it. */
-static int send_chunk(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
-                      const struct ps_source *values, uint64_t at, uint64_t n)
+static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
+                     const struct ps_source *values, uint64_t at, uint64_t n)
 {
     struct rpc_piece piece = {values->data + at, n * sizeof(float)};
     struct rpc_blob blob = {
@@ -94,6 +97,53 @@ static int send_chunk(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
     m->total = r->shard->elements;
     m->offset = at;
     return rpc_send(r->call, &m->base, &blob);
+}
+
+/* The client's window gets what is new of the first @end elements. */
+static void fill_window(struct ps_request *r, const float *values, uint64_t end)
+{
+    if (end > r->filled) {
+        mem_copy(r->window + r->filled, values + r->filled,
+                 (size_t)(end - r->filled) * sizeof(float));
+        r->filled = end;
+    }
+}
+
+/* The same, of which the client has memory. */
+static int send_filled(struct ps_request *r, Gradus__V1__ExchangeResponse *m, uint64_t at,
+                       uint64_t n)
+{
+    m->total = r->shard->elements;
+    m->offset = at;
+    m->in_window = n;
+    return rpc_send(r->call, &m->base, NULL);
+}
+
+static void give_up(struct ps_request *r)
+{
+    struct err err;
+    (void)err_set(&err, ERR_EXHAUSTED, "the answers of this stream are not read");
+    (void)rpc_fail(r->call, &err);
+}
+
+/* Piece by piece, so that the client takes one while the next is copied. */
+static void send_in_window(struct ps_request *r, const struct shard_action *a,
+                           Gradus__V1__ExchangeResponse *m)
+{
+    uint64_t elements = r->shard->elements;
+    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    struct ps_source values = ps_values_answer(r->shard, a, 1);
+    int rc = 0;
+    while (r->sent < elements && rc == 0) {
+        uint64_t n = elements - r->sent < chunk ? elements - r->sent : chunk;
+        fill_window(r, values.data, r->sent + n);
+        rc = send_filled(r, m, r->sent, n);
+        r->sent += n;
+    }
+    values.release(values.ctx);
+    if (rc == ERR_EXHAUSTED) {
+        give_up(r);
+    }
 }
 
 /* What was not sent while it was computed. */
@@ -109,15 +159,13 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
     struct ps_source values = ps_values_answer(r->shard, a, left);
     int rc = 0;
     for (uint64_t at = r->sent; at < elements && rc == 0; at += chunk, left--) {
-        rc = send_chunk(r, m, &values, at, elements - at < chunk ? elements - at : chunk);
+        rc = send_blob(r, m, &values, at, elements - at < chunk ? elements - at : chunk);
     }
     while (left-- > 0) {
         values.release(values.ctx);
     }
     if (rc == ERR_EXHAUSTED) {
-        struct err err;
-        (void)err_set(&err, rc, "the answers of this stream are not read");
-        (void)rpc_fail(r->call, &err);
+        give_up(r);
     }
 }
 
@@ -149,7 +197,9 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
         sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
         m->sums = &sums;
     }
-    if (a->values) {
+    if (a->values && r->window != NULL) {
+        send_in_window(r, a, m);
+    } else if (a->values) {
         send_values(r, a, m);
     } else {
         (void)rpc_send(r->call, &m->base, NULL);
@@ -176,6 +226,7 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
     struct ps_request_time t = ps_request_time(r);
     m->waited_us = microseconds(t.waited_ns);
     m->applied_us = microseconds(t.applied_ns);
+    m->windows_open = r->offers_windows && r->stream->windows != NULL;
 }
 
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
@@ -188,9 +239,16 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
     }
     fill(r, a, &m);
     const struct ps_source values = {next->values.data, ps_values_release, next};
+    if (r->window != NULL) {
+        fill_window(r, next->values.data, done); /* the piece is in the cache yet */
+    }
     while (done - r->sent >= chunk) {
-        ps_values_ref(r->shard, next, 1);
-        if (send_chunk(r, &m, &values, r->sent, chunk) != 0) {
+        if (r->window == NULL) {
+            ps_values_ref(r->shard, next, 1);
+        }
+        int rc = r->window != NULL ? send_filled(r, &m, r->sent, chunk)
+                                   : send_blob(r, &m, &values, r->sent, chunk);
+        if (rc != 0) {
             return; /* what is wrong shows when the rest is sent */
         }
         r->sent += chunk;
@@ -263,6 +321,58 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     return rc;
 }
 
+/* ---- windows ---- */
+
+static void take_offer(struct ps_stream *s, const Gradus__V1__Windows *m)
+{
+    struct windows_offer offer = {
+        .pid = m->pid,
+        .fd = m->fd,
+        .elements = m->elements,
+        .gradients = m->gradients,
+        .values = m->values,
+    };
+    if (s->windows == NULL && s->ps->shared_memory && m->token.len == sizeof offer.token) {
+        memcpy(offer.token, m->token.data, sizeof offer.token);
+        (void)windows_open(&offer, s->shard->elements, &s->windows, NULL); /* or without */
+    }
+}
+
+static void give_window_back(struct buffer *b)
+{
+    windows_give_gradient(b->owner, b->window);
+    windows_unref(b->owner);
+}
+
+static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t window,
+                           struct err *err)
+{
+    if (s->windows == NULL || !windows_hold_gradient(s->windows, window - 1)) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": gradient window %" PRIu32 " is not open, or in use",
+                       in->exchange, window);
+    }
+    in->buffer = buffer_borrow(&s->shard->gradients, windows_gradient(s->windows, window - 1),
+                               windows_ref(s->windows), window - 1, give_window_back);
+    in->offset = in->total;
+    return 0;
+}
+
+static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_t window,
+                              struct err *err)
+{
+    if (window == 0) {
+        return 0;
+    }
+    if (s->windows == NULL || !windows_has_values(s->windows, window - 1)) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": value window %" PRIu32 " is not open", r->exchange,
+                       window);
+    }
+    r->window = windows_values(s->windows, window - 1);
+    return 0;
+}
+
 /* What the first message says; its values come after. */
 static int read_first(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
@@ -296,6 +406,11 @@ static int read_first(struct ps_stream *s, struct incoming *in,
         ps_request_totals(r, m->totals);
     }
     ps_request_name(r, m->worker);
+    if (m->windows != NULL) {
+        r->offers_windows = true;
+        take_offer(s, m->windows);
+    }
+    rc = rc != 0 ? rc : name_values_window(s, r, m->values_window, err);
     if (rc != 0 || m->total == 0) {
         return rc;
     }
@@ -315,7 +430,8 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     if (in->total == 0 || in->buffer != NULL) {
         return 0;
     }
-    int rc = gate_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
+    int rc = m->gradient_window != 0 ? borrow_gradient(s, in, m->gradient_window, err)
+                                     : gate_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
     for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
         if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
             rc = err_set(err, ERR_EXHAUSTED,
@@ -359,6 +475,9 @@ static int take_values(struct ps_stream *s, struct incoming *in,
 {
     size_t bytes = rpc_spans_bytes(spans);
     uint64_t n = bytes / sizeof(float);
+    if (m->gradient_window != 0 && bytes == 0) {
+        return 0; /* they are there */
+    }
     if (bytes % sizeof(float) != 0 || m->offset != in->offset || n > in->total - in->offset) {
         (void)err_set(err, ERR_INVALID,
                       "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64

@@ -120,6 +120,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     atomic_store(&ps->refs, 1);
     ps->checkpoint_dir = mem_strdup(o->checkpoint_dir);
     ps->chunk_bytes = o->chunk_bytes;
+    ps->shared_memory = o->shared_memory;
     ps->shards_max = o->shards_max;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? machine_bytes() : o->memory_bytes_max;
     unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;

@@ -6,6 +6,7 @@
 #ifndef GRADUS_PS_PS_H
 #define GRADUS_PS_PS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ struct ps_options {
                                     their own */
     size_t chunk_bytes;          /* of an answer; a multiple of 4 */
     unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
+    bool shared_memory;          /* with workers on this host */
     struct meter_registry *meters; /* borrows */
 };
 

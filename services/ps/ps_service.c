@@ -157,6 +157,7 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .gradient_bytes_max = (uint64_t)c->gradient_bytes_max,
                                  .chunk_bytes = (size_t)c->chunk_bytes,
                                  .apply_threads = (unsigned)c->apply_threads,
+                                 .shared_memory = service_common(sc)->shared_memory,
                                  .meters = service_meters(sc)};
     struct ps *ps = ps_new(&options, err);
     if (ps == NULL) {

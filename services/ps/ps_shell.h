@@ -11,6 +11,7 @@
 #include "service/crew.h"
 #include "service/pool.h"
 #include "service/strand.h"
+#include "service/windows.h"
 
 #define PS_VALUES_FIELD 15 /* of every message with values */
 #define PS_JOB_TEXT_BYTES_MAX (1U << 20)
@@ -42,6 +43,7 @@ struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
     size_t chunk_bytes;
+    bool shared_memory; /* open windows that workers offer (windows.h) */
     size_t shards_max;
     struct budget budget;
     struct gate gate;
@@ -214,7 +216,10 @@ struct ps_request {
 
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
-    uint64_t sent;           /* elements of the answer */
+    uint64_t sent;           /* elements of the answer, */
+    uint64_t filled;         /* and of those in the window */
+    float *window;           /* of the client, for the values; NULL: they are sent */
+    bool offers_windows;     /* and the answer says what came of it */
     struct ps_request *next; /* of the stream's that wait; of the strand */
     struct ps_request **link;
 };

@@ -57,6 +57,25 @@ static void link_reconnect(struct shard_link *link)
     }
 }
 
+/* ---- memory that is shared ---- */
+
+static void windows_begin(struct shard_link *link)
+{
+    if (link->local && link->client->shared_memory &&
+        link->elements * sizeof(float) >= PS_CLIENT_WINDOWS_FROM_BYTES) {
+        (void)windows_new(link->elements, &link->windows, NULL); /* or without */
+    }
+}
+
+/* After the stream's last callback: nothing comes any more that is about them. */
+static void windows_end(struct shard_link *link)
+{
+    windows_unref(link->windows);
+    link->windows = NULL;
+    link->windows_offered = false;
+    link->windows_open = false;
+}
+
 /* ---- one exchange ---- */
 
 static int link_open(struct shard_link *link, struct err *err)
@@ -70,6 +89,7 @@ static int link_open(struct shard_link *link, struct err *err)
     pthread_mutex_unlock(&link->mutex);
     if (old != NULL) {
         rpc_stream_free(old);
+        windows_end(link);
         link_reconnect(link);
     }
     if (link->stream != NULL) {
@@ -81,7 +101,11 @@ static int link_open(struct shard_link *link, struct err *err)
         .request_bulk = PS_CLIENT_VALUES_FIELD,
         .response_bulk = PS_CLIENT_VALUES_FIELD,
     };
+    windows_begin(link);
     link->stream = rpc_stream_open(link->channel, &request, &ps_client_events, link, err);
+    if (link->stream == NULL) {
+        windows_end(link);
+    }
     return link->stream == NULL ? (err->code != 0 ? err->code : ERR_UNAVAILABLE) : 0;
 }
 
@@ -103,6 +127,8 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
     struct pending *p = ps_client_pending_take(link, request, payload->values);
     bool full = p == NULL;
     bool send = !full && rc == 0 && !link->broken;
+    uint32_t window =
+        send ? p->window : WINDOWS_NONE; /* @p may be answered as soon as it is sent */
     bool due = !full && !send &&
                ps_client_answer_error(link, p, ERR_UNAVAILABLE,
                                       rc != 0 ? err.msg : "the stream was closed");
@@ -111,7 +137,7 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
         ps_client_deliver(link);
     } else if (full) {
         answer_full(c, link->shard, request->exchange);
-    } else if (send && ps_client_send(link, request, payload, &err) != 0) {
+    } else if (send && ps_client_send(link, request, payload, window, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */
         rpc_stream_cancel(link->stream);
     }
@@ -143,6 +169,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->variable_offsets = o->variable_offsets;
     c->message_bytes_max = o->message_bytes_max;
     c->local_sockets = o->local_sockets;
+    c->shared_memory = o->shared_memory;
     c->loop = o->loop;
     c->answered = o->answered;
     c->ctx = o->ctx;
@@ -196,6 +223,9 @@ void ps_client_close(struct ps_client *c)
     if (c->rpc_loop != NULL) {
         rpc_loop_free(c->rpc_loop);
         c->rpc_loop = NULL;
+    }
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        windows_end(&c->links[s]); /* answers came until now */
     }
 }
 

@@ -15,7 +15,8 @@
 #include "service/loop.h"
 #include "worker/worker.h"
 
-#define PS_CLIENT_CHUNK_BYTES (2U << 20) /* a tenth less CPU than 1 MiB; 4 MiB is as good */
+#define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
+#define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
 
 struct ps_client;
 
@@ -64,7 +65,8 @@ struct ps_client_options {
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;
-    struct loop *loop; /* borrows; gets one message per shard at a time */
+    bool shared_memory; /* and values are handed over in memory where that is so (windows.h) */
+    struct loop *loop;  /* borrows; gets one message per shard at a time */
     void (*answered)(void *ctx, const struct ps_answer *answer);
     void *ctx;
 };

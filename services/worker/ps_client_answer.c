@@ -36,6 +36,8 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
     size_t capacity = p->decision_capacity;
     *p = (struct pending){
         .values = values,
+        .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
+                                                       : WINDOWS_NONE,
         .pull = a->pull,
         .version = a->version,
         .push = a->push,
@@ -137,6 +139,10 @@ static bool finish(struct shard_link *link, struct pending *p)
         link->open_end = at;
     }
     p->next = NULL;
+    if (p->window != WINDOWS_NONE) {
+        windows_return_values(link->windows, p->window);
+        p->window = WINDOWS_NONE;
+    }
     *link->answered_end = p;
     link->answered_end = &p->next;
     bool due = !link->posted;
@@ -154,9 +160,10 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
 
 /* ---- what a message says ---- */
 
-/* Copy elements [first, first + count) of the shard from @spans to where they belong in @values. */
+/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
+ * or from @window, which has them all. */
 static bool scatter(const struct shard_link *link, uint64_t first, uint64_t count,
-                    struct rpc_spans *spans, float *values)
+                    struct rpc_spans *spans, const float *window, float *values)
 {
     const struct ps_client *c = link->client;
     for (size_t i = 0; i < link->partition_count && count > 0; i++) {
@@ -167,7 +174,9 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
         uint64_t skip = first - p->offset;
         uint64_t n = p->count - skip < count ? p->count - skip : count;
         float *to = values + c->variable_offsets[p->variable] + p->first + skip;
-        if (!rpc_spans_read_floats(spans, to, n)) {
+        if (window != NULL) {
+            mem_copy(to, window + first, n * sizeof(float));
+        } else if (!rpc_spans_read_floats(spans, to, n)) {
             return false;
         }
         first += n;
@@ -180,7 +189,12 @@ static int take_values(struct shard_link *link, struct pending *p,
                        const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
                        struct err *err)
 {
-    uint64_t n = rpc_spans_bytes(spans) / sizeof(float);
+    bool shared = r->in_window > 0;
+    uint64_t n = shared ? r->in_window : rpc_spans_bytes(spans) / sizeof(float);
+    if (shared && (p->window == WINDOWS_NONE || rpc_spans_bytes(spans) > 0)) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a window it was not given",
+                       link->shard);
+    }
     if (r->total == 0 && n == 0 && (p->values == NULL || link->elements == 0)) {
         return 0;
     }
@@ -191,7 +205,8 @@ static int take_values(struct shard_link *link, struct pending *p,
                        ", expected %" PRIu64 " on of %" PRIu64,
                        link->shard, r->offset, n, r->total, p->received, link->elements);
     }
-    if (!scatter(link, r->offset, n, spans, p->values)) {
+    const float *window = shared ? windows_values(link->windows, p->window) : NULL;
+    if (!scatter(link, r->offset, n, spans, window, p->values)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
     p->received += n;
@@ -342,6 +357,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     const Gradus__V1__ExchangeResponse *r = (const Gradus__V1__ExchangeResponse *)msg->body;
     pthread_mutex_lock(&link->mutex);
     struct pending *p = pending_find(link, r->exchange);
+    link->windows_open |= r->windows_open && link->windows != NULL;
     pthread_mutex_unlock(&link->mutex);
     if (p == NULL) {
         return;
@@ -350,6 +366,9 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     int rc = take_message(link, p, r, msg->bulk, &err);
     if (rc == 0 && p->received < r->total) {
         return;
+    }
+    if (rc != 0 && r->code == 0) {
+        p->window = WINDOWS_NONE; /* who knows what such a server still writes there */
     }
     pthread_mutex_lock(&link->mutex);
     bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : finish(link, p);

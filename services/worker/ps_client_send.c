@@ -105,6 +105,8 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->spare = NULL;
     message->sums = NULL;
     message->totals = NULL;
+    message->windows = NULL;
+    message->values_window = 0;
 }
 
 static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
@@ -132,6 +134,43 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
             }
         }
         strip(message);
+    }
+    return rc;
+}
+
+/* The whole of it into a window of the server's. False: there is none; it goes in messages. */
+static bool fill_window(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                        const float *gradient, uint32_t *window)
+{
+    pthread_mutex_lock(&link->mutex);
+    bool open = link->windows_open;
+    pthread_mutex_unlock(&link->mutex);
+    *window = open ? windows_take_gradient(link->windows) : WINDOWS_NONE;
+    if (*window == WINDOWS_NONE) {
+        return false;
+    }
+    const struct ps_client *c = link->client;
+    float *to = windows_gradient(link->windows, *window);
+    for (size_t i = 0; i < link->partition_count; i++) {
+        const struct partition *p = &link->partitions[i];
+        mem_copy(to + p->offset, gradient + c->variable_offsets[p->variable] + p->first,
+                 p->count * sizeof(float));
+    }
+    message->total = link->elements;
+    message->gradient_window = *window + 1;
+    return true;
+}
+
+static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                         uint32_t slot, const float *gradient, struct err *err)
+{
+    uint32_t window;
+    if (!fill_window(link, message, gradient, &window)) {
+        return send_chunks(link, message, slot, gradient, err);
+    }
+    int rc = send_one(link, message, NULL, err);
+    if (rc != 0) {
+        windows_return_gradient(link->windows, window);
     }
     return rc;
 }
@@ -199,8 +238,19 @@ static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
     pull->split = a->batch.split;
 }
 
+static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer)
+{
+    gradus__v1__windows__init(m);
+    m->pid = offer->pid;
+    m->fd = offer->fd;
+    m->token = (ProtobufCBinaryData){sizeof offer->token, borrow_bytes(offer->token)};
+    m->elements = offer->elements;
+    m->gradients = offer->gradients;
+    m->values = offer->values;
+}
+
 int ps_client_send(struct shard_link *link, const struct worker_action *a,
-                   const struct ps_payload *payload, struct err *err)
+                   const struct ps_payload *payload, uint32_t window, struct err *err)
 {
     struct ps_client *c = link->client;
     Gradus__V1__ShardRef shard = GRADUS__V1__SHARD_REF__INIT;
@@ -247,8 +297,17 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a,
         totals.data = (ProtobufCBinaryData){payload->totals_bytes, borrow_bytes(payload->totals)};
         message.totals = &totals;
     }
+    if (window != WINDOWS_NONE) {
+        message.values_window = window + 1;
+    }
+    Gradus__V1__Windows windows;
+    if (link->windows != NULL && !link->windows_offered) {
+        fill_offer(&windows, windows_offer(link->windows));
+        message.windows = &windows;
+        link->windows_offered = true;
+    }
     if (a->push && payload->gradient != NULL && link->elements > 0) {
-        return send_chunks(link, &message, a->slot, payload->gradient, err);
+        return send_gradient(link, &message, a->slot, payload->gradient, err);
     }
     return send_one(link, &message, NULL, err);
 }

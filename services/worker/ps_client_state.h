@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
+#include "service/windows.h"
 #include "worker/ps_client.h"
 
 #define PS_CLIENT_VALUES_FIELD 15
@@ -16,7 +17,8 @@
 struct pending {
     struct pending *next;
     /* what was asked for, to check the answer against */
-    float *values; /* NULL: no pull */
+    float *values;   /* NULL: no pull */
+    uint32_t window; /* of link->windows, where the values are to come; or WINDOWS_NONE */
     enum worker_pull pull;
     uint64_t version;
     bool push, batches, ask_spare, ask_sums;
@@ -42,9 +44,14 @@ struct shard_link {
     struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
     bool local;                  /* it is a Unix-domain socket */
     struct rpc_stream *stream;   /* the job's thread opens and frees */
-    pthread_mutex_t mutex;       /* guards what follows */
-    bool cancelled;              /* for good */
-    bool broken;                 /* `done` came: the stream is to be freed */
+    /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
+     * was told: that memory is never used again. The job's thread makes and drops them. */
+    struct windows *windows;
+    bool windows_offered;  /* the job's thread */
+    pthread_mutex_t mutex; /* guards what follows */
+    bool windows_open;     /* the server has them */
+    bool cancelled;        /* for good */
+    bool broken;           /* `done` came: the stream is to be freed */
     struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
     struct pending *spare;
     size_t pending_count; /* open and answered */
@@ -57,6 +64,7 @@ struct ps_client {
     const uint64_t *variable_offsets;
     size_t message_bytes_max;
     const char *local_sockets;
+    bool shared_memory;
     struct rpc_loop *rpc_loop;
     struct loop *loop;
     void (*answered)(void *ctx, const struct ps_answer *answer);
@@ -71,10 +79,11 @@ struct ps_client {
 
 /* ps_client_send.c, the job's thread */
 
-/* Queue all messages of an exchange. Errors: of rpc_stream_send() and of waiting for room; the
+/* Queue all messages of an exchange; the values it pulls are to come in @window (WINDOWS_NONE: in
+ * messages). Errors: of rpc_stream_send() and of waiting for room; the
  * stream may hold half a request then. */
 int ps_client_send(struct shard_link *link, const struct worker_action *a,
-                   const struct ps_payload *payload, struct err *err);
+                   const struct ps_payload *payload, uint32_t window, struct err *err);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 

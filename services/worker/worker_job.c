@@ -295,6 +295,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->meters = o->meters;
     j->message_bytes_max = o->message_bytes_max;
     j->local_sockets = o->local_sockets;
+    j->shared_memory = o->shared_memory;
     slow_down_init(&j->slow_down, o->slow_down);
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);

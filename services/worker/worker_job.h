@@ -25,7 +25,8 @@ struct worker_job_options {
     const struct worker_meters *meters; /* borrows */
     size_t message_bytes_max;
     const char *local_sockets; /* as in ps_client_options */
-    double slow_down; /* every computation takes so many times as long; 1: off */
+    bool shared_memory;        /* likewise */
+    double slow_down;          /* every computation takes so many times as long; 1: off */
 };
 
 /* Start the job's thread. Errors: ERR_EXHAUSTED. */

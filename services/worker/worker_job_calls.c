@@ -214,6 +214,7 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .addresses = addresses,
         .message_bytes_max = j->message_bytes_max,
         .local_sockets = j->local_sockets,
+        .shared_memory = j->shared_memory,
         .loop = j->loop,
         .answered = on_answer,
         .ctx = j,

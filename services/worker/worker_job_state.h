@@ -42,6 +42,7 @@ struct worker_job {
     const struct worker_meters *meters;
     size_t message_bytes_max;
     const char *local_sockets;
+    bool shared_memory;
     struct loop *loop;
     struct loop_timer timer;
     bool loaded, started, failed;

@@ -86,6 +86,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .meters = &w->meters,
         .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
         .local_sockets = service_local_dir(w->sc),
+        .shared_memory = service_common(w->sc)->shared_memory,
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
     };
     struct worker_job *job;

@@ -162,7 +162,8 @@ def parse(argv):
     parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")], default=list(SIZES),
                         metavar="4K,1M,...")
     parser.add_argument("--clients", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2], metavar="1,2")
-    parser.add_argument("--sockets", type=lambda t: t.split(","), default=["tcp", "unix"], metavar="tcp,unix")
+    parser.add_argument("--sockets", type=lambda t: t.split(","), default=["tcp", "unix", "memory"],
+                        metavar="tcp,unix,memory")
     return parser.parse_args(argv)
 
 

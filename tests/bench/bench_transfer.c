@@ -215,6 +215,7 @@ static void client_init(struct client *c, const char *target, uint64_t elements)
                                         .variable_offsets = offsets,
                                         .addresses = &target,
                                         .local_sockets = "auto", /* where the server has one */
+                                        .shared_memory = true,   /* likewise */
                                         .loop = c->loop,
                                         .answered = answered,
                                         .ctx = c};

@@ -40,12 +40,13 @@ class Server:
     """A gradus-ps without a cluster: nobody answers at its master's address, and it serves all the same."""
 
     def __init__(self, bin_dir, socket, *more):
-        local = "auto" if socket == "unix" else "off"
+        local = "off" if socket == "tcp" else "auto"
+        shared = "--shared-memory" if socket == "memory" else "--no-shared-memory"
         self.dir = tempfile.TemporaryDirectory(prefix="gradus-bench-")
         with open(os.path.join(self.dir.name, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(bin_dir, "gradus-ps"), "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name,
-                 "--local-sockets", local, "--exit-with-parent", *more], stdout=subprocess.PIPE, stderr=log, text=True)
+                 "--local-sockets", local, shared, "--exit-with-parent", *more], stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline().split()
         self.said = dict(word.split("=", 1) for word in line[2:])
         self.pid = self.process.pid
@@ -66,7 +67,8 @@ def together(programs, kind, seconds):
 
 
 class Pair:
-    """@count clients of one server over @socket, and as many plain sockets."""
+    """@count clients of one server over @socket ("memory": what a Unix-domain socket agrees on), and as many plain
+    sockets."""
 
     def __init__(self, bin_dir, socket, size, count, rule="sgd", *server):
         self.server = Server(bin_dir, socket, *server)
@@ -74,7 +76,8 @@ class Pair:
         target = self.server.said["grpc"]
         self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count)
                      for i in range(count)]
-        self.raw = [Program(os.path.join(bin_dir, "bench_raw"), socket, size) for _ in range(count)]
+        self.raw = [Program(os.path.join(bin_dir, "bench_raw"), "tcp" if socket == "tcp" else "unix", size)
+                    for _ in range(count)]
 
     def warm(self, kind, seconds):
         together(self.ours, kind, seconds)

@@ -3,6 +3,7 @@
 #define GRADUS_TESTS_PS_CLIENT_H
 
 #include "ps_rig.h"
+#include "service/windows.h"
 
 static float gradient[ELEMENTS]; /* of every push */
 
@@ -25,6 +26,8 @@ struct answer {
     uint64_t sums_step;
     uint32_t sums_round;
     struct buf sums;
+    bool windows_open;
+    uint64_t in_window;
     bool complete;
     float *values;
 };
@@ -53,7 +56,9 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
         assert_true(rpc_spans_read_floats(msg->bulk, a->values + a->received, n));
     }
     a->messages++;
-    a->received += n;
+    a->received += n + m->in_window;
+    a->in_window += m->in_window;
+    a->windows_open = m->windows_open;
     a->code = m->code;
     a->push = m->push;
     a->version = m->version;
@@ -185,6 +190,8 @@ struct chunk {
     struct buf totals;
     double *norms;
     size_t norm_count;
+    const struct windows *offer; /* NULL: none */
+    uint32_t gradient_window, values_window;
 };
 
 static inline void send_chunk(struct client *c, const struct chunk *k)
@@ -226,6 +233,21 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     m.exchange = k->exchange;
     m.offset = k->offset;
     m.total = k->total;
+    m.gradient_window = k->gradient_window;
+    m.values_window = k->values_window;
+    Gradus__V1__Windows windows = GRADUS__V1__WINDOWS__INIT;
+    uint8_t token[WINDOWS_TOKEN_BYTES];
+    if (k->offer != NULL) {
+        const struct windows_offer *o = windows_offer(k->offer);
+        windows.pid = o->pid;
+        windows.fd = o->fd;
+        memcpy(token, o->token, sizeof token);
+        windows.token = (ProtobufCBinaryData){sizeof token, token};
+        windows.elements = o->elements;
+        windows.gradients = o->gradients;
+        windows.values = o->values;
+        m.windows = &windows;
+    }
     if (k->first) {
         m.shard = &ref;
         m.worker = k->worker == NULL ? worker : k->worker;

@@ -52,6 +52,7 @@ static inline void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_m
                                  .gradient_bytes_max = gradient_bytes_max,
                                  .chunk_bytes = 64 << 10,
                                  .apply_threads = apply_threads,
+                                 .shared_memory = true,
                                  .meters = rig->meters};
     rig->ps = ps_new(&options, &err);
     assert_non_null(rig->ps);

@@ -200,6 +200,164 @@ static void test_garbage_is_refused(void **state)
     ps_rig_stop(&rig);
 }
 
+static uint64_t parked(struct ps_rig *rig)
+{
+    Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
+    struct rpc_msg *reply;
+    struct err err;
+    assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
+    uint64_t n = ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->requests_parked;
+    rpc_msg_unref(reply);
+    return n;
+}
+
+/* ---- memory that is shared ---- */
+
+static void offer_windows(struct client *c, char *job, struct windows **w)
+{
+    struct err err;
+    assert_int_equal(windows_new(ELEMENTS, w, &err), 0);
+    struct chunk k = {.exchange = 0, .job = job, .first = true, .pull = true, .offer = *w};
+    struct answer *a = exchange(c, &k);
+    assert_int_equal(a->code, 0);
+    assert_true(a->windows_open);
+    assert_int_equal(a->in_window, 0);
+}
+
+/* A push of replica @r that lies in a window, and a pull of the next version into another one. */
+static struct chunk in_windows(struct windows *w, char *job, uint64_t number, uint32_t r)
+{
+    uint32_t g = windows_take_gradient(w);
+    assert_true(g != WINDOWS_NONE);
+    memcpy(windows_gradient(w, g), gradient, sizeof gradient);
+    return (struct chunk){.exchange = number,
+                          .job = job,
+                          .first = true,
+                          .push = true,
+                          .pull = true,
+                          .examples = 10,
+                          .lo = r,
+                          .hi = r + 1,
+                          .total = ELEMENTS,
+                          .kind = GRADUS__V1__PULL__KIND__VERSION,
+                          .version = 1,
+                          .gradient_window = g + 1,
+                          .values_window = r + 1};
+}
+
+static void test_values_pass_in_memory(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct windows *w;
+    char job[] = "a-1";
+    start(&rig, job, "sync", 2);
+    client_open(&c, &rig);
+    offer_windows(&c, job, &w);
+    struct chunk k[2] = {in_windows(w, job, 1, 0), in_windows(w, job, 2, 1)};
+    send_chunk(&c, &k[0]);
+    send_chunk(&c, &k[1]);
+    for (uint32_t r = 0; r < 2; r++) {
+        struct answer *a = wait_answer(&c, 1 + r);
+        assert_int_equal(a->code, 0);
+        assert_int_equal(a->version, 1);
+        assert_int_equal(a->in_window, ELEMENTS);
+        assert_false(a->windows_open); /* that was said before */
+        check_step(windows_values(w, r), 2, 20);
+    }
+    /* What was summed and applied is free again: all of them are. */
+    (void)parked(&rig);
+    for (uint32_t i = 0; i < windows_offer(w)->gradients; i++) {
+        assert_int_equal(windows_take_gradient(w), i);
+    }
+    /* And through the stream as before. */
+    forget_answer(&c, 3);
+    struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true};
+    send_chunk(&c, &pull);
+    check_step(wait_answer(&c, 3)->values, 2, 20);
+    client_close(&c);
+    ps_rig_stop(&rig);
+    windows_unref(w);
+}
+
+static void test_windows_that_are_not_open(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct windows *w, *other;
+    struct err err;
+    char job[] = "a-1";
+    start(&rig, job, "sync", 2);
+    client_open(&c, &rig);
+    assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
+    struct chunk k = in_windows(w, job, 1, 0);
+    expect_refusal(&c, &k, ERR_INVALID, "exchange 1: value window 1 is not open");
+    k.exchange = 2;
+    k.values_window = 0;
+    expect_refusal(&c, &k, ERR_INVALID, "exchange 2: gradient window 1 is not open, or in use");
+    /* Memory for another number of elements is not opened, and that is no error. */
+    assert_int_equal(windows_new(ELEMENTS - 1, &other, &err), 0);
+    struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true, .offer = other};
+    struct answer *a = exchange(&c, &pull);
+    assert_int_equal(a->code, 0);
+    assert_false(a->windows_open);
+    pull.exchange = 4;
+    pull.offer = w;
+    assert_true(exchange(&c, &pull)->windows_open);
+    k.exchange = 5;
+    k.values_window = windows_offer(w)->values + 1;
+    expect_refusal(&c, &k, ERR_INVALID, "is not open");
+    k = (struct chunk){.exchange = 6,
+                       .job = job,
+                       .first = true,
+                       .push = true,
+                       .examples = 1,
+                       .hi = 1,
+                       .total = ELEMENTS,
+                       .gradient_window = 1};
+    assert_int_equal(exchange(&c, &k)->push, GRADUS__V1__PUSH_RESULT__ACCEPTED);
+    k.exchange = 7;
+    k.lo = 1;
+    k.hi = 2;
+    expect_refusal(&c, &k, ERR_INVALID, "gradient window 1 is not open, or in use");
+    k.exchange = 8;
+    k.gradient_window = 2;
+    k.floats = 3;
+    assert_int_equal(windows_take_gradient(w), 1);
+    expect_refusal(&c, &k, ERR_INVALID, "12 bytes of values at element 0");
+    client_close(&c);
+    ps_rig_stop(&rig);
+    windows_unref(w);
+    windows_unref(other);
+}
+
+/* A contribution that waits for its siblings lives on when its stream is gone, and counts. */
+static void test_a_window_outlives_its_stream(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct windows *w;
+    char job[] = "a-1";
+    start(&rig, job, "sync", 2);
+    client_open(&c, &rig);
+    offer_windows(&c, job, &w);
+    struct chunk k = in_windows(w, job, 1, 0);
+    send_chunk(&c, &k);
+    while (parked(&rig) != 1) {
+    }
+    client_close(&c);
+    windows_unref(w);
+    client_open(&c, &rig);
+    send_push(&c, job, 2, 0, 1, 2, ELEMENTS, true);
+    assert_int_equal(wait_answer(&c, 2)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
+    check_step(c.answers[2].values, 2, 20);
+    client_close(&c);
+    ps_rig_stop(&rig);
+}
+
 static void test_too_many_exchanges_end_the_stream(void **state)
 {
     (void)state;
@@ -226,17 +384,6 @@ static void test_too_many_exchanges_end_the_stream(void **state)
     assert_int_equal(wait_answer(&c, 1)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     client_close(&c);
     ps_rig_stop(&rig);
-}
-
-static uint64_t parked(struct ps_rig *rig)
-{
-    Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
-    struct rpc_msg *reply;
-    struct err err;
-    assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
-    uint64_t n = ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->requests_parked;
-    rpc_msg_unref(reply);
-    return n;
 }
 
 static void test_a_broken_stream_leaves_nothing_waiting(void **state)
@@ -461,6 +608,9 @@ int main(void)
         cmocka_unit_test(test_answers_say_how_long_it_took),
         cmocka_unit_test(test_exchanges_interleave),
         cmocka_unit_test(test_garbage_is_refused),
+        cmocka_unit_test(test_values_pass_in_memory),
+        cmocka_unit_test(test_windows_that_are_not_open),
+        cmocka_unit_test(test_a_window_outlives_its_stream),
         cmocka_unit_test(test_too_many_exchanges_end_the_stream),
         cmocka_unit_test(test_a_broken_stream_leaves_nothing_waiting),
         cmocka_unit_test(test_half_close_waits_for_the_answers),

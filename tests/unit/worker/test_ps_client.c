@@ -14,6 +14,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "service/local_socket.h"
+#include "service/windows.h"
 #include "tensor/shape.h"
 #include "worker/ps_client.h"
 
@@ -47,6 +48,8 @@ enum script {
     SCRIPT_NO_SUMS,     /* no word of sums */
     SCRIPT_OTHER_SUMS,  /* those of another round */
     SCRIPT_OVER,        /* of a step that is long over */
+    SCRIPT_NO_WINDOWS,  /* none are opened */
+    SCRIPT_WINDOW,      /* the values are in a window that was not named */
 };
 
 struct fake {
@@ -78,9 +81,26 @@ struct fake {
     uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
     char sums[16];
     size_t answered;
+    struct windows *windows[SHARDS];
+    unsigned gradient_windows, values_windows; /* named by requests */
 };
 
 /* ---- the server ---- */
+
+static void send_in_window(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                           uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    float *to = windows_values(f->windows[shard], window - 1);
+    f->values_windows++;
+    m->total = elements;
+    for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
+        m->offset = at;
+        m->in_window = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        memcpy(to + at, f->shards[shard] + at, m->in_window * sizeof(float));
+        assert_int_equal(rpc_send(call, &m->base, NULL), 0);
+    }
+}
 
 static void send_values(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
                         uint32_t shard)
@@ -105,11 +125,12 @@ static void send_values(struct fake *f, struct rpc_call *call, Gradus__V1__Excha
 
 /* The answer to an exchange that has come in whole. */
 static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__ExchangeRequest *q,
-                  uint32_t shard, bool pull)
+                  uint32_t shard, bool pull, uint32_t window)
 {
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
     char message[] = "told to refuse";
     m.exchange = q->exchange;
+    m.windows_open = f->windows[shard] != NULL;
     m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
     m.progress = 3;
     m.staleness = 6;
@@ -174,7 +195,12 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
     default:
         break;
     }
-    if (pull) {
+    if (pull && window != 0) {
+        send_in_window(f, call, &m, shard, window);
+    } else if (pull && f->script == SCRIPT_WINDOW) {
+        m.total = m.in_window = f->plan.shard_elements[shard];
+        (void)rpc_send(call, &m.base, NULL);
+    } else if (pull) {
         send_values(f, call, &m, shard);
     } else {
         (void)rpc_send(call, &m.base, NULL);
@@ -186,6 +212,7 @@ static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__Excha
 struct incoming {
     uint32_t shard;
     bool pull;
+    uint32_t window;
 };
 
 static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
@@ -219,6 +246,34 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     }
 }
 
+static void open_windows(struct fake *f, uint32_t shard, const Gradus__V1__Windows *m)
+{
+    struct err err;
+    struct windows_offer offer = {.pid = m->pid,
+                                  .fd = m->fd,
+                                  .elements = m->elements,
+                                  .gradients = m->gradients,
+                                  .values = m->values};
+    assert_int_equal(m->token.len, sizeof offer.token);
+    memcpy(offer.token, m->token.data, sizeof offer.token);
+    windows_unref(f->windows[shard]);
+    assert_int_equal(windows_open(&offer, f->plan.shard_elements[shard], &f->windows[shard], &err),
+                     0);
+}
+
+/* The whole push is in a window. */
+static void take_window(struct fake *f, uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    struct windows *w = f->windows[shard];
+    assert_non_null(w);
+    assert_true(windows_hold_gradient(w, window - 1));
+    memcpy(f->shards[shard], windows_gradient(w, window - 1), elements * sizeof(float));
+    windows_give_gradient(w, window - 1);
+    f->pushed[shard] = elements;
+    f->gradient_windows++;
+}
+
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fake *f = service;
@@ -228,8 +283,12 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     if (q->shard != NULL) {
         in->shard = q->shard->shard;
         in->pull = q->pull != NULL;
+        in->window = q->values_window;
         f->pushed[in->shard] = 0;
         hear(f, q);
+        if (q->windows != NULL && f->script != SCRIPT_NO_WINDOWS) {
+            open_windows(f, in->shard, q->windows);
+        }
     } else {
         assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
         assert_true(q->sums == NULL && q->totals == NULL);
@@ -239,8 +298,12 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     assert_true(n <= f->plan.shard_elements[in->shard] - q->offset);
     assert_true(rpc_spans_read_floats(msg->bulk, f->shards[in->shard] + q->offset, n));
     f->pushed[in->shard] += n;
+    if (q->gradient_window != 0) {
+        assert_int_equal(n, 0);
+        take_window(f, in->shard, q->gradient_window);
+    }
     if (f->pushed[in->shard] == q->total || f->script == SCRIPT_UNREAD) {
-        serve(f, call, q, in->shard, in->pull);
+        serve(f, call, q, in->shard, in->pull, in->window);
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -380,6 +443,7 @@ static void start_with(struct fake *f, size_t message_bytes_max, const char *loc
         .addresses = addresses,
         .message_bytes_max = message_bytes_max,
         .local_sockets = local,
+        .shared_memory = true,
         .loop = f->loop,
         .answered = on_answer,
         .ctx = f,
@@ -407,6 +471,7 @@ static void finish(struct fake *f)
     free(f->values);
     for (uint32_t s = 0; s < SHARDS; s++) {
         free(f->shards[s]);
+        windows_unref(f->windows[s]);
     }
     plan_release(&f->plan);
     pthread_cond_destroy(&f->changed);
@@ -438,6 +503,9 @@ static void run_ask(void *ctx)
 static void carry_out(struct fake *f, const struct worker_action *action)
 {
     struct ask ask = {.f = f, .action = *action};
+    /* What the test read of the last exchange it read before the server writes to it again. */
+    pthread_mutex_lock(&f->lock);
+    pthread_mutex_unlock(&f->lock);
     ask.action.kind = WORKER_DO_EXCHANGE;
     assert_int_equal(loop_call(f->loop, run_ask, &ask, NULL), 0);
 }
@@ -598,6 +666,69 @@ static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
     assert_int_equal(rename(moved, path), 0);
     break_stream(&f, 6);
     exchange_well(&f, 7, "unix:");
+    finish(&f);
+    assert_int_equal(file_remove_tree(root, &err), 0);
+    free(dir);
+}
+
+/* As sent and as received, however they went. */
+static void check_values(struct fake *f, uint64_t number)
+{
+    memset(f->values, 0, FLAT_COUNT * sizeof(float));
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        exchange(f, number + s, s, true, true);
+        struct ps_answer a = next_answer(f, number + s);
+        if (a.code != 0) {
+            fail_msg("%s", a.message);
+        }
+    }
+    assert_memory_equal(f->values, f->gradient, (size_t)ROWS * COLUMNS * sizeof(float));
+    assert_memory_equal(f->values + BIAS_AT, f->gradient + BIAS_AT, BIASES * sizeof(float));
+}
+
+static void test_values_pass_in_memory(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct err err;
+    char root[] = "/tmp/gradus-test-XXXXXX";
+    char path[LOCAL_SOCKET_BYTES];
+    assert_non_null(mkdtemp(root));
+    char *dir = file_join(root, "sockets");
+    start_with(&f, 0, dir, path);
+    check_values(&f, 10); /* the offers go with these */
+    assert_int_equal(f.gradient_windows, 0);
+    assert_int_equal(f.values_windows, 0);
+    for (uint64_t i = 2; i < 8; i++) {
+        check_values(&f, 10 * i);
+    }
+    assert_int_equal(f.gradient_windows, 6 * SHARDS);
+    assert_int_equal(f.values_windows, 6 * SHARDS);
+    /* Another stream begins with nothing; the other shard goes on. */
+    break_stream(&f, 100);
+    set_script(&f, SCRIPT_RIGHT);
+    check_values(&f, 110);
+    assert_int_equal(f.gradient_windows, 7 * SHARDS);
+    check_values(&f, 120);
+    assert_int_equal(f.gradient_windows, 8 * SHARDS);
+    /* A server that cannot open them: as if there were none. */
+    break_stream(&f, 200);
+    pthread_mutex_lock(&f.lock);
+    windows_unref(f.windows[0]);
+    f.windows[0] = NULL;
+    pthread_mutex_unlock(&f.lock);
+    set_script(&f, SCRIPT_NO_WINDOWS);
+    unsigned before = f.gradient_windows;
+    for (uint64_t i = 21; i < 24; i++) {
+        exchange(&f, 10 * i, 0, true, true);
+        assert_int_equal(next_answer(&f, 10 * i).code, 0);
+    }
+    assert_int_equal(f.gradient_windows, before);
+    set_script(&f, SCRIPT_WINDOW);
+    exchange(&f, 300, 0, false, true);
+    struct ps_answer a = next_answer(&f, 300);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    assert_non_null(strstr(a.message, "shard 0 answered in a window it was not given"));
     finish(&f);
     assert_int_equal(file_remove_tree(root, &err), 0);
     free(dir);
@@ -871,6 +1002,7 @@ int main(void)
         cmocka_unit_test(test_a_refusal_ends_one_exchange),
         cmocka_unit_test(test_a_broken_stream_is_opened_again),
         cmocka_unit_test(test_a_server_on_this_host_is_reached_by_its_socket),
+        cmocka_unit_test(test_values_pass_in_memory),
         cmocka_unit_test(test_a_server_that_is_gone),
         cmocka_unit_test(test_answers_that_cannot_be_right),
         cmocka_unit_test(test_what_a_push_says),

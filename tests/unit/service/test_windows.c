@@ -1,0 +1,217 @@
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "service/windows.h"
+
+#define ELEMENTS 5003 /* no multiple of anything */
+
+static void open_well(const struct windows_offer *offer, struct windows **out)
+{
+    struct err err;
+    if (windows_open(offer, ELEMENTS, out, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+static void make(struct windows **out)
+{
+    struct err err;
+    if (windows_new(ELEMENTS, out, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+static void both_sides_see_the_same(void **state)
+{
+    (void)state;
+    struct windows *worker, *server;
+    make(&worker);
+    open_well(windows_offer(worker), &server);
+    uint32_t g = windows_take_gradient(worker);
+    uint32_t v = windows_take_values(worker);
+    assert_true(g != WINDOWS_NONE && v != WINDOWS_NONE);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        windows_gradient(worker, g)[i] = (float)i;
+        windows_values(server, v)[i] = (float)i + 0.5F;
+    }
+    assert_true(windows_hold_gradient(server, g));
+    assert_true(windows_has_values(server, v));
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        assert_true(windows_gradient(server, g)[i] == (float)i);
+        assert_true(windows_values(worker, v)[i] == (float)i + 0.5F);
+    }
+    windows_unref(worker); /* what the server holds stays */
+    assert_true(windows_gradient(server, g)[ELEMENTS - 1] == (float)(ELEMENTS - 1));
+    windows_give_gradient(server, g);
+    windows_unref(server);
+}
+
+static void a_window_belongs_to_one_side(void **state)
+{
+    (void)state;
+    struct windows *worker, *server;
+    make(&worker);
+    open_well(windows_offer(worker), &server);
+    uint32_t gradients = windows_offer(worker)->gradients;
+    assert_false(windows_hold_gradient(server, 0)); /* not taken, so not named by anybody honest */
+    for (uint32_t i = 0; i < gradients; i++) {
+        assert_int_equal(windows_take_gradient(worker), i);
+    }
+    assert_int_equal(windows_take_gradient(worker), WINDOWS_NONE);
+    assert_true(windows_hold_gradient(server, 1));
+    assert_false(windows_hold_gradient(server, 1)); /* it has it */
+    assert_false(windows_hold_gradient(server, gradients));
+    assert_false(windows_hold_gradient(server, WINDOWS_NONE));
+    windows_give_gradient(server, 1);
+    assert_int_equal(windows_take_gradient(worker), 1);
+    assert_true(windows_hold_gradient(server, 1));
+    windows_return_gradient(worker, 0); /* it was never sent */
+    assert_int_equal(windows_take_gradient(worker), 0);
+    uint32_t values = windows_offer(worker)->values;
+    for (uint32_t i = 0; i < values; i++) {
+        assert_int_equal(windows_take_values(worker), i);
+    }
+    assert_int_equal(windows_take_values(worker), WINDOWS_NONE);
+    windows_return_values(worker, values - 1);
+    assert_int_equal(windows_take_values(worker), values - 1);
+    assert_false(windows_has_values(server, values));
+    windows_unref(windows_ref(server));
+    windows_unref(server);
+    windows_unref(worker);
+    windows_unref(NULL);
+}
+
+static void expect_refused(const struct windows_offer *offer, uint64_t elements, int code,
+                           const char *says)
+{
+    struct windows *w;
+    struct err err;
+    assert_int_equal(windows_open(offer, elements, &w, &err), code);
+    if (strstr(err.msg, says) == NULL) {
+        fail_msg("'%s' does not say '%s'", err.msg, says);
+    }
+}
+
+static void an_offer_must_be_true(void **state)
+{
+    (void)state;
+    struct windows *worker;
+    make(&worker);
+    const struct windows_offer good = *windows_offer(worker);
+    struct windows_offer o = good;
+    expect_refused(&o, ELEMENTS + 1, ERR_INVALID, "the shard has 5004");
+    o.elements = 0;
+    expect_refused(&o, 0, ERR_INVALID, "0 elements");
+    o = good;
+    o.gradients = WINDOWS_MAX + 1;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "17 + 3 windows");
+    o = good;
+    o.values--;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "not ");
+    o = good;
+    o.token[3] ^= 1;
+    expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "another one's");
+    o = good;
+    o.fd = 100000;
+    expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "/fd/100000: ");
+    o = good;
+    o.pid = 0;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "process 0");
+    o.pid = UINT64_MAX;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "process ");
+    windows_unref(worker);
+}
+
+static void other_descriptors_are_left_alone(void **state)
+{
+    (void)state;
+    struct windows *worker;
+    make(&worker);
+    struct windows_offer o = *windows_offer(worker);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int plain = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int ends[2];
+    assert_true(null >= 0 && plain >= 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(ftruncate(plain, 100 << 10), 0);
+    o.fd = (uint32_t)null;
+    expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "is not memory that this user shares");
+    o.fd = (uint32_t)ends[0];
+    expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "is not memory that this user shares");
+    o.fd = (uint32_t)plain; /* it could shrink under whoever reads it */
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
+    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory"); /* of another size */
+    (void)close(null);
+    (void)close(plain);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    windows_unref(worker);
+}
+
+static void memory_cannot_shrink(void **state)
+{
+    (void)state;
+    struct windows *worker;
+    make(&worker);
+    assert_int_equal(ftruncate((int)windows_offer(worker)->fd, 0), -1);
+    windows_unref(worker);
+    struct err err;
+    assert_int_equal(windows_new(0, &worker, &err), ERR_EXHAUSTED);
+    assert_int_equal(windows_new(UINT64_MAX, &worker, &err), ERR_EXHAUSTED);
+}
+
+/* What the server holds outlives the process that made it. */
+static void the_maker_may_die(void **state)
+{
+    (void)state;
+    int offers[2], done[2];
+    assert_int_equal(pipe(offers), 0);
+    assert_int_equal(pipe(done), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct windows *w;
+        char end;
+        if (windows_new(ELEMENTS, &w, NULL) == 0) {
+            uint32_t g = windows_take_gradient(w);
+            windows_gradient(w, g)[ELEMENTS - 1] = 7;
+            (void)!write(offers[1], windows_offer(w), sizeof(struct windows_offer));
+            (void)!read(done[0], &end, 1);
+        }
+        _exit(0);
+    }
+    struct windows_offer offer;
+    struct windows *server;
+    assert_int_equal(read(offers[0], &offer, sizeof offer), sizeof offer);
+    open_well(&offer, &server);
+    assert_int_equal(write(done[1], "x", 1), 1);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(windows_hold_gradient(server, 0));
+    assert_true(windows_gradient(server, 0)[ELEMENTS - 1] == 7);
+    windows_unref(server);
+    struct err err;
+    assert_int_equal(windows_open(&offer, ELEMENTS, &server, &err), ERR_UNAVAILABLE);
+    (void)close(offers[0]);
+    (void)close(offers[1]);
+    (void)close(done[0]);
+    (void)close(done[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_sides_see_the_same),
+        cmocka_unit_test(a_window_belongs_to_one_side),
+        cmocka_unit_test(an_offer_must_be_true),
+        cmocka_unit_test(other_descriptors_are_left_alone),
+        cmocka_unit_test(memory_cannot_shrink),
+        cmocka_unit_test(the_maker_may_die),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
