@@ -352,7 +352,7 @@ static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t wi
                        "exchange %" PRIu64 ": gradient window %" PRIu32 " is not open, or in use",
                        in->exchange, window);
     }
-    in->buffer = buffer_borrow(&s->shard->gradients, windows_gradient(s->windows, window - 1),
+    in->buffer = buffer_borrow(&s->shard->gradients.pool, windows_gradient(s->windows, window - 1),
                                windows_ref(s->windows), window - 1, give_window_back);
     in->offset = in->total;
     return 0;
