@@ -7,11 +7,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "base/vector.h"
 
 #define HUGE_BYTES_MIN ((size_t)4 << 20)
 #define COPY_BYTES_MIN 2048
+#define LINE_BYTES 64
 
 static void out_of_memory(size_t count, size_t size)
 {
@@ -136,3 +140,32 @@ void mem_copy(void *restrict to, const void *restrict from, size_t bytes)
         copy(to, from, bytes);
     }
 }
+
+#if defined(__x86_64__)
+/* Stores that do not read the line first, and leave the cache to others. */
+void mem_copy_far(void *restrict to, const void *restrict from, size_t bytes)
+{
+    char *t = to;
+    const char *f = from;
+    size_t head = (size_t)(-(uintptr_t)t % LINE_BYTES);
+    if (bytes < COPY_BYTES_MIN + head) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(t, f, head);
+    size_t end = bytes - (bytes - head) % LINE_BYTES;
+    for (size_t i = head; i < end; i += LINE_BYTES) {
+        for (size_t k = 0; k < LINE_BYTES; k += sizeof(__m128i)) {
+            __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(f + i + k));
+            _mm_stream_si128((__m128i *)(void *)(t + i + k), v);
+        }
+    }
+    _mm_sfence(); /* before whatever says that it is there */
+    memcpy(t + end, f + end, bytes - end);
+}
+#else
+void mem_copy_far(void *restrict to, const void *restrict from, size_t bytes)
+{
+    mem_copy(to, from, bytes);
+}
+#endif

@@ -26,6 +26,9 @@ void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *e
 
 /* memcpy() for arrays of many values, which another core may have written last. */
 void mem_copy(void *restrict to, const void *restrict from, size_t bytes);
+/* The same past the cache, for what this core will not read again and is larger than the cache with
+ * all that is used before it is read: a third less for the memory to do. */
+void mem_copy_far(void *restrict to, const void *restrict from, size_t bytes);
 
 /* False when the product does not fit. */
 bool mem_mul(size_t a, size_t b, size_t *product);

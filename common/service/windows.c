@@ -21,6 +21,9 @@
 /* A page and four lines: windows compete for other cache sets than their neighbours. */
 #define STAGGER_BYTES (4096 + 256)
 #define LINE_BYTES 64
+/* Values, gradient and windows of a larger shard do not stay in the last cache between the one who
+ * writes and the one who reads. */
+#define FAR_FROM_BYTES (8U << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define ELEMENTS_MAX (UINT64_C(1) << 40)
 
@@ -76,6 +79,15 @@ float *windows_gradient(const struct windows *w, uint32_t i)
 float *windows_values(const struct windows *w, uint32_t i)
 {
     return (float *)(void *)(w->memory + offset_of(w, w->offer.gradients + i));
+}
+
+void windows_copy(uint64_t elements, float *restrict to, const float *restrict from, uint64_t count)
+{
+    if (elements * sizeof(float) < FAR_FROM_BYTES) {
+        mem_copy(to, from, count * sizeof(float));
+    } else {
+        mem_copy_far(to, from, count * sizeof(float));
+    }
 }
 
 /* ---- life ---- */

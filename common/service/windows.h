@@ -42,6 +42,10 @@ void windows_unref(struct windows *w); /* NULL is fine */
 float *windows_gradient(const struct windows *w, uint32_t i);
 float *windows_values(const struct windows *w, uint32_t i);
 
+/* Copy @count values into or out of a window of a shard of @elements. */
+void windows_copy(uint64_t elements, float *restrict to, const float *restrict from,
+                  uint64_t count);
+
 /* ---- the worker's side ---- */
 
 /* One reference. Errors: ERR_EXHAUSTED, ERR_UNAVAILABLE the system has no such memory. */

@@ -103,8 +103,8 @@ static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
 static void fill_window(struct ps_request *r, const float *values, uint64_t end)
 {
     if (end > r->filled) {
-        mem_copy(r->window + r->filled, values + r->filled,
-                 (size_t)(end - r->filled) * sizeof(float));
+        windows_copy(r->shard->elements, r->window + r->filled, values + r->filled,
+                     end - r->filled);
         r->filled = end;
     }
 }

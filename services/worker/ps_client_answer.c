@@ -175,7 +175,7 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
         uint64_t n = p->count - skip < count ? p->count - skip : count;
         float *to = values + c->variable_offsets[p->variable] + p->first + skip;
         if (window != NULL) {
-            mem_copy(to, window + first, n * sizeof(float));
+            windows_copy(link->elements, to, window + first, n);
         } else if (!rpc_spans_read_floats(spans, to, n)) {
             return false;
         }

@@ -153,8 +153,8 @@ static bool fill_window(struct shard_link *link, Gradus__V1__ExchangeRequest *me
     float *to = windows_gradient(link->windows, *window);
     for (size_t i = 0; i < link->partition_count; i++) {
         const struct partition *p = &link->partitions[i];
-        mem_copy(to + p->offset, gradient + c->variable_offsets[p->variable] + p->first,
-                 p->count * sizeof(float));
+        windows_copy(link->elements, to + p->offset,
+                     gradient + c->variable_offsets[p->variable] + p->first, p->count);
     }
     message->total = link->elements;
     message->gradient_window = *window + 1;

@@ -1,0 +1,55 @@
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+#define BYTES 20000
+#define GUARD 64
+
+static unsigned char from[BYTES + GUARD], to[BYTES + 2 * GUARD], expected[BYTES + 2 * GUARD];
+
+static void check_copies(void (*copy)(void *restrict, const void *restrict, size_t))
+{
+    static const size_t sizes[] = {0,    1,    3,    63,   64,   65,    2047,  2048, 2049,
+                                   2111, 2112, 4095, 4096, 8191, 16384, 16389, BYTES};
+    for (size_t i = 0; i < sizeof from; i++) {
+        from[i] = (unsigned char)(i * 7 + i / 251);
+    }
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        for (size_t shift = 0; shift < GUARD; shift += k < 6 ? 1 : 13) {
+            memset(to, 0xEE, sizeof to);
+            memset(expected, 0xEE, sizeof expected);
+            memcpy(expected + shift, from + (shift * 5) % GUARD, sizes[k]);
+            copy(to + shift, from + (shift * 5) % GUARD, sizes[k]);
+            assert_memory_equal(to, expected, sizeof to);
+        }
+    }
+}
+
+static void test_copies_of_any_size_and_place(void **state)
+{
+    (void)state;
+    check_copies(mem_copy);
+    check_copies(mem_copy_far);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    size_t product;
+    assert_true(mem_mul(3, 5, &product));
+    assert_int_equal(product, 15);
+    assert_true(mem_mul(0, SIZE_MAX, &product));
+    assert_int_equal(product, 0);
+    assert_false(mem_mul(SIZE_MAX / 2, 3, &product));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies_of_any_size_and_place),
+        cmocka_unit_test(test_products),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
