@@ -2,6 +2,7 @@
 #include "job/job_internal.h"
 
 #include "base/mem.h"
+#include "tensor/half.h"
 
 static const char *const modes[] = {"sync", "async", "bounded", NULL};
 static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
@@ -153,6 +154,22 @@ static const struct field training_fields[] = {
      .def = "false",
      .help = "Async, bounded: compute a batch while the one before is exchanged; hides the network "
              "for one batch more of staleness"},
+    {.path = "wire.gradients",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(wire_gradients),
+     .def = "fp32",
+     .choices = value_type_names,
+     .help = "How gradients travel: fp32, or rounded to the nearest fp16 or bf16, half the bytes. "
+             "Each mini-batch is rounded once and sums are fp32, so sync gives the same bits for "
+             "any number of workers. What is too large for fp16 becomes infinite: see "
+             "update.non_finite"},
+    {.path = "wire.parameters",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(wire_parameters),
+     .def = "fp32",
+     .choices = value_type_names,
+     .help = "How parameters travel to training: fp32, or rounded like gradients; servers, "
+             "evaluations and checkpoints keep fp32"},
     {.path = "split_batches",
      .type = FIELD_INT,
      .offset = TRAINING_AT(split_batches),

@@ -242,6 +242,11 @@ const char *job_spec_fixed(const char *key)
         {"training.seed", "fixed when the job was submitted: it decides the order of the records"},
         {"training.split_batches",
          "fixed when the job was submitted: the data position counts in splits"},
+        {"training.wire", "fixed when the job was submitted: it decides how values are rounded"},
+        {"training.wire.gradients",
+         "fixed when the job was submitted: it decides how values are rounded"},
+        {"training.wire.parameters",
+         "fixed when the job was submitted: it decides how values are rounded"},
         {"cluster.ps",
          "fixed when the job was submitted: it decides which server holds which variable"},
     };

@@ -39,6 +39,8 @@ struct training_spec {
     int64_t push_every;    /* async, bounded: batches whose gradients are summed into one push */
     int64_t pull_every;    /* async, bounded: pushes from one pull to the next */
     bool overlap;          /* async, bounded: compute while the batch before is exchanged */
+    int wire_gradients;    /* enum value_type */
+    int wire_parameters;   /* likewise */
     int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
     struct field_interval evaluate_every;   /* default "1 epoch" */
     struct field_interval checkpoint_every; /* default never; the end always has one */

@@ -64,6 +64,9 @@ size_t rpc_spans_bytes(const struct rpc_spans *s); /* in all */
 size_t rpc_spans_left(const struct rpc_spans *s);  /* from the cursor on */
 /* The next contiguous part, in place; false at the end. It lives as long as the message. */
 bool rpc_spans_next(struct rpc_spans *s, const unsigned char **data, size_t *bytes);
+/* The same, at most @bytes_max of it. */
+bool rpc_spans_take(struct rpc_spans *s, size_t bytes_max, const unsigned char **data,
+                    size_t *bytes);
 /* Copy exactly @bytes to @dst; false (and nothing moved) when fewer are left. */
 bool rpc_spans_read(struct rpc_spans *s, void *dst, size_t bytes);
 bool rpc_spans_skip(struct rpc_spans *s, size_t bytes);

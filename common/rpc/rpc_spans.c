@@ -68,14 +68,20 @@ static size_t advance(struct rpc_spans *s, size_t limit, const unsigned char **d
     return n;
 }
 
-bool rpc_spans_next(struct rpc_spans *s, const unsigned char **data, size_t *bytes)
+bool rpc_spans_take(struct rpc_spans *s, size_t bytes_max, const unsigned char **data,
+                    size_t *bytes)
 {
-    size_t n = advance(s, SIZE_MAX, data);
+    size_t n = advance(s, bytes_max, data);
     if (n == 0) {
         return false;
     }
     *bytes = n;
     return true;
+}
+
+bool rpc_spans_next(struct rpc_spans *s, const unsigned char **data, size_t *bytes)
+{
+    return rpc_spans_take(s, SIZE_MAX, data, bytes);
 }
 
 bool rpc_spans_read(struct rpc_spans *s, void *dst, size_t bytes)

@@ -18,6 +18,7 @@ struct incoming {
     struct ps_request *request; /* NULL: refused; what is still to come is skipped */
     struct buffer *buffer;      /* NULL: no values */
     uint64_t offset, total;     /* elements */
+    enum value_type type;
 };
 
 /* One reference for the call, until it is over, and one for each request. */
@@ -91,11 +92,12 @@ static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t gene
 static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
                      const struct ps_source *values, uint64_t at, uint64_t n)
 {
-    struct rpc_piece piece = {values->data + at, n * sizeof(float)};
+    struct rpc_piece piece = ps_values_piece(r, values, at, n);
     struct rpc_blob blob = {
         .pieces = &piece, .piece_count = 1, .release = values->release, .ctx = values->ctx};
     m->total = r->shard->elements;
     m->offset = at;
+    m->type = (Gradus__V1__WireType)r->pulled;
     return rpc_send(r->call, &m->base, &blob);
 }
 
@@ -151,7 +153,7 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
                         Gradus__V1__ExchangeResponse *m)
 {
     uint64_t elements = r->shard->elements;
-    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
     unsigned left = (unsigned)((elements - r->sent + chunk - 1) / chunk);
     if (left == 0) {
         return;
@@ -232,7 +234,7 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
                               struct snapshot *next, uint64_t done)
 {
-    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
     Gradus__V1__ExchangeResponse m;
     if (r->stream == NULL || a->has_decision || a->has_spare || a->has_sums) {
         return;
@@ -347,6 +349,10 @@ static void give_window_back(struct buffer *b)
 static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t window,
                            struct err *err)
 {
+    if (in->type != VALUE_FP32) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a gradient window",
+                       in->exchange, value_type_names[in->type]);
+    }
     if (s->windows == NULL || !windows_hold_gradient(s->windows, window - 1)) {
         return err_set(err, ERR_INVALID,
                        "exchange %" PRIu64 ": gradient window %" PRIu32 " is not open, or in use",
@@ -369,6 +375,10 @@ static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_
                        "exchange %" PRIu64 ": value window %" PRIu32 " is not open", r->exchange,
                        window);
     }
+    if (r->pulled != VALUE_FP32) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a value window", r->exchange,
+                       value_type_names[r->pulled]);
+    }
     r->window = windows_values(s->windows, window - 1);
     return 0;
 }
@@ -389,10 +399,11 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     r->event.has_spare = m->spare != NULL;
     r->event.spare_step = m->spare == NULL ? 0 : m->spare->step;
     if (m->push != NULL) {
-        rc = ps_read_push(m->push, &r->event.push, err);
+        rc = ps_read_push(m->push, r, err);
+        in->type = r->pushed;
     }
     if (m->pull != NULL && rc == 0) {
-        rc = ps_read_pull(m->pull, &r->event.pull, err);
+        rc = ps_read_pull(m->pull, r, err);
     }
     if (m->decision != NULL && rc == 0) {
         rc = ps_request_decision(r, m->decision, err);
@@ -474,11 +485,12 @@ static int take_values(struct ps_stream *s, struct incoming *in,
                        struct err *err)
 {
     size_t bytes = rpc_spans_bytes(spans);
-    uint64_t n = bytes / sizeof(float);
+    uint64_t n = bytes / value_type_bytes(in->type);
     if (m->gradient_window != 0 && bytes == 0) {
         return 0; /* they are there */
     }
-    if (bytes % sizeof(float) != 0 || m->offset != in->offset || n > in->total - in->offset) {
+    if (bytes % value_type_bytes(in->type) != 0 || m->offset != in->offset ||
+        n > in->total - in->offset) {
         (void)err_set(err, ERR_INVALID,
                       "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64
                       "; expected element %" PRIu64 " of %" PRIu64,
@@ -486,7 +498,8 @@ static int take_values(struct ps_stream *s, struct incoming *in,
         return ps_shard_wrap(s->shard, err);
     }
     if (n > 0) {
-        (void)rpc_spans_read_floats(spans, in->buffer->floats.data + in->offset, n);
+        (void)wire_values_read(spans, in->type, in->buffer->floats.data + in->offset, n);
+        meter_add(s->ps->meters.values_received, bytes);
     }
     in->offset += n;
     return 0;
@@ -510,7 +523,7 @@ static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__E
 {
     send_refusal(s->call, m->exchange, 0, 0, err);
     release_incoming(in);
-    in->offset = m->offset + bytes / sizeof(float);
+    in->offset = m->offset + bytes / value_type_bytes(in->type);
     if (in->offset >= in->total) {
         remove_incoming(s, in);
     }
@@ -549,7 +562,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         in = NULL;
     }
     if (in != NULL && in->request == NULL) {
-        in->offset = m->offset + rpc_spans_bytes(msg->bulk) / sizeof(float);
+        in->offset = m->offset + rpc_spans_bytes(msg->bulk) / value_type_bytes(in->type);
         if (in->offset >= in->total) {
             remove_incoming(s, in);
         }

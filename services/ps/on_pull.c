@@ -16,8 +16,9 @@ static void answer_values(struct ps_request *r, const struct shard_action *a, co
     m.push = (Gradus__V1__PushResult)a->push;
     m.progress = a->progress;
     m.clock = a->clock;
+    m.type = (Gradus__V1__WireType)r->pulled;
     struct ps_source values = ps_values_answer(r->shard, a, 1);
-    struct rpc_piece piece = {values.data, r->shard->elements * sizeof(float)};
+    struct rpc_piece piece = ps_values_piece(r, &values, 0, r->shard->elements);
     struct rpc_blob blob = {
         .pieces = &piece, .piece_count = 1, .release = values.release, .ctx = values.ctx};
     (void)rpc_reply(r->call, &m.base, &blob); /* too large a message ends the call by itself */
@@ -45,7 +46,8 @@ static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
     if (rc != 0) {
         return rc;
     }
-    (void)rpc_spans_read_floats(spans, buffer->floats.data, push->elements);
+    (void)wire_values_read(spans, r->pushed, buffer->floats.data, push->elements);
+    meter_add(r->shard->ps->meters.values_received, rpc_spans_bytes(spans));
     push->buffer = buffer;
     return ps_read_norms(r->shard, in, buffer, err);
 }
@@ -56,17 +58,17 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
                        struct err *err)
 {
     struct shard_push *push = &r->event.push;
-    int rc = ps_read_push(in, push, err);
+    int rc = ps_read_push(in, r, err);
     if (rc != 0) {
         return rc;
     }
     size_t bytes = rpc_spans_bytes(spans);
-    if (bytes % sizeof(float) != 0) {
+    if (bytes % value_type_bytes(r->pushed) != 0) {
         return err_set(err, ERR_INVALID, "%zu bytes of values are no whole number of floats",
                        bytes);
     }
     r->event.has_push = true;
-    push->elements = bytes / sizeof(float);
+    push->elements = bytes / value_type_bytes(r->pushed);
     return push->elements != r->shard->elements || bytes == 0 ? 0 : take_values(r, in, spans, err);
 }
 
@@ -127,7 +129,7 @@ void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     if (r != NULL) {
         struct err err;
         r->event.has_pull = true;
-        post_or_fail(r, m->worker, ps_read_pull(m->pull, &r->event.pull, &err), msg, &err);
+        post_or_fail(r, m->worker, ps_read_pull(m->pull, r, &err), msg, &err);
     }
 }
 
@@ -148,7 +150,7 @@ void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     if (r != NULL) {
         struct err err;
         r->event.has_pull = true;
-        int rc = ps_read_pull(m->pull, &r->event.pull, &err);
+        int rc = ps_read_pull(m->pull, r, &err);
         rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
         post_or_fail(r, m->worker, rc, msg, &err);
     }

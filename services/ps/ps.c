@@ -64,6 +64,10 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
         .shards = meter_gauge(r, "ps_shards", "Shards on this server", NULL, 0),
         .bytes =
             meter_gauge(r, "ps_memory_bytes", "Values, slots, snapshots and gradients", NULL, 0),
+        .values_received = meter_counter(r, "ps_value_bytes_received_total",
+                                         "Bytes of gradients as they came", NULL, 0),
+        .values_sent = meter_counter(r, "ps_value_bytes_sent_total",
+                                     "Bytes of parameters as they were sent", NULL, 0),
         .checkpoint_seconds =
             meter_histogram(r, "ps_checkpoint_seconds", "Time of writing a shard's file",
                             METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),

@@ -130,7 +130,8 @@ static int check_exchange(const struct ps_request *r, struct err *err)
                        "a push without norms; this job needs those of %zu variables",
                        s->plan.variable_count);
     }
-    return ps_sums_check(s, e, err);
+    int rc = e->has_push ? ps_check_type(r, err) : 0;
+    return rc != 0 ? rc : ps_sums_check(s, e, err);
 }
 
 static void step_exchange(struct ps_shard *s, struct ps_request *r)

@@ -117,7 +117,10 @@ static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
 {
     char what[160];
     char bases[64] = "";
-    uint64_t bytes = (s->elements * (2 + gradients + s->bases) + slot_floats(s)) * sizeof(float);
+    uint64_t version =
+        snapshots_floats(s->elements, (enum value_type)s->spec.training.wire_parameters);
+    uint64_t bytes =
+        (version * (2 + s->bases) + s->elements * gradients + slot_floats(s)) * sizeof(float);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version for each of %zu workers, ", s->bases);
     }
@@ -160,12 +163,13 @@ static int allocate_slots(struct ps_shard *s, struct err *err)
 static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
     struct ps *ps = s->ps;
+    enum value_type type = (enum value_type)s->spec.training.wire_parameters;
     s->bases = count_bases(s, &s->consistency, r->n_workers);
     size_t gradients = count_gradients(s, &s->consistency, r->n_workers);
     int rc = check_memory(s, gradients, err);
-    rc = rc != 0
-             ? rc
-             : snapshots_init(&s->snapshots, s->elements, r->version, &ps->budget, freed, s, err);
+    rc = rc != 0 ? rc
+                 : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
+                                  s, err);
     rc = rc != 0 ? rc : snapshots_reserve(&s->snapshots, s->bases, err);
     rc = rc != 0 ? rc : allocate_slots(s, err);
     if (rc == 0 && update_needs_gradient(s->update)) {

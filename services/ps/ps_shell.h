@@ -12,6 +12,7 @@
 #include "service/pool.h"
 #include "service/strand.h"
 #include "service/windows.h"
+#include "wire/wire_values.h"
 
 #define PS_VALUES_FIELD 15 /* of every message with values */
 #define PS_JOB_TEXT_BYTES_MAX (1U << 20)
@@ -33,6 +34,7 @@ struct ps_meters {
     struct meter *snapshots;
     struct meter *shards;
     struct meter *bytes;
+    struct meter *values_received, *values_sent;
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
 };
@@ -216,11 +218,12 @@ struct ps_request {
 
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
-    uint64_t sent;           /* elements of the answer, */
-    uint64_t filled;         /* and of those in the window */
-    float *window;           /* of the client, for the values; NULL: they are sent */
-    bool offers_windows;     /* and the answer says what came of it */
-    struct ps_request *next; /* of the stream's that wait; of the strand */
+    uint64_t sent;                  /* elements of the answer, */
+    uint64_t filled;                /* and of those in the window */
+    float *window;                  /* of the client, for the values; NULL: they are sent */
+    bool offers_windows;            /* and the answer says what came of it */
+    enum value_type pushed, pulled; /* how the values of push and answer travel */
+    struct ps_request *next;        /* of the stream's that wait; of the strand */
     struct ps_request **link;
 };
 
@@ -271,7 +274,6 @@ struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigne
 void ps_values_release(void *snapshot);
 /* The same for a snapshot that somebody else holds. */
 void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
-
 /* What a reply with values sends. */
 struct ps_source {
     const float *data;
@@ -281,15 +283,22 @@ struct ps_source {
 /* @count references to what @a answers with: the values of its version, or the moving average of
  * them where a pin is pulled of a job that evaluates it. */
 struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count);
+/* Elements [at, at + n) of @source as @r wants them (in 16 bits: of a snapshot); they are computed
+ * already. */
+struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_source *source,
+                                 uint64_t at, uint64_t n);
 
 /* ---- from and to messages (ps_values.c) ---- */
 
-/* Errors: ERR_INVALID missing parts, numbers that are none. */
-int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err);
+/* Into the request, which has a shard. Errors: ERR_INVALID missing parts, numbers that are none,
+ * types that are not the job's. */
+int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *err);
+int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err);
+/* Of the push of @r, on the strand: is its type right for what it is? Errors: ERR_INVALID. */
+int ps_check_type(const struct ps_request *r, struct err *err);
 /* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
                   struct err *err);
-int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err *err);
 
 /* ---- streams (on_exchange.c) ---- */
 

@@ -60,14 +60,57 @@ struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action 
     return (struct ps_source){snapshot->values.data, ps_values_release, snapshot};
 }
 
+struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_source *source,
+                                 uint64_t at, uint64_t n)
+{
+    const unsigned char *values = r->pulled == VALUE_FP32 ? (const unsigned char *)source->data
+                                                          : snapshot_coded(source->ctx, at + n);
+    size_t each = value_type_bytes(r->pulled);
+    meter_add(r->shard->ps->meters.values_sent, n * each);
+    return (struct rpc_piece){values + at * each, n * each};
+}
+
 /* ---- from messages ---- */
 
-int ps_read_push(const Gradus__V1__Push *in, struct shard_push *out, struct err *err)
+/* @own: what the job says. */
+static int read_type(Gradus__V1__WireType in, int own, const char *what, enum value_type *out,
+                     struct err *err)
+{
+    int rc = wire_type_from_proto(in, out, err);
+    if (rc == 0 && *out != VALUE_FP32 && (int)*out != own) {
+        rc = err_set(err, ERR_INVALID, "%s as %s; those of this job travel as %s", what,
+                     value_type_names[*out], value_type_names[own]);
+    }
+    return rc;
+}
+
+/* Sums have more bits than a type of 16 has. A single gradient that did not go through the type of
+ * the job would make the update depend on who computed it. */
+int ps_check_type(const struct ps_request *r, struct err *err)
+{
+    const struct ps_shard *s = r->shard;
+    const struct shard_push *p = &r->event.push;
+    bool sum = s->consistency.mode == TRAINING_SYNC && p->replica_end - p->replica_first > 1;
+    enum value_type right = sum ? VALUE_FP32 : (enum value_type)s->spec.training.wire_gradients;
+    if (p->buffer == NULL || r->pushed == right) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "gradients as %s; those of %s travel as %s",
+                   value_type_names[r->pushed], sum ? "several replicas in one push" : "this job",
+                   value_type_names[right]);
+}
+
+int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *err)
 {
     if (in == NULL) {
         return err_set(err, ERR_INVALID, "the request has no push");
     }
-    *out = (struct shard_push){
+    int rc =
+        read_type(in->type, r->shard->spec.training.wire_gradients, "gradients", &r->pushed, err);
+    if (rc != 0) {
+        return rc;
+    }
+    r->event.push = (struct shard_push){
         .step = in->step,
         .replica_first = in->replica_first,
         .replica_end = in->replica_end,
@@ -99,12 +142,21 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
     return 0;
 }
 
-int ps_read_pull(const Gradus__V1__Pull *in, struct shard_pull *out, struct err *err)
+int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
 {
     if (in == NULL) {
         return err_set(err, ERR_INVALID, "the request has no pull");
     }
-    *out = (struct shard_pull){
+    int rc =
+        read_type(in->type, r->shard->spec.training.wire_parameters, "parameters", &r->pulled, err);
+    if (rc == 0 && in->kind == GRADUS__V1__PULL__KIND__PINNED && r->pulled != VALUE_FP32) {
+        rc = err_set(err, ERR_INVALID, "a pinned version as %s; those travel as fp32",
+                     value_type_names[r->pulled]);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    r->event.pull = (struct shard_pull){
         .kind = (enum shard_pull_kind)in->kind, /* the core refuses what it does not know */
         .version = in->version,
         .pin_id = in->pin_id,

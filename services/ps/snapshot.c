@@ -7,20 +7,26 @@
 
 /* ---- buffers ---- */
 
+uint64_t snapshots_floats(uint64_t elements, enum value_type type)
+{
+    return elements + (type == VALUE_FP32 ? 0 : (elements + 1) / 2);
+}
+
 /* One buffer more, from what is reserved when there is something. Errors: ERR_EXHAUSTED. */
 static int add_buffer(struct snapshots *s, struct err *err)
 {
     struct snapshot *item = mem_new(1, sizeof *item);
     bool paid = s->reserved > 0;
-    int rc = floats_init(&item->values, s->elements, (unsigned)s->count, paid ? NULL : s->budget,
-                         "values", err);
+    int rc = floats_init(&item->values, snapshots_floats(s->elements, s->type), (unsigned)s->count,
+                         paid ? NULL : s->budget, "values", err);
     if (rc != 0) {
         free(item);
         return rc;
     }
     if (paid) {
         s->reserved--;
-        budget_give(s->budget, floats_bytes_max(s->elements) - item->values.bytes);
+        budget_give(s->budget,
+                    floats_bytes_max(snapshots_floats(s->elements, s->type)) - item->values.bytes);
     }
     item->owner = s;
     s->items = mem_grow(s->items, &s->capacity, s->count + 1, sizeof(struct snapshot *));
@@ -32,7 +38,7 @@ static void remove_buffer(struct snapshots *s, size_t i)
 {
     if (s->lent > 0) {
         s->lent--;
-        gate_take_back(s->gate, floats_bytes_max(s->elements));
+        gate_take_back(s->gate, floats_bytes_max(snapshots_floats(s->elements, s->type)));
     }
     floats_release(&s->items[i]->values, s->budget);
     free(s->items[i]);
@@ -41,14 +47,15 @@ static void remove_buffer(struct snapshots *s, size_t i)
 
 static void give_back(struct snapshots *s, size_t reserved)
 {
-    budget_give(s->budget, reserved * floats_bytes_max(s->elements));
+    budget_give(s->budget, reserved * floats_bytes_max(snapshots_floats(s->elements, s->type)));
     s->reserved -= reserved;
 }
 
-int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, struct budget *budget,
-                   void (*freed)(void *ctx), void *ctx, struct err *err)
+int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type, uint64_t version,
+                   struct budget *budget, void (*freed)(void *ctx), void *ctx, struct err *err)
 {
-    *s = (struct snapshots){.budget = budget, .elements = elements, .freed = freed, .ctx = ctx};
+    *s = (struct snapshots){
+        .budget = budget, .elements = elements, .type = type, .freed = freed, .ctx = ctx};
     for (unsigned i = 0; i < 2; i++) {
         int rc = add_buffer(s, err);
         if (rc != 0) {
@@ -78,8 +85,9 @@ int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err)
     size_t want = 2 + kept;
     size_t have = s->count + s->reserved;
     if (want > have) {
-        int rc = budget_take(s->budget, (want - have) * floats_bytes_max(s->elements),
-                             "versions that gradients are based on", err);
+        int rc = budget_take(
+            s->budget, (want - have) * floats_bytes_max(snapshots_floats(s->elements, s->type)),
+            "versions that gradients are based on", err);
         if (rc != 0) {
             return rc;
         }
@@ -123,6 +131,19 @@ struct snapshot *snapshot_acquire(struct snapshots *s, uint64_t version)
 void snapshot_ref(struct snapshot *snapshot, unsigned n)
 {
     atomic_fetch_add(&snapshot->refs, n);
+}
+
+const unsigned char *snapshot_coded(struct snapshot *snapshot, uint64_t end)
+{
+    const struct snapshots *s = snapshot->owner;
+    const float *values = snapshot->values.data;
+    unsigned char *coded = (unsigned char *)(snapshot->values.data + s->elements);
+    if (end > snapshot->coded) {
+        values_encode(s->type, values + snapshot->coded, end - snapshot->coded,
+                      coded + snapshot->coded * value_type_bytes(s->type));
+        snapshot->coded = end;
+    }
+    return coded;
 }
 
 /* The buffer may be another version's, or gone, as soon as its reference is returned. */
@@ -170,7 +191,7 @@ static bool grow(struct snapshots *s)
     if (s->reserved > 0) {
         return add_buffer(s, NULL) == 0;
     }
-    uint64_t bytes = floats_bytes_max(s->elements);
+    uint64_t bytes = floats_bytes_max(snapshots_floats(s->elements, s->type));
     bool borrows = s->gate != NULL && s->count >= 2 + s->kept;
     if (s->count >= SNAPSHOT_BUFFERS_MAX + s->kept || (borrows && !gate_lend(s->gate, bytes))) {
         return false;
@@ -207,6 +228,7 @@ struct snapshot *snapshots_begin(struct snapshots *s)
     struct snapshot *next = find_free(s);
     assert(next != NULL);
     next->version = s->present->version + 1;
+    next->coded = 0;
     atomic_store(&next->refs, 1); /* what is written already may be on its way to readers */
     return next;
 }
@@ -219,8 +241,9 @@ void snapshots_commit(struct snapshots *s, struct snapshot *next)
 
 void snapshots_usage(const struct snapshots *s, struct snapshots_usage *out)
 {
-    *out = (struct snapshots_usage){.buffers = s->count,
-                                    .bytes = s->reserved * floats_bytes_max(s->elements)};
+    *out = (struct snapshots_usage){
+        .buffers = s->count,
+        .bytes = s->reserved * floats_bytes_max(snapshots_floats(s->elements, s->type))};
     for (size_t i = 0; i < s->count; i++) {
         out->held += atomic_load(&s->items[i]->refs) > 0;
         out->bytes += s->items[i]->values.bytes;

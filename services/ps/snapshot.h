@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "ps/gate.h"
+#include "tensor/half.h"
 
 /* Besides one for each version that is kept: present, previous, 8 for slow readers. */
 #define SNAPSHOT_BUFFERS_MAX 10
@@ -24,7 +25,8 @@ struct snapshots;
 
 struct snapshot {
     struct snapshots *owner;
-    struct floats values;
+    struct floats values; /* with room for them in 16 bits behind */
+    uint64_t coded;       /* so many of them are there; of the strand */
     uint64_t version;
     atomic_uint refs; /* 0: free */
 };
@@ -38,6 +40,7 @@ struct snapshots {
     struct budget *budget;
     struct gate *gate; /* lends the memory of those for slow readers; NULL: the budget is enough */
     uint64_t elements;
+    enum value_type type; /* in which readers may want them, besides as floats */
     struct snapshot *present;
     struct snapshot *previous; /* NULL before the first update */
     atomic_bool wanted;        /* an update waits for a free buffer */
@@ -46,11 +49,12 @@ struct snapshots {
     void *ctx;
 };
 
-/* @elements zeros at @version; the caller fills in s->present->values before others read.
- * Errors: ERR_EXHAUSTED. */
-int snapshots_init(struct snapshots *s, uint64_t elements, uint64_t version, struct budget *budget,
-                   void (*freed)(void *ctx), void *ctx, struct err *err);
-void snapshots_release(struct snapshots *s); /* no reader has a reference */
+/* @elements zeros at @version; the caller fills in s->present->values before others read. With a
+ * @type of 16 bits each version takes half as much memory again. Errors: ERR_EXHAUSTED. */
+int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type, uint64_t version,
+                   struct budget *budget, void (*freed)(void *ctx), void *ctx, struct err *err);
+uint64_t snapshots_floats(uint64_t elements, enum value_type type); /* of one version */
+void snapshots_release(struct snapshots *s);                        /* no reader has a reference */
 /* Have memory for @kept kept versions besides the two newest, from now on; what is more than that
  * and free is returned. Errors: ERR_EXHAUSTED, and what was reserved stays. */
 int snapshots_reserve(struct snapshots *s, size_t kept, struct err *err);
@@ -60,6 +64,9 @@ struct snapshot *snapshots_find(struct snapshots *s, uint64_t version);
 /* A reference to @version, or NULL when it is not there. */
 struct snapshot *snapshot_acquire(struct snapshots *s, uint64_t version);
 void snapshot_ref(struct snapshot *snapshot, unsigned n);
+/* The values in the snapshots' type of 16 bits, of which [0, end) are computed already; encoded
+ * once for all readers. */
+const unsigned char *snapshot_coded(struct snapshot *snapshot, uint64_t end);
 void snapshot_release(struct snapshot *snapshot);
 /* @version, which is readable, stays so until it was forgotten as often as it was kept. */
 void snapshot_keep(struct snapshots *s, uint64_t version);

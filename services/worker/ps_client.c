@@ -59,9 +59,14 @@ static void link_reconnect(struct shard_link *link)
 
 /* ---- memory that is shared ---- */
 
+/* Windows hold floats: what travels in 16 bits goes in messages, and has the same bits on every
+ * way.
+ */
 static void windows_begin(struct shard_link *link)
 {
-    if (link->local && link->client->shared_memory &&
+    const struct ps_client *c = link->client;
+    bool plain = c->gradients == VALUE_FP32 && c->parameters == VALUE_FP32;
+    if (link->local && c->shared_memory && plain &&
         link->elements * sizeof(float) >= PS_CLIENT_WINDOWS_FROM_BYTES) {
         (void)windows_new(link->elements, &link->windows, NULL); /* or without */
     }
@@ -168,6 +173,8 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->plan = o->plan;
     c->variable_offsets = o->variable_offsets;
     c->message_bytes_max = o->message_bytes_max;
+    c->gradients = o->gradients;
+    c->parameters = o->parameters;
     c->local_sockets = o->local_sockets;
     c->shared_memory = o->shared_memory;
     c->loop = o->loop;
@@ -241,6 +248,7 @@ void ps_client_free(struct ps_client *c)
         pthread_mutex_destroy(&c->links[s].mutex);
     }
     free(c->links);
+    ps_client_staged_release(c);
     pthread_mutex_destroy(&c->sending_mutex);
     pthread_cond_destroy(&c->sending_cond);
     free(c->job);

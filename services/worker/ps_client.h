@@ -1,8 +1,9 @@
 /* The worker's side of the data plane: one Exchange stream per shard.
  *
- * Gradients leave straight from the caller's arrays and parameters land straight in them, in
- * chunks; the plan says which part of which variable lies where in a shard. What a server answers
- * is checked against what it was asked: whatever cannot be right is ERR_INTERNAL.
+ * Gradients leave straight from the caller's arrays (in 16 bits: from copies, which are used again)
+ * and parameters land straight in them, in chunks; the plan says which part of which variable lies
+ * where in a shard. What a server answers is checked against what it was asked: whatever cannot be
+ * right is ERR_INTERNAL.
  *
  * Owner: the job's thread calls everything; answers come through `answered` on the same thread,
  * because the client posts them to the job's loop. WORKER_EXCHANGES_MAX are open at once per shard;
@@ -13,6 +14,7 @@
 
 #include "job/plan.h"
 #include "service/loop.h"
+#include "tensor/half.h"
 #include "worker/worker.h"
 
 #define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
@@ -62,6 +64,8 @@ struct ps_client_options {
     const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
     const char *const *addresses;     /* [shards] */
     size_t message_bytes_max;
+    enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
+                                              so do sums of several replicas */
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;

@@ -7,6 +7,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "wire/wire_values.h"
 #include "worker/ps_client_state.h"
 
 _Static_assert((int)WORKER_PUSH_NONE == (int)GRADUS__V1__PUSH_RESULT__PUSH_NONE &&
@@ -39,6 +40,7 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
                                                        : WINDOWS_NONE,
         .pull = a->pull,
+        .type = ps_client_pull_type(link->client, a),
         .version = a->version,
         .push = a->push,
         .batches = a->push && a->replica_first == a->replica_end,
@@ -163,7 +165,8 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
 /* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
  * or from @window, which has them all. */
 static bool scatter(const struct shard_link *link, uint64_t first, uint64_t count,
-                    struct rpc_spans *spans, const float *window, float *values)
+                    struct rpc_spans *spans, enum value_type type, const float *window,
+                    float *values)
 {
     const struct ps_client *c = link->client;
     for (size_t i = 0; i < link->partition_count && count > 0; i++) {
@@ -176,7 +179,7 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
         float *to = values + c->variable_offsets[p->variable] + p->first + skip;
         if (window != NULL) {
             windows_copy(link->elements, to, window + first, n);
-        } else if (!rpc_spans_read_floats(spans, to, n)) {
+        } else if (!wire_values_read(spans, type, to, n)) {
             return false;
         }
         first += n;
@@ -189,8 +192,9 @@ static int take_values(struct shard_link *link, struct pending *p,
                        const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
                        struct err *err)
 {
+    size_t each = value_type_bytes(p->type);
     bool shared = r->in_window > 0;
-    uint64_t n = shared ? r->in_window : rpc_spans_bytes(spans) / sizeof(float);
+    uint64_t n = shared ? r->in_window : rpc_spans_bytes(spans) / each;
     if (shared && (p->window == WINDOWS_NONE || rpc_spans_bytes(spans) > 0)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a window it was not given",
                        link->shard);
@@ -199,14 +203,19 @@ static int take_values(struct shard_link *link, struct pending *p,
         return 0;
     }
     if (p->values == NULL || r->total != link->elements || r->offset != p->received || n == 0 ||
-        n > link->elements - p->received || rpc_spans_bytes(spans) % sizeof(float) != 0) {
+        n > link->elements - p->received || rpc_spans_bytes(spans) % each != 0) {
         return err_set(err, ERR_INTERNAL,
                        "shard %" PRIu32 " answered elements %" PRIu64 "+%" PRIu64 " of %" PRIu64
                        ", expected %" PRIu64 " on of %" PRIu64,
                        link->shard, r->offset, n, r->total, p->received, link->elements);
     }
+    if ((int)r->type != (int)p->type) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered values of type %d, asked for %s", link->shard,
+                       (int)r->type, value_type_names[p->type]);
+    }
     const float *window = shared ? windows_values(link->windows, p->window) : NULL;
-    if (!scatter(link, r->offset, n, spans, window, p->values)) {
+    if (!scatter(link, r->offset, n, spans, p->type, window, p->values)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
     p->received += n;

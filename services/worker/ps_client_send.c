@@ -6,7 +6,6 @@
 #include "base/recycle.h"
 #include "worker/ps_client_state.h"
 
-#define CHUNK_ELEMENTS (PS_CLIENT_CHUNK_BYTES / sizeof(float))
 /* A server that has no room for gradients reads no further until it has; one that is gone ends the
  * stream. */
 #define SEND_WAIT_MS 0
@@ -55,6 +54,57 @@ void ps_client_wait_all_sent(struct ps_client *c)
 {
     for (uint32_t slot = 0; slot < WORKER_SLOTS_MAX; slot++) {
         ps_client_wait_sent(c, slot);
+    }
+    pthread_mutex_lock(&c->sending_mutex);
+    while (c->staged_out > 0) {
+        pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
+    }
+    pthread_mutex_unlock(&c->sending_mutex);
+}
+
+/* ---- chunks in 16 bits ---- */
+
+struct staged {
+    struct staged *next;
+    struct ps_client *client;
+    unsigned char data[PS_CLIENT_CHUNK_BYTES];
+};
+
+static struct staged *staged_take(struct ps_client *c)
+{
+    pthread_mutex_lock(&c->sending_mutex);
+    struct staged *chunk = c->staged;
+    if (chunk != NULL) {
+        c->staged = chunk->next;
+    }
+    c->staged_out++;
+    pthread_mutex_unlock(&c->sending_mutex);
+    if (chunk == NULL) {
+        chunk = mem_new(1, sizeof *chunk);
+        chunk->client = c;
+    }
+    return chunk;
+}
+
+static void staged_give(void *ctx)
+{
+    struct staged *chunk = ctx;
+    struct ps_client *c = chunk->client;
+    pthread_mutex_lock(&c->sending_mutex);
+    chunk->next = c->staged;
+    c->staged = chunk;
+    if (--c->staged_out == 0) {
+        pthread_cond_broadcast(&c->sending_cond);
+    }
+    pthread_mutex_unlock(&c->sending_mutex);
+}
+
+void ps_client_staged_release(struct ps_client *c)
+{
+    while (c->staged != NULL) {
+        struct staged *chunk = c->staged;
+        c->staged = chunk->next;
+        free(chunk);
     }
 }
 
@@ -109,30 +159,63 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->values_window = 0;
 }
 
-static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
-                       const float *gradient, struct err *err)
+static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                      size_t piece_count, uint32_t slot, struct err *err)
 {
-    struct rpc_piece *pieces = link->pieces;
+    struct rpc_blob blob = {
+        .pieces = link->pieces,
+        .piece_count = piece_count,
+        .release = on_sent,
+        .ctx = sending_begin(link->client, slot),
+    };
+    int rc = rpc_stream_send(link->stream, &message->base, &blob, err);
+    if (rc == ERR_EXHAUSTED) {
+        /* The blob was released; once the queue has room it goes as a copy. */
+        blob.release = NULL;
+        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        if (rc == 0) {
+            rc = send_one(link, message, &blob, err);
+        }
+    }
+    return rc;
+}
+
+static int send_coded(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
+                      size_t piece_count, enum value_type type, struct err *err)
+{
+    for (;;) {
+        struct staged *chunk = staged_take(link->client);
+        struct rpc_piece piece = {chunk->data, 0};
+        for (size_t i = 0; i < piece_count; i++) {
+            size_t n = link->pieces[i].bytes / sizeof(float);
+            values_encode(type, link->pieces[i].data, n, chunk->data + piece.bytes);
+            piece.bytes += n * value_type_bytes(type);
+        }
+        const struct rpc_blob blob = {
+            .pieces = &piece, .piece_count = 1, .release = staged_give, .ctx = chunk};
+        int rc = rpc_stream_send(link->stream, &message->base, &blob, err);
+        if (rc != ERR_EXHAUSTED) {
+            return rc;
+        }
+        rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
+                       const float *gradient, enum value_type type, struct err *err)
+{
+    const uint64_t chunk = PS_CLIENT_CHUNK_BYTES / value_type_bytes(type);
     int rc = 0;
     message->total = link->elements;
-    for (uint64_t at = 0; at < link->elements && rc == 0; at += CHUNK_ELEMENTS) {
-        uint64_t n = link->elements - at < CHUNK_ELEMENTS ? link->elements - at : CHUNK_ELEMENTS;
+    for (uint64_t at = 0; at < link->elements && rc == 0; at += chunk) {
+        uint64_t n = link->elements - at < chunk ? link->elements - at : chunk;
+        size_t pieces = gather(link, at, n, gradient, link->pieces);
         message->offset = at;
-        struct rpc_blob blob = {
-            .pieces = pieces,
-            .piece_count = gather(link, at, n, gradient, pieces),
-            .release = on_sent,
-            .ctx = sending_begin(link->client, slot),
-        };
-        rc = rpc_stream_send(link->stream, &message->base, &blob, err);
-        if (rc == ERR_EXHAUSTED) {
-            /* The blob was released; once the queue has room it goes as a copy. */
-            blob.release = NULL;
-            rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
-            if (rc == 0) {
-                rc = send_one(link, message, &blob, err);
-            }
-        }
+        rc = type == VALUE_FP32 ? send_plain(link, message, pieces, slot, err)
+                                : send_coded(link, message, pieces, type, err);
         strip(message);
     }
     return rc;
@@ -162,11 +245,12 @@ static bool fill_window(struct shard_link *link, Gradus__V1__ExchangeRequest *me
 }
 
 static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
-                         uint32_t slot, const float *gradient, struct err *err)
+                         uint32_t slot, const float *gradient, enum value_type type,
+                         struct err *err)
 {
     uint32_t window;
     if (!fill_window(link, message, gradient, &window)) {
-        return send_chunks(link, message, slot, gradient, err);
+        return send_chunks(link, message, slot, gradient, type, err);
     }
     int rc = send_one(link, message, NULL, err);
     if (rc != 0) {
@@ -199,8 +283,20 @@ static double *borrow_norms(const double *norms)
     return out;
 }
 
-static void fill_push(Gradus__V1__Push *push, const struct worker_action *a,
-                      const struct ps_payload *payload)
+/* Every replica is rounded when it is computed; sums of them have more bits. */
+static enum value_type push_type(const struct ps_client *c, const struct worker_action *a)
+{
+    return a->replica_end > a->replica_first + 1 ? VALUE_FP32 : c->gradients;
+}
+
+/* Evaluations are of the exact parameters. */
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a)
+{
+    return a->pull == WORKER_PULL_PINNED ? VALUE_FP32 : c->parameters;
+}
+
+static void fill_push(Gradus__V1__Push *push, const struct ps_client *c,
+                      const struct worker_action *a, const struct ps_payload *payload)
 {
     gradus__v1__push__init(push);
     push->step = a->step;
@@ -217,9 +313,11 @@ static void fill_push(Gradus__V1__Push *push, const struct worker_action *a,
     push->norms = borrow_norms(payload->norms);
     push->n_norms = payload->norm_count;
     push->clock = a->clock;
+    push->type = (Gradus__V1__WireType)push_type(c, a);
 }
 
-static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
+static void fill_pull(Gradus__V1__Pull *pull, const struct ps_client *c,
+                      const struct worker_action *a)
 {
     static const Gradus__V1__Pull__Kind kinds[] = {
         [WORKER_PULL_LATEST] = GRADUS__V1__PULL__KIND__LATEST,
@@ -236,6 +334,7 @@ static void fill_pull(Gradus__V1__Pull *pull, const struct worker_action *a)
     pull->joins = a->joins;
     pull->epoch = a->batch.epoch;
     pull->split = a->batch.split;
+    pull->type = (Gradus__V1__WireType)ps_client_pull_type(c, a);
 }
 
 static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer)
@@ -269,11 +368,11 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a,
     message.worker = c->worker;
     message.idle = a->idle;
     if (a->push) {
-        fill_push(&push, a, payload);
+        fill_push(&push, c, a, payload);
         message.push = &push;
     }
     if (a->pull != WORKER_PULL_NONE) {
-        fill_pull(&pull, a);
+        fill_pull(&pull, c, a);
         message.pull = &pull;
     }
     if (a->has_decision) {
@@ -307,7 +406,7 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a,
         link->windows_offered = true;
     }
     if (a->push && payload->gradient != NULL && link->elements > 0) {
-        return send_gradient(link, &message, a->slot, payload->gradient, err);
+        return send_gradient(link, &message, a->slot, payload->gradient, push_type(c, a), err);
     }
     return send_one(link, &message, NULL, err);
 }

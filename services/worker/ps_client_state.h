@@ -20,6 +20,7 @@ struct pending {
     float *values;   /* NULL: no pull */
     uint32_t window; /* of link->windows, where the values are to come; or WINDOWS_NONE */
     enum worker_pull pull;
+    enum value_type type;
     uint64_t version;
     bool push, batches, ask_spare, ask_sums;
     uint32_t round; /* and step: of sums */
@@ -63,6 +64,7 @@ struct ps_client {
     const struct plan *plan;
     const uint64_t *variable_offsets;
     size_t message_bytes_max;
+    enum value_type gradients, parameters;
     const char *local_sockets;
     bool shared_memory;
     struct rpc_loop *rpc_loop;
@@ -75,6 +77,8 @@ struct ps_client {
     pthread_mutex_t sending_mutex;
     pthread_cond_t sending_cond;
     uint64_t sending[WORKER_SLOTS_MAX];
+    struct staged *staged; /* unused memory for chunks in 16 bits; its messages hold the others */
+    size_t staged_out;
 };
 
 /* ps_client_send.c, the job's thread */
@@ -86,6 +90,9 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a,
                    const struct ps_payload *payload, uint32_t window, struct err *err);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
+void ps_client_staged_release(struct ps_client *c);
+/* How the answer to @a travels. */
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a);
 
 /* ps_client_answer.c */
 

@@ -155,6 +155,9 @@ static void do_exchange(struct worker_job *j, const struct worker_action *a)
         }
     }
     if (a->push && a->slot != WORKER_SLOT_NONE) {
+        if (a->replica_first == a->replica_end) {
+            worker_model_round_sum(&j->model, a->slot);
+        }
         payload.gradient = j->model.slots[a->slot];
     }
     if (worker_job_sums_attach(&j->sums, &j->model, a, &payload, &err) != 0) {

@@ -213,6 +213,8 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .variable_offsets = j->model.offsets,
         .addresses = addresses,
         .message_bytes_max = j->message_bytes_max,
+        .gradients = (enum value_type)j->model.spec.training.wire_gradients,
+        .parameters = (enum value_type)j->model.spec.training.wire_parameters,
         .local_sockets = j->local_sockets,
         .shared_memory = j->shared_memory,
         .loop = j->loop,

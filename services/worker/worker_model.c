@@ -6,6 +6,7 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "tensor/half.h"
 
 #define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
 #define EVALUATION_BATCH 64 /* records computed at once at least */
@@ -142,6 +143,19 @@ static void point(struct worker_model *m, enum worker_set set)
     }
 }
 
+static void round_slot(struct worker_model *m, uint32_t slot)
+{
+    values_round((enum value_type)m->spec.training.wire_gradients, m->slots[slot], m->flat_count);
+}
+
+void worker_model_round_sum(struct worker_model *m, uint32_t slot)
+{
+    if (m->summed[slot]) {
+        m->summed[slot] = false;
+        round_slot(m, slot);
+    }
+}
+
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
                           const struct runner_step *step, enum worker_set set, uint32_t slot,
                           struct metrics *metrics, struct err *err)
@@ -159,6 +173,8 @@ int worker_model_gradient(struct worker_model *m, const struct ledger_batch *bat
     }
     runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, NULL, NULL);
     loader_return(m->loader, b);
+    m->summed[slot] = false;
+    round_slot(m, slot);
     return 0;
 }
 
@@ -169,6 +185,7 @@ void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from)
     for (uint64_t i = 0; i < m->flat_count; i++) {
         to[i] += add[i];
     }
+    m->summed[slot] = true;
 }
 
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,

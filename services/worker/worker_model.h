@@ -26,9 +26,10 @@ struct worker_model {
     uint64_t flat_count;
     float *sets[WORKER_SET_COUNT];
     float *slots[WORKER_SLOTS_MAX];
-    const float **values; /* [variables] scratch */
-    float **gradients;    /* [variables] scratch */
-    uint64_t load_ns;     /* the last gradient waited for its batch so long, or decoded it */
+    bool summed[WORKER_SLOTS_MAX]; /* and not rounded since */
+    const float **values;          /* [variables] scratch */
+    float **gradients;             /* [variables] scratch */
+    uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
 /* @m is zeroed. Parse the job file and load its data. Errors: what the file or the data has. */
@@ -41,12 +42,16 @@ float *worker_model_set(struct worker_model *m, enum worker_set set, struct err 
 float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err);
 /* Have @batch decoded ahead; it need not be computed, and others may be. */
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
-/* The gradient of one batch; both arrays exist. @metrics (may be NULL) gets the batch's
- * contribution. Errors: ERR_RANGE a batch outside the data. */
+/* The gradient of one batch, rounded to the type in which gradients travel, so that it is the same
+ * whether it is pushed or added to others here; both arrays exist. @metrics (may be NULL) gets the
+ * batch's contribution. Errors: ERR_RANGE a batch outside the data. */
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
                           const struct runner_step *step, enum worker_set set, uint32_t slot,
                           struct metrics *metrics, struct err *err);
 void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
+/* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
+ * single ones are rounded already. */
+void worker_model_round_sum(struct worker_model *m, uint32_t slot);
 /* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
                           struct metrics *metrics, struct err *err);

@@ -33,14 +33,15 @@ def transfer(args, kind, both_ways):
     for socket in args.sockets:
         for clients in args.clients:
             for size in args.sizes:
-                pair = transfers.Pair(args.bin_dir, socket, size, clients)
+                pair = transfers.Pair(args.bin_dir, socket, size, clients, wire=args.wire)
                 seconds = seconds_for(args, size)
                 pair.warm(kind, seconds)
                 rounds = [pair.round(kind, seconds) for _ in range(args.runs)]
                 pair.close()
                 scale = size * (2 if both_ways else 1) * 1e-9
                 ours, raw = ([side[0] * scale for side in sides] for sides in zip(*rounds))
-                yield report.row(f"{kind} {socket}", size, clients, "GB/s", ours, raw)
+                name = kind if args.wire == "fp32" else f"{kind} {args.wire}"
+                yield report.row(f"{name} {socket}", size, clients, "GB/s", ours, raw)
                 if size >= MIB and kind == "exchange":
                     yield cpu_row(f"{kind} CPU {socket}", size, clients, rounds, scale)
 
@@ -157,6 +158,8 @@ def parse(argv):
     parser.add_argument("--only", action="append", choices=list(BENCHES), help="one bench; may be repeated")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--plot", metavar="FILE", help="ratios over sizes, SVG")
+    parser.add_argument("--wire", choices=("fp32", "fp16", "bf16"), default="fp32",
+                        help="how values of exchange, push and pull travel; bytes are counted as floats all the same")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement")
     parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")], default=list(SIZES),

@@ -1,6 +1,6 @@
 /* A worker that only transfers: pushes, pulls and fused exchanges with a real gradus-ps.
  *
- * Usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS
+ * Usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE]
  *
  * The first client (0) opens a shard of BYTES of parameters in async mode. Each prints "ready",
  * then reads lines "exchange|push|pull SECONDS" and answers each with a line of JSON. One exchange
@@ -142,7 +142,7 @@ static void make_plan(struct plan *plan, uint64_t elements)
     }
 }
 
-static void open_shard(struct client *c, const char *rule, uint32_t clients)
+static void open_shard(struct client *c, const char *rule, uint32_t clients, const char *type)
 {
     const struct ledger_shape shape = {
         .records = (uint64_t)UINT32_MAX * clients, .batch_records = 1, .split_batches = UINT32_MAX};
@@ -160,9 +160,10 @@ static void open_shard(struct client *c, const char *rule, uint32_t clients)
                             "data: {train: {file: a.csv}}\n"
                             "model: {layers: [dense: {units: 10}], loss: softmax_cross_entropy}\n"
                             "update: {rule: %s}\n"
-                            "training: {mode: async, batch_size: 1}\n"
+                            "training: {mode: async, batch_size: 1, "
+                            "wire: {gradients: %s, parameters: %s}}\n"
                             "cluster: {workers: %u}\n",
-                            rule, (unsigned)clients);
+                            rule, type, type, (unsigned)clients);
     Gradus__V1__OpenShardRequest r = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
     Gradus__V1__ShardRef ref = GRADUS__V1__SHARD_REF__INIT;
     Gradus__V1__Plan plan;
@@ -193,7 +194,8 @@ static void open_shard(struct client *c, const char *rule, uint32_t clients)
 
 /* ---- life ---- */
 
-static void client_init(struct client *c, const char *target, uint64_t elements)
+static void client_init(struct client *c, const char *target, uint64_t elements,
+                        enum value_type type)
 {
     static const uint64_t offsets[] = {0};
     struct err err;
@@ -214,6 +216,8 @@ static void client_init(struct client *c, const char *target, uint64_t elements)
                                         .plan = &c->plan,
                                         .variable_offsets = offsets,
                                         .addresses = &target,
+                                        .gradients = type,
+                                        .parameters = type,
                                         .local_sockets = "auto", /* where the server has one */
                                         .shared_memory = true,   /* likewise */
                                         .loop = c->loop,
@@ -240,19 +244,23 @@ static void client_release(struct client *c)
 int main(int argc, char **argv)
 {
     int64_t bytes, number, clients;
-    if (argc != 6 || !text_to_int(argv[2], &bytes) || bytes < 4 || bytes % 4 != 0 ||
-        !text_to_int(argv[4], &number) || !text_to_int(argv[5], &clients) || number < 0 ||
-        clients <= number) {
-        (void)fputs("usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS\n", stderr);
+    enum value_type type = VALUE_FP32;
+    while (argc == 7 && type < VALUE_TYPES && strcmp(argv[6], value_type_names[type]) != 0) {
+        type++;
+    }
+    if (argc < 6 || argc > 7 || type == VALUE_TYPES || !text_to_int(argv[2], &bytes) || bytes < 4 ||
+        bytes % 4 != 0 || !text_to_int(argv[4], &number) || !text_to_int(argv[5], &clients) ||
+        number < 0 || clients <= number) {
+        (void)fputs("usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE]\n", stderr);
         return 2;
     }
     struct client c = {.split = (uint32_t)number};
     (void)snprintf(c.name, sizeof c.name, "w%u", (unsigned)number);
     rpc_expect_few_connections();
     rpc_init();
-    client_init(&c, argv[1], (uint64_t)bytes / sizeof(float));
+    client_init(&c, argv[1], (uint64_t)bytes / sizeof(float), type);
     if (number == 0) {
-        open_shard(&c, argv[3], (uint32_t)clients);
+        open_shard(&c, argv[3], (uint32_t)clients, value_type_names[type]);
     }
     char kind[16];
     double seconds;

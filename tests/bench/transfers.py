@@ -70,11 +70,11 @@ class Pair:
     """@count clients of one server over @socket ("memory": what a Unix-domain socket agrees on), and as many plain
     sockets."""
 
-    def __init__(self, bin_dir, socket, size, count, rule="sgd", *server):
+    def __init__(self, bin_dir, socket, size, count, rule="sgd", *server, wire="fp32"):
         self.server = Server(bin_dir, socket, *server)
         self.size = size
         target = self.server.said["grpc"]
-        self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count)
+        self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count, wire)
                      for i in range(count)]
         self.raw = [Program(os.path.join(bin_dir, "bench_raw"), "tcp" if socket == "tcp" else "unix", size)
                     for _ in range(count)]

@@ -103,16 +103,21 @@ static void answered(void *ctx, const struct ps_answer *a)
     }
 }
 
-static void a_warm_exchange_allocates_nothing(void **state)
+static void count(const char *training, enum value_type gradients, enum value_type parameters)
 {
-    (void)state;
     static char job[] = "job-1";
     const uint64_t offsets[] = {0, ROWS * COLUMNS};
     struct ps_rig rig;
     struct plan plan;
     struct err err;
+    atomic_store(&allocations, 0);
     ps_rig_start(&rig, 0);
-    if (ps_rig_open(&rig, job, "sync", "momentum", 1, 1, &err) != 0) {
+    const struct ps_rig_opening opening = {.job = job,
+                                           .rule = "momentum",
+                                           .training = training,
+                                           .generation = 1,
+                                           .consistency = ps_rig_consistency("sync", 1)};
+    if (ps_rig_open_as(&rig, &opening, NULL, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     ps_rig_plan(1, &plan);
@@ -127,6 +132,8 @@ static void a_warm_exchange_allocates_nothing(void **state)
                                         .plan = &plan,
                                         .variable_offsets = offsets,
                                         .addresses = &address,
+                                        .gradients = gradients,
+                                        .parameters = parameters,
                                         .loop = loop,
                                         .answered = answered,
                                         .ctx = &s};
@@ -152,10 +159,23 @@ static void a_warm_exchange_allocates_nothing(void **state)
     free(s.values);
 }
 
+static void a_warm_exchange_allocates_nothing(void **state)
+{
+    (void)state;
+    count(NULL, VALUE_FP32, VALUE_FP32);
+}
+
+static void nor_does_one_in_16_bits(void **state)
+{
+    (void)state;
+    count(", wire: {gradients: bf16, parameters: fp16}", VALUE_BF16, VALUE_FP16);
+}
+
 int main(void)
 {
     rpc_init();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_exchange_allocates_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_exchange_allocates_nothing),
+                                       cmocka_unit_test(nor_does_one_in_16_bits)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rpc_shutdown();
     return failed;

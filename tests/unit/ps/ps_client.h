@@ -4,6 +4,7 @@
 
 #include "ps_rig.h"
 #include "service/windows.h"
+#include "wire/wire_values.h"
 
 static float gradient[ELEMENTS]; /* of every push */
 
@@ -14,6 +15,7 @@ struct answer {
     int code;
     char message[512];
     Gradus__V1__PushResult push;
+    Gradus__V1__WireType type;
     uint64_t version, total, received;
     uint64_t generation, staleness;
     bool has_decision;
@@ -49,12 +51,14 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
     pthread_mutex_lock(&c->lock);
     assert_true(m->exchange < EXCHANGES);
     struct answer *a = &c->answers[m->exchange];
-    size_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
+    size_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes((enum value_type)m->type);
     assert_int_equal(m->offset, a->received);
     if (n > 0) {
         assert_true(a->received + n <= ELEMENTS);
-        assert_true(rpc_spans_read_floats(msg->bulk, a->values + a->received, n));
+        assert_true(
+            wire_values_read(msg->bulk, (enum value_type)m->type, a->values + a->received, n));
     }
+    a->type = m->type;
     a->messages++;
     a->received += n + m->in_window;
     a->in_window += m->in_window;
@@ -179,6 +183,7 @@ struct chunk {
     uint64_t epoch, base_version;
     bool decided, is_spare;
     uint64_t offset, total, floats;
+    Gradus__V1__WireType type, pull_type;
     Gradus__V1__Pull__Kind kind;
     uint64_t version;
     char *pin_id;
@@ -225,6 +230,8 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     push.examples = k->examples;
     push.replica_first = k->lo;
     push.replica_end = k->hi;
+    push.type = k->type;
+    pull.type = k->pull_type;
     pull.kind = k->kind;
     pull.version = k->version;
     if (k->pin_id != NULL) {
@@ -258,11 +265,14 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
         m.push = k->push ? &push : NULL;
         m.pull = k->pull ? &pull : NULL;
     }
-    struct rpc_piece piece = {gradient + (k->offset < ELEMENTS ? k->offset : 0),
-                              k->floats * sizeof(float)};
+    unsigned char *coded = mem_new(k->floats + 1, sizeof(float));
+    enum value_type type = (int)k->type < VALUE_TYPES ? (enum value_type)k->type : VALUE_FP32;
+    values_encode(type, gradient + (k->offset < ELEMENTS ? k->offset : 0), k->floats, coded);
+    struct rpc_piece piece = {coded, k->floats * value_type_bytes(type)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     struct err err;
     (void)rpc_stream_send(c->stream, &m.base, k->floats > 0 ? &blob : NULL, &err);
+    free(coded);
 }
 
 /* A push of a node in chunks of @size floats, with a pull of the next version when @pull. */

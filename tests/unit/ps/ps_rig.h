@@ -118,7 +118,8 @@ static inline Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation)
     return ref;
 }
 
-static inline char *ps_rig_text(const char *mode, const char *rule)
+/* @more: further keys of training, each after a comma. */
+static inline char *ps_rig_text(const char *mode, const char *rule, const char *more)
 {
     return mem_printf("name: demo\n"
                       "data:\n"
@@ -128,15 +129,16 @@ static inline char *ps_rig_text(const char *mode, const char *rule)
                       "    - dense: {units: 60}\n"
                       "  loss: softmax_cross_entropy\n"
                       "update: {rule: %s}\n"
-                      "training: {mode: %s, batch_size: 10, seed: 7}\n"
+                      "training: {mode: %s, batch_size: 10, seed: 7%s}\n"
                       "cluster: {workers: 2}\n",
-                      rule, mode);
+                      rule, mode, more);
 }
 
 /* What an OpenShard says. */
 struct ps_rig_opening {
     char *job;
     const char *rule;
+    const char *training; /* further keys, each after a comma; NULL: none */
     uint64_t generation;
     struct consistency consistency;
     uint32_t shard, shards; /* this one of so many; 0: of one */
@@ -197,7 +199,8 @@ static inline int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening
         (void)snprintf(names[i], sizeof names[i], "w%zu", i);
         workers[i] = names[i];
     }
-    char *text = ps_rig_text(modes[o->consistency.mode], o->rule);
+    char *text =
+        ps_rig_text(modes[o->consistency.mode], o->rule, o->training == NULL ? "" : o->training);
     ps_rig_plan(o->shards == 0 ? 1 : o->shards, &plan);
     ps_rig_ledger(o, &ledger);
     wire_plan_to_proto(&plan, &plan_message);

@@ -17,7 +17,7 @@ static void start(struct snapshots *s, struct budget *b, uint64_t elements)
 {
     struct err err;
     freed_count = 0;
-    assert_int_equal(snapshots_init(s, elements, 0, b, freed, NULL, &err), 0);
+    assert_int_equal(snapshots_init(s, elements, VALUE_FP32, 0, b, freed, NULL, &err), 0);
 }
 
 static void update(struct snapshots *s)
@@ -120,7 +120,7 @@ static void test_the_budget_bounds_buffers(void **state)
     struct budget b = {.bytes_max = 2 * 4096 * sizeof(float)};
     struct snapshots s;
     struct err err;
-    assert_int_equal(snapshots_init(&s, 4097, 0, &b, freed, NULL, &err), ERR_EXHAUSTED);
+    assert_int_equal(snapshots_init(&s, 4097, VALUE_FP32, 0, &b, freed, NULL, &err), ERR_EXHAUSTED);
     assert_non_null(strstr(err.msg, "16388 bytes are too many: 16388 are in use"));
     assert_int_equal(b.bytes, 0);
     start(&s, &b, 4096);

@@ -16,6 +16,7 @@
 #include "service/local_socket.h"
 #include "service/windows.h"
 #include "tensor/shape.h"
+#include "wire/wire_values.h"
 #include "worker/ps_client.h"
 
 #define SHARDS 2
@@ -47,6 +48,7 @@ enum script {
     SCRIPT_EMPTY,       /* a decision about nobody, sums of nothing */
     SCRIPT_NO_SUMS,     /* no word of sums */
     SCRIPT_OTHER_SUMS,  /* those of another round */
+    SCRIPT_OTHER_TYPE,  /* floats, whatever was asked for */
     SCRIPT_OVER,        /* of a step that is long over */
     SCRIPT_NO_WINDOWS,  /* none are opened */
     SCRIPT_WINDOW,      /* the values are in a window that was not named */
@@ -111,6 +113,13 @@ static void send_values(struct fake *f, struct rpc_call *call, Gradus__V1__Excha
         uint64_t n = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
         struct rpc_piece piece = {f->shards[shard] + at, n * sizeof(float)};
         struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        static unsigned char coded[ANSWER_CHUNK * sizeof(float)];
+        if (f->heard_pull.type != GRADUS__V1__WIRE_TYPE__FP32 && f->script != SCRIPT_OTHER_TYPE) {
+            enum value_type type = (enum value_type)f->heard_pull.type;
+            values_encode(type, f->shards[shard] + at, n, coded);
+            piece = (struct rpc_piece){coded, n * value_type_bytes(type)};
+            m->type = f->heard_pull.type;
+        }
         if (f->script == SCRIPT_GAP && at == ANSWER_CHUNK) {
             continue;
         }
@@ -293,10 +302,11 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
         assert_true(q->sums == NULL && q->totals == NULL);
     }
-    uint64_t n = rpc_spans_bytes(msg->bulk) / sizeof(float);
+    enum value_type type = (enum value_type)f->heard_push.type;
+    uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);
     assert_int_equal(q->offset, f->pushed[in->shard]);
     assert_true(n <= f->plan.shard_elements[in->shard] - q->offset);
-    assert_true(rpc_spans_read_floats(msg->bulk, f->shards[in->shard] + q->offset, n));
+    assert_true(wire_values_read(msg->bulk, type, f->shards[in->shard] + q->offset, n));
     f->pushed[in->shard] += n;
     if (q->gradient_window != 0) {
         assert_int_equal(n, 0);
@@ -413,6 +423,8 @@ static void start_server(struct fake *f, const char *local, char path[LOCAL_SOCK
     assert_int_equal(rpc_server_bind_also(f->server, listen, &err), ERR_STATE);
 }
 
+static enum value_type gradients, parameters; /* how they travel, of the clients started next */
+
 static void start_with(struct fake *f, size_t message_bytes_max, const char *local,
                        char path[LOCAL_SOCKET_BYTES])
 {
@@ -442,6 +454,8 @@ static void start_with(struct fake *f, size_t message_bytes_max, const char *loc
         .variable_offsets = f->offsets,
         .addresses = addresses,
         .message_bytes_max = message_bytes_max,
+        .gradients = gradients,
+        .parameters = parameters,
         .local_sockets = local,
         .shared_memory = true,
         .loop = f->loop,
@@ -584,6 +598,54 @@ static void test_values_go_and_come(void **state)
     assert_int_equal(next_answer(&f, 21).code, 0);
     assert_int_equal(f.streams, SHARDS);
     finish(&f);
+}
+
+static void expect_values(struct fake *f, enum value_type type)
+{
+    float *expected = mem_new(FLAT_COUNT, sizeof *expected);
+    memcpy(expected, f->gradient, FLAT_COUNT * sizeof *expected);
+    values_round(VALUE_BF16, expected, FLAT_COUNT);
+    values_round(type, expected, FLAT_COUNT);
+    assert_memory_equal(f->values, expected, (size_t)ROWS * COLUMNS * sizeof(float));
+    assert_memory_equal(f->values + BIAS_AT, expected + BIAS_AT, BIASES * sizeof(float));
+    free(expected);
+}
+
+static void test_values_in_16_bits(void **state)
+{
+    (void)state;
+    struct fake f;
+    gradients = VALUE_BF16;
+    parameters = VALUE_FP16;
+    start(&f, 0);
+    for (uint64_t round = 0; round < 3; round++) {
+        for (size_t i = 0; i < FLAT_COUNT; i++) {
+            f.gradient[i] = (float)(i % 30011 + round) * 1.7F;
+        }
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            exchange(&f, 10 + s, s, true, true);
+            assert_int_equal(next_answer(&f, 10 + s).code, 0);
+            assert_int_equal(f.heard_push.type, GRADUS__V1__WIRE_TYPE__BF16);
+            assert_int_equal(f.heard_pull.type, GRADUS__V1__WIRE_TYPE__FP16);
+        }
+        expect_values(&f, VALUE_FP16);
+    }
+    struct worker_action pinned = {
+        .exchange = 20, .generation = 1, .pull = WORKER_PULL_PINNED, .pin_id = "p"};
+    carry_out(&f, &pinned);
+    assert_int_equal(next_answer(&f, 20).code, 0);
+    assert_int_equal(f.heard_pull.type, GRADUS__V1__WIRE_TYPE__FP32);
+    struct worker_action sum = {
+        .exchange = 21, .generation = 1, .push = true, .replica_end = 2, .examples = 1};
+    carry_out(&f, &sum);
+    assert_int_equal(next_answer(&f, 21).code, 0);
+    assert_int_equal(f.heard_push.type, GRADUS__V1__WIRE_TYPE__FP32);
+    set_script(&f, SCRIPT_OTHER_TYPE);
+    exchange(&f, 22, 0, false, true);
+    struct ps_answer a = next_answer(&f, 22);
+    assert_int_equal(a.code, ERR_INTERNAL);
+    finish(&f);
+    gradients = parameters = VALUE_FP32;
 }
 
 static void test_a_refusal_ends_one_exchange(void **state)
@@ -999,6 +1061,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_go_and_come),
+        cmocka_unit_test(test_values_in_16_bits),
         cmocka_unit_test(test_a_refusal_ends_one_exchange),
         cmocka_unit_test(test_a_broken_stream_is_opened_again),
         cmocka_unit_test(test_a_server_on_this_host_is_reached_by_its_socket),

@@ -1,0 +1,250 @@
+/* Gradients and parameters in 16 bits, as a server takes and sends them. */
+#include "ps_client.h"
+
+static char job[] = "a-1";
+static float initial[ELEMENTS], expected[ELEMENTS];
+
+#define FP32 GRADUS__V1__WIRE_TYPE__FP32
+#define FP16 GRADUS__V1__WIRE_TYPE__FP16
+#define BF16 GRADUS__V1__WIRE_TYPE__BF16
+
+/* Gradients travel as bf16, parameters as fp16. */
+static void start(struct ps_rig *rig, const char *mode, uint32_t replicas)
+{
+    struct err err;
+    uint64_t version;
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        gradient[i] = (float)(i % 1013) * 0.37F; /* most are between two bf16 */
+    }
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "sgd",
+                               .training = ", wire: {gradients: bf16, parameters: fp16}",
+                               .generation = 1,
+                               .consistency = ps_rig_consistency(mode, replicas)};
+    ps_rig_start(rig, 0);
+    ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
+    (void)ps_rig_pull(rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, initial, &version, &err);
+}
+
+static struct chunk push_of(uint64_t exchange, uint64_t step, uint32_t lo, uint32_t hi)
+{
+    return (struct chunk){.exchange = exchange,
+                          .job = job,
+                          .first = true,
+                          .push = true,
+                          .step = step,
+                          .lo = lo,
+                          .hi = hi,
+                          .examples = 10,
+                          .total = ELEMENTS,
+                          .floats = ELEMENTS,
+                          .type = BF16};
+}
+
+/* @expected becomes `initial` after a step with the sum @factor x gradient as it travels. */
+static void expect_step(float factor, float examples)
+{
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        float g = gradient[i];
+        values_round(VALUE_BF16, &g, 1);
+        expected[i] = initial[i] - 0.01F * (factor * g * (1.0F / examples));
+    }
+}
+
+static void test_there_and_back(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    const uint64_t sizes[] = {ELEMENTS, 1 << 14, 1001};
+    for (size_t s = 0; s < 3; s++) {
+        start(&rig, "sync", 1);
+        client_open(&c, &rig);
+        for (uint64_t at = 0; at < ELEMENTS; at += sizes[s]) {
+            struct chunk k = push_of(1, 0, 0, 1);
+            k.first = at == 0;
+            k.offset = at;
+            k.floats = ELEMENTS - at < sizes[s] ? ELEMENTS - at : sizes[s];
+            k.pull = true;
+            k.pull_type = FP16;
+            k.kind = GRADUS__V1__PULL__KIND__VERSION;
+            k.version = 1;
+            send_chunk(&c, &k);
+        }
+        struct answer *a = wait_answer(&c, 1);
+        assert_int_equal(a->code, 0);
+        assert_int_equal(a->type, FP16);
+        assert_int_equal(a->messages, (ELEMENTS * 2 + (64 << 10) - 1) / (64 << 10));
+        struct chunk exact = {.exchange = 2, .job = job, .first = true, .pull = true};
+        struct answer *b = exchange(&c, &exact);
+        assert_int_equal(b->type, FP32);
+        expect_step(1, 10);
+        assert_memory_equal(b->values, expected, sizeof expected);
+        values_round(VALUE_FP16, expected, ELEMENTS);
+        assert_memory_equal(a->values, expected, sizeof expected);
+        client_close(&c);
+        ps_rig_stop(&rig);
+    }
+}
+
+/* Each version is encoded anew, and for late readers too. */
+static void test_versions_and_readers(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c[2];
+    start(&rig, "sync", 2);
+    client_open(&c[0], &rig);
+    client_open(&c[1], &rig);
+    for (uint64_t step = 0; step < 6; step++) {
+        for (uint32_t w = 0; w < 2; w++) {
+            struct chunk k = push_of(step, step, w, w + 1);
+            k.pull = w == 0;
+            k.pull_type = FP16;
+            k.kind = GRADUS__V1__PULL__KIND__VERSION;
+            k.version = step + 1;
+            send_chunk(&c[w], &k);
+        }
+        struct answer *a = wait_answer(&c[0], step);
+        assert_int_equal(a->code, 0);
+        (void)wait_answer(&c[1], step);
+        struct chunk late = {.exchange = 8,
+                             .job = job,
+                             .first = true,
+                             .pull = true,
+                             .pull_type = FP16,
+                             .kind = GRADUS__V1__PULL__KIND__VERSION,
+                             .version = step + 1};
+        assert_memory_equal(exchange(&c[1], &late)->values, a->values, sizeof expected);
+        late.pull_type = FP32;
+        struct answer *exact = exchange(&c[1], &late);
+        memcpy(expected, exact->values, sizeof expected);
+        values_round(VALUE_FP16, expected, ELEMENTS);
+        assert_memory_equal(a->values, expected, sizeof expected);
+        expect_step(2, 20);
+        assert_true(step > 0 || memcmp(exact->values, expected, sizeof expected) == 0);
+    }
+    client_close(&c[0]);
+    client_close(&c[1]);
+    ps_rig_stop(&rig);
+}
+
+/* A sum of replicas has more bits than 16; a single one must not have. */
+static void test_what_is_refused(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct err err;
+    char pin_id[] = "p";
+    start(&rig, "sync", 2);
+    client_open(&c, &rig);
+    struct chunk k = push_of(0, 0, 0, 1);
+    k.type = FP32;
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "job a-1 shard 0: gradients as fp32; those of this job travel as bf16");
+    k.type = FP16;
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "job a-1 shard 0: gradients as fp16; those of this job travel as bf16");
+    k.type = (Gradus__V1__WireType)7;
+    k.exchange = 1;
+    expect_refusal(&c, &k, ERR_INVALID, "values of the unknown type 7");
+    k = push_of(2, 0, 0, 2);
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "gradients as bf16; those of several replicas in one push travel as fp32");
+    struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true, .pull_type = BF16};
+    expect_refusal(&c, &pull, ERR_INVALID, "parameters as bf16; those of this job travel as fp16");
+    Gradus__V1__PinRequest pin = GRADUS__V1__PIN_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    pin.shard = &ref;
+    pin.pin_id = pin_id;
+    ps_rig_expect(ps_rig_call(&rig, "Pin", &pin.base, NULL, 0, NULL, &err), 0, &err, "");
+    pull.kind = GRADUS__V1__PULL__KIND__PINNED;
+    pull.pin_id = pin_id;
+    pull.pull_type = FP16;
+    expect_refusal(&c, &pull, ERR_INVALID, "a pinned version as fp16; those travel as fp32");
+    pull.pull_type = FP32;
+    assert_memory_equal(exchange(&c, &pull)->values, initial, sizeof initial);
+    k = push_of(4, 0, 0, 2);
+    k.type = FP32;
+    assert_int_equal(exchange(&c, &k)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
+    k = push_of(5, 1, 0, 1);
+    k.floats = ELEMENTS - 1;
+    send_chunk(&c, &k);
+    k.first = false;
+    k.offset = ELEMENTS; /* not where the last chunk ended */
+    k.floats = 0;
+    expect_refusal(&c, &k, ERR_INVALID, "expected element 60059 of 60060");
+    client_close(&c);
+    ps_rig_stop(&rig);
+}
+
+static void test_unary(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    start(&rig, "async", 1);
+    uint16_t *coded = mem_new(ELEMENTS, sizeof *coded);
+    values_encode(VALUE_BF16, gradient, ELEMENTS, coded);
+    Gradus__V1__PushPullRequest r = GRADUS__V1__PUSH_PULL_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
+    Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
+    struct rpc_msg *reply = NULL;
+    push.examples = 10;
+    push.type = BF16;
+    pull.type = FP16;
+    r.shard = &ref;
+    r.push = &push;
+    r.pull = &pull;
+    float *half = (float *)(void *)coded; /* ELEMENTS is even */
+    ps_rig_expect(ps_rig_call(&rig, "PushPull", &r.base, half, ELEMENTS / 2, &reply, &err), 0, &err,
+                  "");
+    const Gradus__V1__PullResponse *m = (const Gradus__V1__PullResponse *)reply->body;
+    assert_int_equal(m->type, FP16);
+    assert_int_equal(m->version, 1);
+    assert_int_equal(rpc_spans_bytes(reply->bulk), ELEMENTS * 2);
+    float *values = mem_new(ELEMENTS, sizeof *values);
+    assert_false(wire_values_read(reply->bulk, VALUE_FP16, values, ELEMENTS + 1));
+    assert_true(wire_values_read(reply->bulk, VALUE_FP16, values, ELEMENTS));
+    expect_step(1, 10);
+    values_round(VALUE_FP16, expected, ELEMENTS);
+    assert_memory_equal(values, expected, sizeof expected);
+    rpc_msg_unref(reply);
+    push.type = FP32;
+    push.batch = 1;
+    ps_rig_expect(ps_rig_call(&rig, "PushPull", &r.base, gradient, ELEMENTS, NULL, &err),
+                  ERR_INVALID, &err, "gradients as fp32; those of this job travel as bf16");
+    push.type = BF16;
+    ps_rig_expect(ps_rig_call(&rig, "PushPull", &r.base, gradient, ELEMENTS, NULL, &err),
+                  ERR_INVALID, &err, "120120");
+    free(values);
+    free(coded);
+    ps_rig_stop(&rig);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_versions_and_readers),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_unary),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
