@@ -187,7 +187,8 @@ int rpc_fail_detail(struct rpc_call *call, const struct err *err, const Protobuf
 /* Client streams: take no further message after this callback until rpc_resume(). */
 void rpc_pause(struct rpc_call *call);
 /* In the callback of a message: the same, and the callback comes again with this very message, on
- * the thread that resumes or on a poller. When the call is over before, it does not. */
+ * the thread that resumes or on a poller. When the call is over before, it does not. Meanwhile the
+ * message, one of each call at most, does not count against inflight_bytes_max. */
 void rpc_pause_again(struct rpc_call *call);
 void rpc_resume(struct rpc_call *call);
 

@@ -92,6 +92,10 @@ static bool run_one(struct rpc_call *call)
         row->request(call, msg, service);
         pthread_mutex_lock(&call->lock);
         if (call->again) {
+            rpc_msg_uncount(msg); /* or many that wait would keep out what they wait for */
+            if (msg->bulk) {
+                rpc_spans_rewind(msg->bulk);
+            }
             call->incoming = msg;
             return true;
         }

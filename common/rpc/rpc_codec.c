@@ -135,6 +135,15 @@ void rpc_msg_unref(struct rpc_msg *msg)
     recycler_give(&messages, m);
 }
 
+void rpc_msg_uncount(struct rpc_msg *msg)
+{
+    struct message *m = (struct message *)msg;
+    if (m->account) {
+        atomic_fetch_sub_explicit(&m->account->bytes, m->accounted, memory_order_relaxed);
+        m->accounted = 0;
+    }
+}
+
 /* The part of the message that is not the bulk field, and where the bulk field lies. */
 struct split {
     unsigned char *head;

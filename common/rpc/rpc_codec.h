@@ -40,6 +40,9 @@ struct rpc_decoding {
 struct rpc_msg *rpc_msg_decode(const struct rpc_decoding *how, const struct rpc_frame *frame,
                                struct err *err);
 
+/* It counts against no limit from now on. The owner's, while nobody else has it. */
+void rpc_msg_uncount(struct rpc_msg *msg);
+
 /* A cursor over @bytes from @offset of the frame's pieces. */
 struct rpc_spans {
     const struct rpc_piece *pieces;

@@ -289,6 +289,41 @@ static void test_a_message_comes_again(void **state)
     }
 }
 
+/* A message that was taken back keeps nobody out. */
+static void test_what_comes_again_is_not_in_flight(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen[2];
+    struct err err = {0};
+    char again[] = "again";
+    static unsigned char data[700];
+    struct rpc_piece piece = {data, sizeof data};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    struct rpc_stream *streams[2];
+    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 1000});
+    for (size_t i = 0; i < 2; i++) {
+        echo_item item = GRADUS__TEST__ITEM__INIT;
+        item.text = i == 0 ? again : item.text;
+        seen_init(&seen[i]);
+        streams[i] = open_stream(&f, &seen[i], "Chat", NULL);
+        assert_int_equal(rpc_stream_send(streams[i], &item.base, &blob, &err), 0);
+        rpc_stream_half_close(streams[i]);
+        assert_true(i == 0 ? latch_wait(&f.echo.held, 1) : latch_wait(&seen[1].done, 1));
+    }
+    assert_int_equal(seen[1].code, 0);
+    rpc_resume(f.echo.hanging);
+    assert_true(latch_wait(&seen[0].done, 1));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(seen[i].code, 0);
+        assert_int_equal(seen[i].bulk_bytes, sizeof data);
+        rpc_stream_free(streams[i]);
+        seen_release(&seen[i]);
+    }
+    assert_int_equal(rpc_server_inflight_bytes(f.server), 0);
+    stop(&f);
+}
+
 /* The client takes nothing: the server's queue fills up, and its sends say so. */
 static void test_slow_reader(void **state)
 {
@@ -439,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_chat_large),
         cmocka_unit_test(test_back_pressure),
         cmocka_unit_test(test_a_message_comes_again),
+        cmocka_unit_test(test_what_comes_again_is_not_in_flight),
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_stream_fails),
         cmocka_unit_test(test_cancel),
