@@ -103,7 +103,22 @@ static void answered(void *ctx, const struct ps_answer *a)
     }
 }
 
-static void count(const char *training, enum value_type gradients, enum value_type parameters)
+/* Of the memory that worker and server share: one of each. */
+static unsigned count_windows(void)
+{
+    char line[512];
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, "gradus-windows") != NULL;
+    }
+    (void)fclose(maps);
+    return count;
+}
+
+static void count(const char *training, enum value_type gradients, enum value_type parameters,
+                  bool shared)
 {
     static char job[] = "job-1";
     const uint64_t offsets[] = {0, ROWS * COLUMNS};
@@ -134,6 +149,8 @@ static void count(const char *training, enum value_type gradients, enum value_ty
                                         .addresses = &address,
                                         .gradients = gradients,
                                         .parameters = parameters,
+                                        .local_sockets = shared ? rig.local : NULL,
+                                        .shared_memory = shared,
                                         .loop = loop,
                                         .answered = answered,
                                         .ctx = &s};
@@ -146,6 +163,7 @@ static void count(const char *training, enum value_type gradients, enum value_ty
     }
     pthread_mutex_unlock(&s.lock);
     assert_int_equal(s.code, 0);
+    assert_int_equal(count_windows(), shared ? 2 : 0);
     print_message("%u allocations in %d exchanges\n", atomic_load(&allocations), COUNTED);
     assert_int_equal(atomic_load(&allocations), 0);
     loop_stop(loop);
@@ -162,19 +180,26 @@ static void count(const char *training, enum value_type gradients, enum value_ty
 static void a_warm_exchange_allocates_nothing(void **state)
 {
     (void)state;
-    count(NULL, VALUE_FP32, VALUE_FP32);
+    count(NULL, VALUE_FP32, VALUE_FP32, false);
+}
+
+static void nor_does_one_in_memory(void **state)
+{
+    (void)state;
+    count(NULL, VALUE_FP32, VALUE_FP32, true);
 }
 
 static void nor_does_one_in_16_bits(void **state)
 {
     (void)state;
-    count(", wire: {gradients: bf16, parameters: fp16}", VALUE_BF16, VALUE_FP16);
+    count(", wire: {gradients: bf16, parameters: fp16}", VALUE_BF16, VALUE_FP16, false);
 }
 
 int main(void)
 {
     rpc_init();
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_warm_exchange_allocates_nothing),
+                                       cmocka_unit_test(nor_does_one_in_memory),
                                        cmocka_unit_test(nor_does_one_in_16_bits)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rpc_shutdown();

@@ -15,6 +15,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "ps/ps.h"
 #include "rpc/rpc.h"
+#include "service/local_socket.h"
 #include "wire/wire.h"
 
 extern const unsigned char gradus_descriptors[];
@@ -36,7 +37,20 @@ struct ps_rig {
     struct rpc_server *server;
     struct rpc_channel *channel;
     char dir[64];
+    char local[80]; /* where its local socket is */
 };
+
+static inline void ps_rig_listen_locally(struct ps_rig *rig)
+{
+    char path[LOCAL_SOCKET_BYTES], address[LOCAL_SOCKET_BYTES + 8];
+    struct err err;
+    (void)snprintf(rig->local, sizeof rig->local, "%s/sockets", rig->dir);
+    assert_int_equal(local_socket_path(rig->local, rpc_server_address(rig->server, 0), path, &err),
+                     0);
+    assert_int_equal(local_socket_prepare(path, &err), 0);
+    (void)snprintf(address, sizeof address, "unix:%s", path);
+    assert_int_equal(rpc_server_bind_also(rig->server, address, &err), 0);
+}
 
 /* @gradient_bytes_max 0: no limit of its own; @apply_threads: 0 for as many as the server likes. */
 static inline void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_max,
@@ -68,6 +82,8 @@ static inline void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_m
     assert_int_equal(rpc_server_add(rig->server, &gradus__v1__parameter_server__descriptor,
                                     ps_methods, ps_method_count, rig->ps, &err),
                      0);
+    assert_int_equal(rpc_server_bind(rig->server, &err), 0);
+    ps_rig_listen_locally(rig);
     assert_int_equal(rpc_server_start(rig->server, &err), 0);
     struct rpc_channel_options channel = {.target = rpc_server_address(rig->server, 0)};
     rig->channel = rpc_channel_new(&channel, &err);
