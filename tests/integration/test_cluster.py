@@ -269,6 +269,38 @@ class Services(ClusterTest):
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(gradus("cancel", job, "--now", "--master", master.address).returncode, 0)
 
+    def test_little_memory_for_gradients(self):
+        """Servers that have room for what a step needs at least: everybody waits, and nothing changes."""
+        elements = 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10
+        limit = 3 * (elements * 4 + 65536)  # two that wait for their siblings, and one that comes in
+        master = self.start("master", f"--state-dir={os.path.join(self.dir, 'cluster')}")
+        server = self.start("ps", f"--master={master.address}", f"--gradient-bytes-max={limit}",
+                            f"--checkpoint-dir={os.path.join(self.dir, 'cluster')}/checkpoints")
+        for _ in range(4):  # by TCP: what passes in memory is the workers'
+            self.start("worker", f"--master={master.address}", "--local-sockets=off")
+
+        def page():
+            return urllib.request.urlopen(f"http://{server.http}/metrics", timeout=10).read().decode()
+
+        def run(**more):
+            self.wait_for("room", lambda: "gradus_ps_shards 0" in page())  # the last job's shard is closed
+            return self.submit(master, **sets, **more)
+
+        sets = {"training__replicas": 4, "training__batch_size": 16, "cluster__workers": 4, "cluster__ps": 1}
+        plain = self.run_job(**sets)
+        job = run()
+        self.assertEqual(self.watch(master, job)[1]["state"], "SUCCEEDED")
+        self.assertEqual(self.export(job, "cluster"), self.export(plain["job"]))
+        for more in ({"training__mode": "async"}, {"training__mode": "bounded", "training__staleness": 1},
+                     {"training__speculate": "true"}):
+            job = run(**more)
+            self.assertEqual(self.watch(master, job)[1]["state"], "SUCCEEDED", more)
+        job = run(training__replicas_to_aggregate=2)  # each may wait, and one comes in
+        _, ended = self.watch(master, job)
+        self.assertEqual(ended["state"], "FAILED")
+        self.assertIn("--gradient-bytes-max is", ended["reason"])
+        self.assertIn("gradus_ps_gradient_bytes 0", page())
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
