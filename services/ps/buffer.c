@@ -120,7 +120,7 @@ uint64_t buffer_pool_bytes(struct buffer_pool *p)
     return bytes;
 }
 
-int buffer_pool_reserve(struct buffer_pool *p, size_t count, struct err *err)
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, struct err *err)
 {
     uint64_t each = floats_bytes_max(p->floats);
     int rc = 0;
@@ -128,8 +128,8 @@ int buffer_pool_reserve(struct buffer_pool *p, size_t count, struct err *err)
     size_t have = p->count + p->reserved;
     if (count > have) {
         rc = count - have > UINT64_MAX / 2 / (each + 1)
-                 ? err_set(err, ERR_EXHAUSTED, "%zu gradients do not fit in memory", count)
-                 : budget_take(p->budget, (count - have) * each, "gradients", err);
+                 ? err_set(err, ERR_EXHAUSTED, "%zu %s do not fit in memory", count, what)
+                 : budget_take(p->budget, (count - have) * each, what, err);
         p->reserved += rc == 0 ? count - have : 0;
     } else {
         size_t surplus = have - count < p->reserved ? have - count : p->reserved;

@@ -70,9 +70,9 @@ void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
                       struct budget *budget);
 void buffer_pool_release(struct buffer_pool *p);   /* every buffer is back */
 uint64_t buffer_pool_bytes(struct buffer_pool *p); /* made or reserved */
-/* Memory for @count buffers in all is on the budget from now on, made or not. When it fails there
- * is what there was. Errors: ERR_EXHAUSTED. */
-int buffer_pool_reserve(struct buffer_pool *p, size_t count, struct err *err);
+/* Memory for @count buffers in all is on the budget from now on, made or not; @what: "gradients".
+ * When it fails there is what there was. Errors: ERR_EXHAUSTED. */
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, struct err *err);
 /* A buffer that was used before, or NULL; one more, whatever the limit. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_pool_take(struct buffer_pool *p);
 struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);

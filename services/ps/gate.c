@@ -295,7 +295,7 @@ int gate_reserve(struct gate_share *s, size_t count, struct err *err)
                        "--gradient-bytes-max is %" PRIu64,
                        count, s->unit, others, g->bytes_max);
     }
-    int rc = buffer_pool_reserve(&s->pool, count, err);
+    int rc = buffer_pool_reserve(&s->pool, count, "gradients", err);
     pthread_mutex_lock(&g->lock);
     if (rc != 0) {
         set_reserve(s, before);
@@ -310,7 +310,7 @@ void gate_close(struct gate_share *s)
     struct gate *g = s->gate;
     pthread_mutex_lock(&g->lock);
     set_reserve(s, 0);
-    (void)buffer_pool_reserve(&s->pool, 0, NULL);
+    (void)buffer_pool_reserve(&s->pool, 0, "gradients", NULL);
     s->closed = true;
     settle(g);
 }

@@ -84,6 +84,23 @@ static size_t count_bases(const struct ps_shard *s, const struct consistency *c,
     return workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
 }
 
+/* Copies of slot 0 with them, for a rule that wants it: one more while a worker is sent the next.
+ */
+static size_t count_base_slots(const struct ps_shard *s, size_t bases)
+{
+    return s->spec.update.rule->base == RULE_BASE_SLOT && bases > 0 ? bases + 1 : 0;
+}
+
+static int reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
+{
+    const size_t slots = count_base_slots(s, bases);
+    int rc = snapshots_reserve(&s->snapshots, bases, err);
+    (void)buffer_pool_trim(&s->base_pool, slots, SIZE_MAX);
+    return rc != 0 ? rc
+                   : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
+                                         err);
+}
+
 /* As many gradients as it must hold to go on, whatever comes first, and one that comes in. In async
  * and bounded modes nothing waits for anything else. In sync a sum waits for its sibling in the
  * tree; a worker pushes no more nodes than its share, which is contiguous, is made of. Where fewer
@@ -119,10 +136,13 @@ static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
     char bases[64] = "";
     uint64_t version =
         snapshots_floats(s->elements, (enum value_type)s->spec.training.wire_parameters);
-    uint64_t bytes =
-        (version * (2 + s->bases) + s->elements * gradients + slot_floats(s)) * sizeof(float);
+    const size_t base_slots = count_base_slots(s, s->bases);
+    uint64_t floats = version * (2 + s->bases) + s->elements * gradients + slot_floats(s);
+    floats += base_slots == 0 ? 0 : base_slots * update_slot_floats(s->update, 0);
+    const uint64_t bytes = floats * sizeof(float);
     if (s->bases > 0) {
-        (void)snprintf(bases, sizeof bases, "a version for each of %zu workers, ", s->bases);
+        (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
+                       base_slots > 0 ? " and a slot" : "", s->bases);
     }
     (void)snprintf(what, sizeof what,
                    "two snapshots, %s%zu slots and %zu gradient%s of %" PRIu64 " elements", bases,
@@ -170,7 +190,6 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     rc = rc != 0 ? rc
                  : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
                                   s, err);
-    rc = rc != 0 ? rc : snapshots_reserve(&s->snapshots, s->bases, err);
     rc = rc != 0 ? rc : allocate_slots(s, err);
     if (rc == 0 && update_needs_gradient(s->update)) {
         rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
@@ -181,9 +200,9 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     rc = rc != 0 ? rc : gate_reserve(&s->gradients, gradients, err);
     bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
-                     SHARD_WORKERS_MAX + SHARD_PINS_MAX, &ps->budget);
+                     SHARD_WORKERS_MAX + 1, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
-    return rc;
+    return rc != 0 ? rc : reserve_bases(s, s->bases, err);
 }
 
 static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
@@ -291,7 +310,8 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         bytes += s->slots[i].bytes;
     }
-    return bytes + buffer_pool_bytes(&s->gradients.pool) + buffer_pool_bytes(&s->slot_copies);
+    return bytes + buffer_pool_bytes(&s->gradients.pool) + buffer_pool_bytes(&s->slot_copies) +
+           buffer_pool_bytes(&s->base_pool);
 }
 
 /* ---- steps ---- */
@@ -336,14 +356,18 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         break;
     case SHARD_KEEP:
         snapshot_keep(&s->snapshots, a->version);
-        ps_base_keep(s, a->version);
+        if (a->has_base) {
+            ps_base_keep(s, a->version);
+        }
         if (a->buffer != NULL) {
             ps_keep_slots(s, a->buffer);
         }
         break;
     case SHARD_FORGET:
         snapshot_forget(&s->snapshots, a->version);
-        ps_base_forget(s, a->version);
+        if (a->has_base) {
+            ps_base_forget(s, a->version);
+        }
         break;
     case SHARD_WRITE:
         ps_write(a->tag, a);
@@ -435,8 +459,9 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     struct shard_info after;
     struct err err;
     shard_info(s->core, &before);
-    if ((bases > s->bases && snapshots_reserve(&s->snapshots, bases, &err) != 0) ||
+    if ((bases > s->bases && reserve_bases(s, bases, &err) != 0) ||
         (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
+        (void)reserve_bases(s, s->bases, NULL); /* no more than it had before */
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
         ps_request_answer(r, &refused, &err);
@@ -452,7 +477,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
             ledger_copy(&s->ledger, e->ledger);
         }
     }
-    (void)snapshots_reserve(&s->snapshots, s->bases, NULL); /* no more than it has by now */
+    (void)reserve_bases(s, s->bases, NULL); /* no more than it has by now */
     (void)gate_reserve(&s->gradients, had, NULL);
 }
 

@@ -105,7 +105,7 @@ struct ps_shard {
     struct ledger ledger;           /* where it began */
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
-    struct ps_base *base_slots; /* RULE_BASE_SLOT: [bases + pins], slot 0 of kept versions */
+    struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
     size_t base_count, base_capacity;
     struct buffer_pool base_pool;
     struct update *update;

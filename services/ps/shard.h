@@ -172,7 +172,9 @@ struct shard_action {
     uint64_t examples;
     uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient; in the reply, too */
     float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
-    bool has_base;      /* SHARD_APPLY: POLICY_DELAY_COMPENSATION */
+    /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: version is one, for a
+     * worker; else it is pinned. */
+    bool has_base;
     uint64_t base_version;
     float lambda;
 

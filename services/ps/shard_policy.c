@@ -52,7 +52,9 @@ void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
 void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out)
 {
     if (worker->has_base) {
-        shard_act(out, SHARD_FORGET)->version = worker->base;
+        struct shard_action *a = shard_act(out, SHARD_FORGET);
+        a->version = worker->base;
+        a->has_base = true;
         worker->has_base = false;
     }
 }
@@ -74,7 +76,9 @@ void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *o
         return;
     }
     if (!MUTANT(base_forgotten)) {
-        shard_act(out, SHARD_KEEP)->version = s->version;
+        struct shard_action *a = shard_act(out, SHARD_KEEP);
+        a->version = s->version;
+        a->has_base = true;
         shard_policy_forget(w, out);
     }
     w->has_base = true;

@@ -359,7 +359,7 @@ static void test_stale_gradients_are_compensated(void **state)
     compensate("sgd", &c, 5000);
 }
 
-/* A rule that wants its slot as it was when the worker read; and pins between. */
+/* A rule that wants its slot as it was when the worker read. */
 static void test_slots_are_kept_for_workers(void **state)
 {
     (void)state;

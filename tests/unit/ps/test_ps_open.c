@@ -461,6 +461,38 @@ static void test_memory_for_compensation(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Those of a rule that wants its slot as the worker read. */
+static void test_memory_for_slots_of_bases(void **state)
+{
+    (void)state;
+    const uint64_t array = ELEMENTS * sizeof(float);
+    struct ps_rig rig;
+    struct err err;
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "adaptive_revision",
+                               .generation = 1,
+                               .consistency = ps_rig_consistency("async", 1),
+                               .workers = 4};
+    /* Two snapshots, three slots and a gradient; for each worker a version and a slot, and one slot
+     * on its way. */
+    ps_rig_start(&rig, 13 * array);
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_EXHAUSTED, &err,
+                  "two snapshots, a version and a slot for each of 4 workers, 3 slots and 1 "
+                  "gradient of 60060 elements: 3603600 bytes are too many");
+    assert_int_equal(atomic_load(&rig.ps->budget.bytes), 0);
+    o.workers = 2;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 11 * array);
+    ps_rig_expect(set_membership(&rig, 2, 4, NULL, NULL, 0, NULL, &err), ERR_EXHAUSTED, &err,
+                  "job a-1 shard 0: slots that gradients are based on: ");
+    assert_int_equal(bytes_in_use(&rig), 11 * array);
+    ps_rig_expect(set_membership(&rig, 2, 3, NULL, NULL, 0, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 13 * array);
+    ps_rig_expect(set_membership(&rig, 3, 1, NULL, NULL, 0, NULL, &err), 0, &err, "");
+    assert_int_equal(bytes_in_use(&rig), 9 * array);
+    ps_rig_stop(&rig);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -485,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_the_mode_changes),
         cmocka_unit_test(test_openings_that_cannot_be),
         cmocka_unit_test(test_memory_for_compensation),
+        cmocka_unit_test(test_memory_for_slots_of_bases),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
