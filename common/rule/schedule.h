@@ -15,10 +15,10 @@
  *     cosine_restarts  the same over periods of length, length · growth, length · growth², …; each
  *                      period begins at `height` times the height of the one before
  *     one_cycle        from b / 25 up to b over the share `up` of length, down to b · end at its
- * end, both along a cosine (Smith & Topin, "Super-convergence", 2018) noam             b ·
- * width^(−½) · min((t+1)^(−½), (t+1) · rise^(−3/2)), rise being `length` (Vaswani et al.,
- * "Attention is all you need", 2017, section 5.3) piecewise        b · factors[number of `at` that
- * are ≤ t]
+ *                      end, both along a cosine (Smith & Topin, "Super-convergence", 2018)
+ *     noam             b · width^(−½) · min((t+1)^(−½), (t+1) · rise^(−3/2)), rise being `length`
+ *                      (Vaswani et al., "Attention is all you need", 2017, section 5.3)
+ *     piecewise        b · factors[number of `at` that are ≤ t]
  *
  * A warm-up of `warmup` updates comes before any of them: linear from b · warmup_start to what the
  * schedule begins with, or along half a cosine. */

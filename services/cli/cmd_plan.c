@@ -25,21 +25,25 @@ static int print_plan(const struct job_spec *spec, const struct model *model, bo
     struct plan plan = {0};
     int rc = plan_make(variables, n, &spec->cluster, &plan, err);
     free(variables);
+    struct output_update update = {0};
     rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
+    rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
     if (rc != 0) {
         plan_release(&plan);
         return rc;
     }
     struct buf out = {0};
     if (json) {
-        output_plan_json(&plan, &out);
+        output_plan_json(&plan, &update, &out);
     } else {
         model_describe(model, &out);
         buf_add_char(&out, '\n');
         plan_format(&plan, &out);
+        output_update_text(&update, &out);
     }
     (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
+    output_update_release(&update);
     plan_release(&plan);
     return 0;
 }
@@ -71,7 +75,8 @@ static int run(const struct cli_args *args)
 
 const struct cli_command cmd_plan = {
     .name = "plan",
-    .summary = "Show which part of which variable goes to which parameter server",
+    .summary = "Show which part of which variable goes to which parameter server, and what its "
+               "update takes there",
     .usage = "JOB.yaml",
     .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
                 "  gradus plan job.yaml --set model.input=784\n",

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "cli/job_changes.h"
+#include "cli/output_update.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
 #include "job/plan.h"
@@ -24,7 +25,7 @@ void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *ou
 void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
-void output_plan_json(const struct plan *plan, struct buf *out);
+void output_plan_json(const struct plan *plan, const struct output_update *update, struct buf *out);
 void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                          double label_scale, struct buf *out);
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);

@@ -286,7 +286,60 @@ void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
     dump(array, out);
 }
 
-void output_plan_json(const struct plan *plan, struct buf *out)
+static json_t *memory_of(const struct output_update *o, uint32_t shard)
+{
+    const struct plan_memory *m = &o->memory[shard];
+    json_t *slots = json_object();
+    for (size_t k = 0; k < o->slot_count; k++) {
+        json_object_set_new(slots, o->slots[k].name, json_integer((json_int_t)m->slots[k] * 4));
+    }
+    json_t *memory = json_object();
+    json_object_set_new(memory, "values", json_integer((json_int_t)m->values * 4));
+    json_object_set_new(memory, "slots", slots);
+    json_object_set_new(memory, "bases", json_integer((json_int_t)m->bases * 4));
+    json_object_set_new(memory, "gradients", json_integer((json_int_t)m->gradients * 4));
+    json_object_set_new(memory, "total", json_integer((json_int_t)m->total * 4));
+    return memory;
+}
+
+static json_t *patterns_of(const struct output_update *o)
+{
+    json_t *variables = json_array();
+    for (size_t v = 0; v < o->plan->variable_count; v++) {
+        const struct update_pattern *p = output_update_pattern(o, v);
+        json_t *variable = json_object();
+        json_object_set_new(variable, "name", text(o->plan->variables[v].name));
+        json_object_set_new(variable, "pattern", p == NULL ? json_null() : text(p->match));
+        if (p != NULL) {
+            json_object_set_new(variable, "frozen", json_boolean(p->frozen));
+            json_object_set_new(variable, "learning_rate", real(p->learning_rate));
+            json_object_set_new(variable, "weight_decay", real(p->weight_decay));
+            json_object_set_new(variable, "l1", real(p->l1));
+            json_object_set_new(variable, "l2", real(p->l2));
+        }
+        json_array_append_new(variables, variable);
+    }
+    return variables;
+}
+
+static json_t *schedules_of(const struct output_update *o)
+{
+    const struct update_spec *u = &o->spec->update;
+    json_t *schedules = json_object();
+    for (size_t i = 0; i < u->schedule_count; i++) {
+        json_t *values = json_array();
+        for (size_t k = 0; k < o->update_count; k++) {
+            json_t *value = json_object();
+            json_object_set_new(value, "update", json_integer((json_int_t)o->updates[k]));
+            json_object_set_new(value, "value", real(output_update_value(o, i, o->updates[k])));
+            json_array_append_new(values, value);
+        }
+        json_object_set_new(schedules, u->schedules[i].field->path, values);
+    }
+    return schedules;
+}
+
+void output_plan_json(const struct plan *plan, const struct output_update *update, struct buf *out)
 {
     json_t *shards = json_array();
     for (uint32_t s = 0; s < plan->shard_count; s++) {
@@ -306,10 +359,16 @@ void output_plan_json(const struct plan *plan, struct buf *out)
         json_object_set_new(shard, "elements", json_integer((json_int_t)plan->shard_elements[s]));
         json_object_set_new(shard, "bytes", json_integer((json_int_t)plan->shard_elements[s] * 4));
         json_object_set_new(shard, "partitions", partitions);
+        json_object_set_new(shard, "memory", memory_of(update, s));
         json_array_append_new(shards, shard);
     }
     json_t *o = json_object();
     json_object_set_new(o, "shards", shards);
+    json_object_set_new(o, "rule", text(update->spec->update.rule->name));
+    json_object_set_new(o, "sum_rounds", json_integer(update->rounds));
+    json_object_set_new(o, "norms_with_pushes", json_boolean(update->sends_norms));
+    json_object_set_new(o, "variables", patterns_of(update));
+    json_object_set_new(o, "schedules", schedules_of(update));
     dump(o, out);
 }
 

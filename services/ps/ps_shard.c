@@ -8,7 +8,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "job/tree.h"
+#include "job/plan_memory.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
 
@@ -73,51 +73,21 @@ static int make_update(struct ps_shard *s, struct err *err)
     return 0;
 }
 
-/* Versions that are kept for workers, one for each. */
 static size_t count_bases(const struct ps_shard *s, const struct consistency *c, size_t workers)
 {
-    bool keeps =
-        c->policy == POLICY_DELAY_COMPENSATION || s->spec.update.rule->base != RULE_BASE_NONE;
-    if (c->mode == TRAINING_SYNC || !keeps) {
-        return 0;
-    }
-    return workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
-}
-
-/* Copies of slot 0 with them, for a rule that wants it: one more while a worker is sent the next.
- */
-static size_t count_base_slots(const struct ps_shard *s, size_t bases)
-{
-    return s->spec.update.rule->base == RULE_BASE_SLOT && bases > 0 ? bases + 1 : 0;
+    workers =
+        workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
+    return plan_memory_bases(&s->spec.update, c, workers);
 }
 
 static int reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
-    const size_t slots = count_base_slots(s, bases);
+    const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
     int rc = snapshots_reserve(&s->snapshots, bases, err);
     (void)buffer_pool_trim(&s->base_pool, slots, SIZE_MAX);
     return rc != 0 ? rc
                    : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
                                          err);
-}
-
-/* As many gradients as it must hold to go on, whatever comes first, and one that comes in. In async
- * and bounded modes nothing waits for anything else. In sync a sum waits for its sibling in the
- * tree; a worker pushes no more nodes than its share, which is contiguous, is made of. Where fewer
- * than all make up a step, every replica may wait until it is known which ones do. Where a complete
- * step waits for totals, what comes before them on their stream must find room. */
-static size_t count_gradients(const struct ps_shard *s, const struct consistency *c, size_t workers)
-{
-    size_t waiting = 0;
-    if (c->mode == TRAINING_SYNC && consistency_is_partial(c)) {
-        waiting = c->replicas;
-    } else if (c->mode == TRAINING_SYNC) {
-        size_t of_shares = workers * tree_cover_max(c->replicas);
-        waiting = tree_waiting_max(c->replicas);
-        waiting = !consistency_is_loose(c) && of_shares < waiting ? of_shares : waiting;
-        waiting = s->rounds > 0 && waiting == 0 ? 1 : waiting;
-    }
-    return waiting + 1;
 }
 
 static uint64_t slot_floats(const struct ps_shard *s)
@@ -130,19 +100,17 @@ static uint64_t slot_floats(const struct ps_shard *s)
 }
 
 /* What it takes at least, so that a job that cannot fit is told all of it at once. */
-static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
+static int check_memory(struct ps_shard *s, size_t workers, size_t gradients, struct err *err)
 {
     char what[160];
     char bases[64] = "";
-    uint64_t version =
-        snapshots_floats(s->elements, (enum value_type)s->spec.training.wire_parameters);
-    const size_t base_slots = count_base_slots(s, s->bases);
-    uint64_t floats = version * (2 + s->bases) + s->elements * gradients + slot_floats(s);
-    floats += base_slots == 0 ? 0 : base_slots * update_slot_floats(s->update, 0);
-    const uint64_t bytes = floats * sizeof(float);
+    struct plan_memory memory;
+    plan_memory_of(s->update, &s->spec, &s->consistency, s->elements, workers, s->rounds, &memory);
+    const uint64_t bytes = memory.total * sizeof(float);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
-                       base_slots > 0 ? " and a slot" : "", s->bases);
+                       plan_memory_base_slots(&s->spec.update, s->bases) > 0 ? " and a slot" : "",
+                       s->bases);
     }
     (void)snprintf(what, sizeof what,
                    "two snapshots, %s%zu slots and %zu gradient%s of %" PRIu64 " elements", bases,
@@ -185,8 +153,8 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     struct ps *ps = s->ps;
     enum value_type type = (enum value_type)s->spec.training.wire_parameters;
     s->bases = count_bases(s, &s->consistency, r->n_workers);
-    size_t gradients = count_gradients(s, &s->consistency, r->n_workers);
-    int rc = check_memory(s, gradients, err);
+    size_t gradients = plan_memory_gradients(&s->consistency, r->n_workers, s->rounds);
+    int rc = check_memory(s, r->n_workers, gradients, err);
     rc = rc != 0 ? rc
                  : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
                                   s, err);
@@ -453,7 +421,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &s->consistency;
     size_t bases = count_bases(s, next, e->worker_count);
-    size_t gradients = count_gradients(s, next, e->worker_count);
+    size_t gradients = plan_memory_gradients(next, e->worker_count, s->rounds);
     size_t had = (size_t)(s->gradients.reserve / s->gradients.unit);
     struct shard_info before;
     struct shard_info after;
@@ -471,7 +439,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
         s->bases = count_bases(s, &after.consistency, e->worker_count);
-        had = count_gradients(s, &after.consistency, e->worker_count);
+        had = plan_memory_gradients(&after.consistency, e->worker_count, s->rounds);
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);
             ledger_copy(&s->ledger, e->ledger);

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "job/plan_memory.h"
 
 /* ---- buffers ---- */
 
 uint64_t snapshots_floats(uint64_t elements, enum value_type type)
 {
-    return elements + (type == VALUE_FP32 ? 0 : (elements + 1) / 2);
+    return plan_memory_version(elements, type);
 }
 
 /* One buffer more, from what is reserved when there is something. Errors: ERR_EXHAUSTED. */

@@ -1,0 +1,147 @@
+/* What `gradus plan` says of a job's update. */
+#include "support/test.h"
+
+#include <string.h>
+
+#include <jansson.h>
+
+#include "cli/output.h"
+#include "job/plan_update.h"
+
+#define ROWS 100
+#define COLUMNS 8
+
+struct scene {
+    struct job_spec spec;
+    struct plan plan;
+    struct output_update update;
+    struct buf text;
+    json_t *json;
+};
+
+static void begin(struct scene *s, const char *update, const char *mode, int64_t servers)
+{
+    struct variable_spec variables[] = {
+        {.name = "dense_1.kernel", .shape = {2, {ROWS, COLUMNS}}, .init = {.kind = INIT_ZEROS}},
+        {.name = "dense_1.bias", .shape = {1, {COLUMNS}}, .init = {.kind = INIT_ZEROS}},
+    };
+    struct diags diags = {0};
+    struct err err;
+    struct buf job = {0};
+    *s = (struct scene){0};
+    buf_printf(&job,
+               "name: j\ndata: {train: {file: a.csv}}\nmodel:\n  layers:\n    - dense: {units: 8}\n"
+               "  loss: mean_squared_error\nupdate: {%s}\n"
+               "training: {mode: %s, batch_size: 10, epochs: 1}\n"
+               "cluster: {workers: 3, ps: %d, partitions: %d}\n",
+               update, mode, (int)servers, strcmp(mode, "sync") == 0 ? (int)servers : 1);
+    int rc = job_spec_parse(job.data, job.len, "j", NULL, 0, &s->spec, &diags);
+    if (rc != 0) {
+        struct buf why = {0};
+        diags_format(&diags, &why);
+        fail_msg("%s", buf_str(&why));
+    }
+    assert_int_equal(plan_make(variables, 2, &s->spec.cluster, &s->plan, &err), 0);
+    assert_int_equal(output_update_init(&s->update, &s->plan, &s->spec, &err), 0);
+    output_update_text(&s->update, &s->text);
+    struct buf json = {0};
+    output_plan_json(&s->plan, &s->update, &json);
+    s->json = json_loads(buf_str(&json), 0, NULL);
+    assert_non_null(s->json);
+    buf_release(&json);
+    buf_release(&job);
+    diags_release(&diags);
+}
+
+static void end(struct scene *s)
+{
+    json_decref(s->json);
+    buf_release(&s->text);
+    output_update_release(&s->update);
+    plan_release(&s->plan);
+    job_spec_release(&s->spec);
+}
+
+static void says(struct scene *s, const char *words)
+{
+    if (strstr(buf_str(&s->text), words) == NULL) {
+        fail_msg("'%s' is not in:\n%s", words, buf_str(&s->text));
+    }
+}
+
+static json_int_t memory(const struct scene *s, size_t shard, const char *part)
+{
+    json_t *m =
+        json_object_get(json_array_get(json_object_get(s->json, "shards"), shard), "memory");
+    json_t *slot = json_object_get(json_object_get(m, "slots"), part);
+    return json_integer_value(slot != NULL ? slot : json_object_get(m, part));
+}
+
+static void test_rounds_and_memory(void **state)
+{
+    (void)state;
+    const json_int_t whole = (ROWS * COLUMNS + COLUMNS) * 4;
+    struct scene s;
+    begin(&s, "rule: adafactor, clip_global_norm: 1, average: 0.9", "sync", 1);
+    says(&s, "update by adafactor; the servers exchange no sums\n");
+    assert_int_equal(memory(&s, 0, "values"), 2 * whole);
+    assert_int_equal(memory(&s, 0, "row"), (ROWS + COLUMNS) * 4);
+    assert_int_equal(memory(&s, 0, "column"), (COLUMNS + 1) * 4);
+    assert_int_equal(memory(&s, 0, "average"), whole);
+    assert_int_equal(memory(&s, 0, "bases"), 0);
+    end(&s);
+    begin(&s, "rule: adafactor, clip_global_norm: 1, average: 0.9", "sync", 2);
+    says(&s, "update by adafactor; 3 rounds of sums between the servers in each step\n");
+    assert_int_equal(json_integer_value(json_object_get(s.json, "sum_rounds")), 3);
+    assert_int_equal(memory(&s, 0, "average") + memory(&s, 1, "average"), whole);
+    end(&s);
+    begin(&s, "rule: adaptive_revision, clip_norm: 1", "async", 2);
+    says(&s, "each push carries the norms of its variables\n");
+    says(&s, "what each of 3 workers read");
+    /* Three versions, three slots and one on its way. */
+    assert_int_equal(memory(&s, 0, "bases"), 7 * memory(&s, 0, "values") / 2);
+    json_int_t total = 0;
+    static const char *const parts[] = {"values", "sum", "z", "z_max", "bases", "gradients"};
+    for (size_t i = 0; i < 6; i++) {
+        total += memory(&s, 0, parts[i]);
+    }
+    assert_int_equal(memory(&s, 0, "total"), total);
+    end(&s);
+}
+
+static void test_patterns_and_schedules(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(
+        &s,
+        "rule: sgd, learning_rate: 0.5, accumulate: 4, schedule: {kind: multi_step, at: [10, 20], "
+        "rate: 0.1, warmup: 5}, variables: [{match: '*.bias', frozen: true}, "
+        "{match: 'dense_1.*', learning_rate: 3, l2: 0.25}]",
+        "sync", 1);
+    says(&s, "dense_1.bias    *.bias                       frozen\n");
+    says(&s, "x 3");
+    says(&s, "0.25\n");
+    says(&s, "One update every 4 steps.\n");
+    const uint64_t updates[] = {0, 5, 15, 25};
+    const double values[] = {0.5 / 6, 0.5, 0.05, 0.005};
+    assert_int_equal(s.update.update_count, 4);
+    json_t *list = json_object_get(json_object_get(s.json, "schedules"), "learning_rate");
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(s.update.updates[i], updates[i]);
+        json_t *value = json_object_get(json_array_get(list, i), "value");
+        if (i > 0) {
+            assert_float_equal(json_real_value(value), values[i], 1e-9);
+        }
+    }
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounds_and_memory),
+        cmocka_unit_test(test_patterns_and_schedules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
