@@ -1,11 +1,11 @@
 /* A shard that is large enough for several threads: the bits of one. */
-#define ROWS 20000
+#define ROWS 17500
 #include "ps_client.h"
 
 #include "ps/ps_shell.h"
 
-#define STEPS 3
-#define REPLICAS 4
+#define STEPS 2
+#define REPLICAS 2
 
 /* The sums of replicas, the rounds of the rule and the update itself, over the stream. */
 static float *train(const char *rule, unsigned threads)
@@ -26,12 +26,13 @@ static float *train(const char *rule, unsigned threads)
                 gradient[i] = (float)((i * (replica + 1) + step) % 97) * 0.01F;
             }
             forget_answer(&c, replica);
-            send_push(&c, job, replica, step, replica, replica + 1, 1 << 18, replica == 3);
+            send_push(&c, job, replica, step, replica, replica + 1, 1 << 18,
+                      replica + 1 == REPLICAS);
             assert_int_equal(wait_answer(&c, replica)->code, 0);
         }
-        assert_int_equal(c.answers[3].version, step + 1);
+        assert_int_equal(c.answers[REPLICAS - 1].version, step + 1);
     }
-    memcpy(out, c.answers[3].values, ELEMENTS * sizeof *out);
+    memcpy(out, c.answers[REPLICAS - 1].values, ELEMENTS * sizeof *out);
     client_close(&c);
     ps_rig_stop(&rig);
     return out;
@@ -44,13 +45,11 @@ static void test_the_same_bits(void **state)
                                         "adafactor"};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         float *one = train(rules[i], 1);
-        for (unsigned threads = 2; threads <= 4; threads++) {
-            float *several = train(rules[i], threads);
-            if (memcmp(one, several, ELEMENTS * sizeof *one) != 0) {
-                fail_msg("%s: other bits with %u threads", rules[i], threads);
-            }
-            free(several);
+        float *several = train(rules[i], 3);
+        if (memcmp(one, several, ELEMENTS * sizeof *one) != 0) {
+            fail_msg("%s: other bits with several threads", rules[i]);
         }
+        free(several);
         free(one);
     }
 }
