@@ -7,6 +7,7 @@
  * and this one will not make partial sums of it any more. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "ps/shard_internal.h"
 
 bool shard_sums_wanting(const struct shard *s)
@@ -37,13 +38,16 @@ bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
 
 void shard_sums_applied(struct shard *s)
 {
-    s->sums.kept = s->sums.rounds > 0;
+    s->sums.kept = s->sums.rounds > 0 && !MUTANT(last_totals_forgotten);
     s->sums.begun = false;
     s->sums.settled = 0;
 }
 
 void shard_sums_forget(struct shard *s, struct shard_actions *out)
 {
+    if (MUTANT(sums_over_generations)) {
+        return;
+    }
     if (s->sums.begun) {
         (void)shard_act(out, SHARD_ABANDON);
     }
@@ -118,7 +122,8 @@ bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
 
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    if (e->sums_step < s->version || e->sums_round < s->sums.settled) {
+    bool over = e->sums_step < s->version || e->sums_round < s->sums.settled;
+    if (over && !(s->sums.begun && MUTANT(old_totals))) {
         return 0; /* somebody was faster */
     }
     if (!s->sums.begun || e->sums_round > s->sums.settled) {

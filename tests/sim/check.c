@@ -74,7 +74,7 @@ static bool is_sync(const struct sim_shard *s)
 
 /* All shards make the same versions of the same batches. */
 static void check_same(struct world *w, struct sim_shard *s, uint64_t version,
-                       const struct ids *ids)
+                       const struct ids *ids, uint64_t totals)
 {
     struct sim_job *j = &w->jobs[s->job];
     if (version >= SIM_VERSIONS_MAX || s->opened != j->opened) {
@@ -86,7 +86,13 @@ static void check_same(struct world *w, struct sim_shard *s, uint64_t version,
         j->made[version].opened = s->opened;
         j->made[version].sync = sync;
         j->made[version].ids = *ids;
+        j->made[version].totals = totals;
         return;
+    }
+    if (sync && j->made[version].sync && j->made[version].totals != totals) {
+        violated(w, INVARIANT_SAME,
+                 "version %llu of shard %u has other totals than the first shard that made it",
+                 (unsigned long long)version, s->number);
     }
     if (sync && j->made[version].sync && !ids_equal(&j->made[version].ids, ids)) {
         violated(w, INVARIANT_SAME,
@@ -140,7 +146,13 @@ void check_applied(struct world *w, struct sim_shard *s, const struct shard_acti
         violated(w, INVARIANT_EXAMPLES, "shard %u applies %llu examples as %llu", s->number,
                  (unsigned long long)ids_examples(j, &g->ids), (unsigned long long)a->examples);
     }
-    check_same(w, s, a->version, g == NULL ? &none : &g->ids);
+    const uint32_t rounds = job_rounds(j);
+    if (s->begun != (rounds > 0 && is_sync(s)) || (s->begun && s->settled < rounds)) {
+        violated(w, INVARIANT_ORDER, "shard %u applies after %u of %u rounds of sums", s->number,
+                 s->settled, rounds);
+    }
+    check_same(w, s, a->version, g == NULL ? &none : &g->ids,
+               s->begun ? s->totals[rounds - 1].value : 0);
     if (is_sync(s)) {
         check_skew(w, s, a->version);
     }

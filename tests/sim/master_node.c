@@ -442,6 +442,7 @@ static void learn_job(struct sim_job *j, const struct job_spec *spec,
     j->steps = (uint64_t)spec->training.steps;
     j->split_batches = (uint32_t)spec->training.split_batches;
     j->batches = (j->records + j->batch_records - 1) / j->batch_records;
+    j->rounds = spec->update.rule->rounds + (update_spec_takes_norms(&spec->update) ? 1 : 0);
     consistency_of(spec, &j->first);
     j->partial = consistency_is_partial(&j->first);
 }

@@ -37,7 +37,11 @@
     X(unlevel_cut, ASYNC, "a cut is made where shards have different batches")                     \
     X(position_falls, CHANGE, "a late report takes back where a worker holds")                     \
     X(generation_not_stored, ANY, "a generation is used before it is stored")                      \
-    X(grant_on_hold, CHANGE, "a lease is given again to a worker on hold")
+    X(grant_on_hold, CHANGE, "a lease is given again to a worker on hold")                         \
+    X(old_totals, SUMS, "totals of a round that is over count for the present one")                \
+    X(last_totals_forgotten, SUMS, "a shard does not keep the totals of the step it applied last") \
+    X(sums_over_generations, SUMS, "sums that are begun survive a change of generation")           \
+    X(totals_not_told, SUMS, "a worker joins anew what a shard knows the totals of")
 
 enum mutant {
     MUTANT_NONE,

@@ -61,6 +61,29 @@ void numbers_apply(const float *in, float *out, float *slot, const float *gradie
     }
 }
 
+uint64_t numbers_sums(const float *gradient, const uint16_t *map, uint32_t n, uint32_t round,
+                      uint64_t before)
+{
+    uint64_t sum = 0; /* whole numbers: the same in any order */
+    for (uint32_t i = 0; gradient != NULL && i < n; i++) {
+        uint32_t bits;
+        uint64_t element = map == NULL ? i : map[i];
+        memcpy(&bits, &gradient[i], sizeof bits);
+        sum += mix((element << 40 | (uint64_t)round << 32 | bits) ^ mix(before));
+    }
+    return sum;
+}
+
+float numbers_factor(uint64_t totals)
+{
+    return 0.5F + (float)(mix(totals) >> 40) * 0x1.0p-25F;
+}
+
+uint32_t job_rounds(const struct sim_job *job)
+{
+    return job->shard_count > 1 ? job->rounds : 0;
+}
+
 /* Of the tree of docs/protocol.md, written down again: the one of the cores is what is tested. */
 static uint32_t middle_of(uint32_t lo, uint32_t hi)
 {
@@ -125,6 +148,11 @@ void numbers_reference(const struct sim_job *j, uint32_t replicas, uint64_t key,
         if (sum.there) {
             struct numbers_update u = {.scale = 1.0F / (float)sum.records, .lr_scale = 1};
             struct tensor next;
+            uint64_t totals = 0;
+            for (uint32_t round = 0; round < job_rounds(j); round++) {
+                totals = numbers_sums(sum.t.v, NULL, j->elements, round, totals);
+            }
+            u.scale *= job_rounds(j) > 0 ? numbers_factor(totals) : 1.0F;
             numbers_apply(values->v, next.v, slot->v, sum.t.v, j->elements, &u);
             *values = next;
         }

@@ -202,11 +202,20 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
                             .decision_bytes = x->decision_bytes,
                             .has_spare = x->has_spare,
                             .spare_step = x->spare_step,
+                            .has_sums = x->has_sums,
+                            .has_totals = x->has_totals,
+                            .sums_step = x->sums_step,
+                            .sums_round = x->sums_round,
                             .push = x->push,
                             .pull = x->pull};
     uint8_t decision[8];
     memcpy(decision, &x->decision, sizeof decision);
     e.decision = decision;
+    const struct sim_sums totals = x->sums;
+    if (x->has_totals) {
+        e.totals = &totals;
+        e.totals_bytes = sizeof totals;
+    }
     e.pull.pin_id = x->pin_id;
     if (x->has_push && x->push.elements > 0) {
         struct gradient *g = gradient_new(w);

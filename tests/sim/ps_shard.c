@@ -130,6 +130,67 @@ void ps_reader(struct world *w, const struct event *e)
     }
 }
 
+/* ---- sums ---- */
+
+static void reduce(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    const uint32_t round = a->sums_round;
+    const struct gradient *g = a->buffer;
+    if (a->sums_step != s->snapshots[s->present].version || round >= job_rounds(&w->jobs[s->job]) ||
+        s->begun != (round > 0) || (s->begun && s->settled != round)) {
+        violated(w, INVARIANT_ORDER, "shard %u reduces round %u of step %llu", s->number, round,
+                 (unsigned long long)a->sums_step);
+    }
+    s->settled = s->begun ? s->settled : 0;
+    s->begun = true;
+    uint64_t before = round == 0 ? 0 : s->totals[round - 1].value;
+    s->mine = (struct sim_sums){
+        .step = a->sums_step,
+        .round = round,
+        .shards = 1U << s->number,
+        .value = numbers_sums(g == NULL ? NULL : g->t.v, s->map, s->elements, round, before),
+    };
+}
+
+/* As rule/update.h checks what comes. */
+static void settle(struct world *w, struct sim_shard *s, const struct shard_action *a)
+{
+    struct sim_sums t = {0};
+    const uint32_t all = (1U << w->jobs[s->job].shard_count) - 1;
+    if (a->totals_bytes == sizeof t) {
+        memcpy(&t, a->totals, sizeof t);
+    }
+    if (!s->begun || a->sums_step != s->snapshots[s->present].version ||
+        a->sums_round != s->settled || t.step != a->sums_step || t.round != a->sums_round ||
+        t.shards != all) {
+        violated(w, INVARIANT_SAME,
+                 "shard %u at version %llu, round %u, believes totals of round %u of step %llu, of "
+                 "shards %x",
+                 s->number, (unsigned long long)s->snapshots[s->present].version, s->settled,
+                 t.round, (unsigned long long)t.step, t.shards);
+    }
+    s->totals[s->settled++] = t;
+}
+
+static struct sim_sums sums_of(struct world *w, const struct sim_shard *s,
+                               const struct shard_action *a)
+{
+    static const struct sim_sums none;
+    if (a->sums_over) {
+        return none;
+    }
+    const struct sim_sums *from = &s->mine;
+    if (a->sums_known) {
+        bool present = a->sums_step == s->snapshots[s->present].version;
+        from = present ? &s->totals[a->sums_round] : &s->last[a->sums_round];
+    }
+    if (from->step != a->sums_step || from->round != a->sums_round) {
+        violated(w, INVARIANT_ORDER, "shard %u answers with sums of round %u of step %llu",
+                 s->number, from->round, (unsigned long long)from->step);
+    }
+    return *from;
+}
+
 /* ---- actions ---- */
 
 static void apply(struct world *w, struct sim_shard *s, const struct shard_action *a)
@@ -162,11 +223,18 @@ static void apply(struct world *w, struct sim_shard *s, const struct shard_actio
                                    .lr_scale = a->lr_scale,
                                    .lambda = a->lambda,
                                    .base = base == NULL ? NULL : base->t.v};
+        if (s->begun) {
+            u.scale *= numbers_factor(s->totals[s->settled - 1].value);
+        }
         numbers_apply(present->t.v, to->t.v, s->slot.v, g->t.v, s->elements, &u);
         ids_add(&s->applied, &g->ids);
     }
     to->ids = s->applied;
     s->examples += a->examples;
+    if (s->begun) {
+        memcpy(s->last, s->totals, sizeof s->last);
+    }
+    s->begun = false;
     s->previous = s->present;
     s->present = next;
     w->counts.steps++;
@@ -271,6 +339,14 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
         x->spare_given = a->spare_given;
         x->spare_replica = a->spare_replica;
         x->spare_wait_ms = a->spare_wait_ms;
+        x->has_sums = a->has_sums;
+        if (a->has_sums) {
+            x->sums_known = a->sums_known;
+            x->sums_over = a->sums_over;
+            x->sums_step = a->sums_step;
+            x->sums_round = a->sums_round;
+            x->sums = sums_of(w, s, a);
+        }
         w->counts.duplicates += a->push == SHARD_PUSH_DUPLICATE;
         w->counts.dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
         if (a->values) {
@@ -329,9 +405,13 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
         apply(w, s, a);
         break;
     case SHARD_REDUCE:
+        reduce(w, s, a);
+        break;
     case SHARD_SETTLE:
+        settle(w, s, a);
+        break;
     case SHARD_ABANDON:
-        violated(w, INVARIANT_ANSWER, "a shard takes sums in a job without any");
+        s->begun = false;
         break;
     case SHARD_RELEASE:
         gradient_release(w, s, a->buffer);
@@ -456,6 +536,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
                               .elements = s->elements,
                               .consistency = q->consistency,
                               .has_slots = true,
+                              .rounds = job_rounds(j),
                               .ledger = &ledger,
                               .workers = workers,
                               .worker_count = q->worker_count};

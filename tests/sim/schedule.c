@@ -85,6 +85,8 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
                                           SIM_BOUNDED};
     if (mode == SIM_ANY || mode == SIM_CHANGE) {
         mode = MODES[below(m, 5)];
+    } else if (mode == SIM_SUMS) {
+        mode = MODES[below(m, 3)];
     }
     uint64_t staleness = between(m, 1, 5);
     put(t, "  replicas: %u\n", (unsigned)replicas);
@@ -122,6 +124,20 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
     }
 }
 
+/* What counts of the rule is how many rounds of sums it takes. */
+static void put_update(struct maker *m, struct text *t, enum sim_mode mode)
+{
+    if (mode != SIM_SUMS) {
+        put(t, "  rule: momentum\n");
+        return;
+    }
+    uint64_t rounds = between(m, 1, 3);
+    put(t, "  rule: %s\n  clip_norm: 1\n",
+        rounds == 1   ? "momentum"
+        : rounds == 2 ? "lamb"
+                      : "adafactor");
+}
+
 static void put_interval(struct maker *m, struct text *t, const char *key, uint32_t never)
 {
     if (chance(m, never)) {
@@ -154,7 +170,9 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
     job->submit_us = index == 0 ? below(m, 20 * SIM_MS) : below(m, 1 * SIM_S);
     put(&t, "name: job%u\ndata:\n  train: {file: a.csv}\n", index);
     put(&t, "model:\n  layers:\n    - dense: {units: 3}\n  loss: softmax_cross_entropy\n"
-            "  metrics: [accuracy]\nupdate:\n  rule: momentum\ntraining:\n");
+            "  metrics: [accuracy]\nupdate:\n");
+    put_update(m, &t, mode);
+    put(&t, "training:\n");
     put(&t, "  batch_size: %u\n", (unsigned)batch);
     if (chance(m, 15)) {
         put(&t, "  steps: %u\n", (unsigned)between(m, 1, batches * epochs));
@@ -168,7 +186,7 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
     }
     put_mode(m, &t, mode, replicas);
     put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitions: 3\n", (unsigned)least,
-        (unsigned)most, (unsigned)between(m, 1, m->s->ps_count));
+        (unsigned)most, (unsigned)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count));
     uint64_t steps = batches * epochs;
     m->length_us += steps * (m->s->knobs.compute_us + 2 * m->s->knobs.delay_us) / workers;
 }
@@ -425,7 +443,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->mode = mode;
-    s->ps_count = (uint32_t)between(&m, 1, SIM_SHARDS_MAX);
+    s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
     s->job_count = chance(&m, 10) && s->worker_count > 1 ? 2 : 1;

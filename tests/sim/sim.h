@@ -28,6 +28,7 @@
 #define SIM_NODES_MAX 12
 #define SIM_JOBS_MAX 2
 #define SIM_SHARDS_MAX 3
+#define SIM_ROUNDS_MAX 4    /* of sums */
 #define SIM_ELEMENTS_MAX 16 /* floats of a whole model */
 #define SIM_EPOCHS_MAX 3
 #define SIM_BATCHES_MAX 60 /* of an epoch: a bit of a word each */
@@ -50,7 +51,8 @@
     X(SPECULATE, speculate)                                                                        \
     X(ASYNC, async)                                                                                \
     X(BOUNDED, bounded)                                                                            \
-    X(CHANGE, change)
+    X(CHANGE, change)                                                                              \
+    X(SUMS, sums) /* sync, with sums over whole variables on several shards */
 
 enum sim_mode {
 #define X(NAME, name) SIM_##NAME,
@@ -134,6 +136,14 @@ struct ids {
 
 struct tensor {
     float v[SIM_ELEMENTS_MAX];
+};
+
+/* Sums over a whole gradient, or the part of some shards: what is packed in messages. They are of
+ * the gradient's bits, so that a wrong one shows in the values. */
+struct sim_sums {
+    uint64_t step, value;
+    uint32_t round;
+    uint32_t shards; /* a bit for each that it is of; all: totals */
 };
 
 /* A gradient in a server's memory; what core events call a buffer. */
@@ -254,6 +264,10 @@ struct exchange { /* a request or an answer on its way */
     size_t decision_bytes;
     uint64_t spare_step;
     uint32_t spare_replica, spare_wait_ms;
+    bool has_sums, has_totals, sums_known, sums_over;
+    uint64_t sums_step;
+    uint32_t sums_round;
+    struct sim_sums sums;
     /* of an answer */
     uint64_t clock;
     int code;
@@ -299,6 +313,10 @@ struct sim_shard { /* on a parameter server */
     struct shard *core;
     struct shard_actions actions;
     struct snapshot_slot snapshots[SIM_SNAPSHOTS_MAX];
+    /* Sums, as services/ps/ps_sums.c keeps them. */
+    bool begun;
+    uint32_t settled;
+    struct sim_sums mine, totals[SIM_ROUNDS_MAX], last[SIM_ROUNDS_MAX];
     uint32_t present, previous; /* SIM_NONE */
     uint32_t readers;           /* slow ones */
     struct tensor slot;         /* momentum */
@@ -381,6 +399,8 @@ struct sim_worker_job {
     uint32_t filling[WORKER_SET_COUNT]; /* open pulls into a set */
     struct worker_values sets[WORKER_SET_COUNT];
     struct worker_slot slots[WORKER_SLOTS_MAX];
+    struct sim_sums sums[SIM_SHARDS_MAX]; /* the last that each shard sent */
+    struct sim_sums totals[SIM_ROUNDS_MAX];
     struct {
         uint64_t tag;
         uint32_t unary, attempt;
@@ -430,6 +450,7 @@ struct sim_job {
     bool submitted, known;
     uint32_t records, test_records, batch_records, split_batches, batches, epochs;
     uint64_t steps;
+    uint32_t rounds; /* of its update; none are exchanged with one shard */
     enum job_state state;
     bool has_plan;
     uint32_t shard_count, elements;
@@ -443,7 +464,7 @@ struct sim_job {
     /* Per version of the present opening: what the first shard that made it applied. */
     struct {
         bool known, sync;
-        uint64_t opened;
+        uint64_t opened, totals;
         struct ids ids;
     } made[SIM_VERSIONS_MAX];
     struct sim_grant granted[SIM_EPOCHS_MAX][SIM_SPLITS_MAX];
@@ -697,6 +718,12 @@ void faults_stop(struct world *w);
 void numbers_initial(uint64_t key, uint32_t elements, struct tensor *out);
 void numbers_gradient(const struct tensor *params, uint32_t elements, uint64_t epoch,
                       uint32_t batch, uint32_t records, struct tensor *out);
+/* The part of one round of sums: of @n elements of the gradient that are those of @map in the model
+ * (NULL: the same). @gradient NULL: there is none. */
+uint64_t numbers_sums(const float *gradient, const uint16_t *map, uint32_t n, uint32_t round,
+                      uint64_t before);
+float numbers_factor(uint64_t totals);          /* of the gradient, after the last round */
+uint32_t job_rounds(const struct sim_job *job); /* that its shards exchange */
 struct numbers_update {
     float scale, lr_scale, lambda;
     const float *base; /* NULL: no compensation */

@@ -121,6 +121,7 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
         const struct sim_job *job = &w->jobs[j->job];
         struct worker_config config = {
             .shard_count = q->shard_count,
+            .rounds = job_rounds(job),
             .shape = {job->records, job->batch_records,
                       job->split_batches > 0 ? job->split_batches : 1},
         };
@@ -267,7 +268,13 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
                              .has_spare = x.has_spare,
                              .spare_given = x.spare_given,
                              .spare_replica = x.spare_replica,
-                             .spare_wait_ms = x.spare_wait_ms};
+                             .spare_wait_ms = x.spare_wait_ms,
+                             .has_sums = x.has_sums,
+                             .sums_known = x.sums_known,
+                             .sums_over = x.sums_over};
+    if (x.code == 0 && x.has_sums) {
+        j->sums[w->streams[x.stream].shard] = x.sums;
+    }
     if (x.code == 0 && x.result == SHARD_PUSH_APPLIED) {
         j->measured.staleness[staleness_bucket(x.staleness)]++;
     }
