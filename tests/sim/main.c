@@ -32,7 +32,7 @@ static const char USAGE[] =
     "as there are processors), for M minutes at most. A schedule in which an invariant fails is\n"
     "shrunk and printed with its trace; after --failures of them (default 1) it is over.\n"
     "\n"
-    "  MODE     any, sync, partial, speculate, async, bounded or change\n"
+    "  MODE     any, sync, partial, speculate, async, bounded, change or sums\n"
     "  --seed   run one schedule; --trace prints what happens, --whole does not shrink it\n"
     "\n"
     "A SCENARIO is a file of tests/sim/scenarios: a schedule and its trace, which must be the one\n"
