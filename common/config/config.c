@@ -159,10 +159,9 @@ static void take_own(struct reader *r, int own, const char *value)
     }
 }
 
-/* A flag at @argv[*at]; moves *at when the value is the next word. */
-static void take_flag(struct reader *r, int argc, char *const *argv, int *at)
+/* The flag @word (without dashes) at @argv[*at]; moves *at when the value is the next word. */
+static void take_flag(struct reader *r, const char *word, int argc, char *const *argv, int *at)
 {
-    const char *word = argv[*at] + 2;
     const char *equals = strchr(word, '=');
     char *name =
         mem_printf("%.*s", (int)(equals == NULL ? strlen(word) : (size_t)(equals - word)), word);
@@ -195,6 +194,12 @@ static void take_flag(struct reader *r, int argc, char *const *argv, int *at)
     free(name);
 }
 
+static bool has_flag(const struct config_command *c, const char *name)
+{
+    struct target target;
+    return find_target(c, name, &target);
+}
+
 static void take_words(struct reader *r, int argc, char *const *argv)
 {
     bool flags = true;
@@ -205,7 +210,9 @@ static void take_words(struct reader *r, int argc, char *const *argv)
         } else if (flags && strcmp(word, "-h") == 0) {
             take_own(r, OWN_HELP, NULL);
         } else if (flags && strncmp(word, "--", 2) == 0) {
-            take_flag(r, argc, argv, &i);
+            take_flag(r, word + 2, argc, argv, &i);
+        } else if (flags && strcmp(word, "-o") == 0 && has_flag(r->command, "out")) {
+            take_flag(r, "out", argc, argv, &i);
         } else if (flags && word[0] == '-' && word[1] != '\0') {
             char shown[SHOWN_BYTES];
             diags_add(r->diags, r->command->program, 0, 0,

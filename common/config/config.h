@@ -1,8 +1,8 @@
 /* Command lines and config files over field tables: defaults, then a YAML file, then flags.
  *
  * A row "store.path" is the key `path` below `store:` in the file and the flag --store-path. Flags
- * are
- * --name VALUE, --name=VALUE, and for truth values --name, --no-name. `--` ends the flags. The same
+ * are --name VALUE, --name=VALUE, and for truth values --name, --no-name; -o VALUE is --out VALUE
+ * where there is such a row. `--` ends the flags. The same
  * rows give --help and --print-config. Used by the services' one main and by each CLI command. */
 #ifndef GRADUS_CONFIG_CONFIG_H
 #define GRADUS_CONFIG_CONFIG_H

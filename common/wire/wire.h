@@ -10,12 +10,14 @@
 #include <stdint.h>
 
 #include "data/dataset.h"
+#include "gradus/v1/trace.pb-c.h"
 #include "gradus/v1/types.pb-c.h"
 #include "graph/metric.h"
 #include "job/consistency.h"
 #include "job/ledger.h"
 #include "job/plan.h"
 #include "job/step_times.h"
+#include "trace/trace.h"
 
 #define WIRE_ID_BYTES_MAX 128 /* of ids and names, as types.proto says */
 
@@ -81,6 +83,19 @@ int wire_metrics_from_proto(const Gradus__V1__MetricSums *in, struct metrics *m,
 void wire_step_times_to_proto(const struct step_times *t, Gradus__V1__StepTimes *out);
 /* @in may be NULL: no steps. Times beyond all measure are cut. */
 void wire_step_times_from_proto(const Gradus__V1__StepTimes *in, struct step_times *out);
+
+/* ---- traces ---- */
+
+struct wire_trace {
+    Gradus__V1__TraceResponse response;
+    Gradus__V1__Span *items, **list;
+    char *workers[TRACE_WORKERS_MAX];
+    char boot[TRACE_BOOT_BYTES];
+};
+/* With the clock as it is now. @spans (NULL: none) is borrowed; wire_trace_release(@out), which
+ * must not be moved before. */
+void wire_trace_to_proto(struct trace_spans *spans, struct wire_trace *out);
+void wire_trace_release(struct wire_trace *w);
 
 /* ---- words ---- */
 

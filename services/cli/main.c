@@ -18,6 +18,7 @@
     X(cancel)                                                                                      \
     X(set)                                                                                         \
     X(checkpoint)                                                                                  \
+    X(trace)                                                                                       \
     X(validate)                                                                                    \
     X(schema)                                                                                      \
     X(rules)                                                                                       \

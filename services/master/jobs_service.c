@@ -1,4 +1,4 @@
-/* The Jobs service, but for Submit, Set and Watch, which have files of their own. */
+/* The Jobs service, but for Submit, Set, Trace and Watch, which have files of their own. */
 #include <stdlib.h>
 
 #include "base/chrono.h"
@@ -193,6 +193,7 @@ const struct rpc_method jobs_methods[] = {
 #undef X
         {.name = "Submit", .request = on_submit_call},
     {.name = "Set", .request = on_set_call},
+    {.name = "Trace", .request = on_trace_call},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

@@ -264,6 +264,7 @@ static void end(void *ctx)
     }
     atomic_store(&s->ending, true);
     requests_end(s, "the master is stopping");
+    traces_end(s, "the master is stopping");
     watchers_end(s);
     loop_timer_clear(s->loop, &s->timer);
 }

@@ -18,6 +18,7 @@
 struct shell;
 struct watcher;
 struct peer;
+struct tracing;
 
 /* A call that waits for its turn on the loop, or for the core's reply. */
 struct request {
@@ -58,6 +59,8 @@ struct shell {
     struct watcher *watchers;
     size_t watcher_count;
     atomic_bool ending;
+    struct tracing *traces;
+    size_t trace_count;
     struct shell_meters meters;
     struct master_counts told; /* what the counters have been told */
 };
@@ -110,6 +113,10 @@ void watchers_end(struct shell *s);
 
 /* on_set.c */
 void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
+/* on_trace.c */
+void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void traces_end(struct shell *s, const char *why);
 
 /* on_submit.c */
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "ps/ps_shell.h"
 
@@ -241,6 +242,8 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
     }
     fill(r, a, &m);
     const struct ps_source values = {next->values.data, ps_values_release, next};
+    bool traced = done - r->sent >= chunk && trace_on(&r->shard->ps->trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
     if (r->window != NULL) {
         fill_window(r, next->values.data, done); /* the piece is in the cache yet */
     }
@@ -254,6 +257,9 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
             return; /* what is wrong shows when the rest is sent */
         }
         r->sent += chunk;
+    }
+    if (traced) {
+        ps_trace_request(r, TRACE_ANSWER, began_ns, chrono_now_ns(), 0);
     }
 }
 
@@ -552,6 +558,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct ps_stream *s = rpc_data(call);
     struct err err;
     int rc = 0;
+    uint64_t began_ns = trace_on(&s->ps->trace) ? chrono_now_ns() : 0;
     if (!reads_answers(s)) {
         fail_stream(s, "the answers of this stream are not read");
         return;
@@ -582,6 +589,10 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         return;
     }
     rc = rc != 0 ? rc : take_values(s, in, m, msg->bulk, &err);
+    if (rc == 0 && began_ns != 0) {
+        ps_trace_request(in->request, TRACE_CHUNK, began_ns, chrono_now_ns(),
+                         rpc_spans_bytes(msg->bulk));
+    }
     if (rc != 0) {
         refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
     } else if (in->offset == in->total) {

@@ -103,6 +103,7 @@ void ps_unref(struct ps *ps)
     if (atomic_fetch_sub(&ps->refs, 1) == 1) {
         gate_release(&ps->gate);
         pthread_mutex_destroy(&ps->lock);
+        trace_release(&ps->trace);
         free(ps->checkpoint_dir);
         free(ps);
     }
@@ -121,6 +122,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     }
     struct ps *ps = mem_new(1, sizeof *ps);
     pthread_mutex_init(&ps->lock, NULL);
+    trace_init(&ps->trace);
     atomic_store(&ps->refs, 1);
     ps->checkpoint_dir = mem_strdup(o->checkpoint_dir);
     ps->chunk_bytes = o->chunk_bytes;
@@ -297,5 +299,6 @@ const struct rpc_method ps_methods[] = {
     {.name = "Unpin", .request = ps_on_unpin, .done = ps_unary_done},
     {.name = "Checkpoint", .request = ps_on_checkpoint, .done = ps_unary_done},
     {.name = "Stats", .request = ps_on_stats},
+    {.name = "Trace", .request = ps_on_trace},
 };
 const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

@@ -203,6 +203,9 @@ void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buf
     snapshots_commit(&s->snapshots, next);
     s->update_time.ended_ns = chrono_now_ns();
     meter_observe(s->ps->meters.apply_seconds, (double)(s->update_time.ended_ns - began_ns) * 1e-9);
+    if (trace_on(&s->ps->trace)) {
+        ps_trace_shard(s, TRACE_APPLY, began_ns, a->version);
+    }
     meter_add(s->ps->meters.updates, 1);
     if (s->consistency.mode != TRAINING_SYNC) {
         meter_observe(s->ps->meters.staleness, (double)a->staleness);

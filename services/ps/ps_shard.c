@@ -300,21 +300,34 @@ static void reply(struct ps_shard *s, const struct shard_action *a)
     ps_request_answer(a->tag, &refused, &s->failed);
 }
 
+/* Sums of gradients, with a look at the clock when somebody asks for it. */
+static void sum(struct ps_shard *s, const struct shard_action *a)
+{
+    bool traced = trace_on(&s->ps->trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
+    if (a->kind == SHARD_REDUCE) {
+        ps_reduce(s, a);
+    } else {
+        ps_add(s, a->buffer, a->source);
+    }
+    if (traced) {
+        ps_trace_shard(s, TRACE_SUM, began_ns, 0);
+    }
+}
+
 /* @behind: how many actions follow this one. */
 static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
 {
     switch (a->kind) {
     case SHARD_REDUCE:
-        ps_reduce(s, a);
+    case SHARD_ADD:
+        sum(s, a);
         break;
     case SHARD_SETTLE:
         ps_settle(s, a);
         break;
     case SHARD_ABANDON:
         s->update_begun = false;
-        break;
-    case SHARD_ADD:
-        ps_add(s, a->buffer, a->source);
         break;
     case SHARD_APPLY:
         ps_apply(s, a, NULL, a + 1, behind);

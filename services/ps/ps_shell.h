@@ -12,6 +12,7 @@
 #include "service/pool.h"
 #include "service/strand.h"
 #include "service/windows.h"
+#include "trace/trace.h"
 #include "wire/wire_values.h"
 
 #define PS_VALUES_FIELD 15 /* of every message with values */
@@ -55,6 +56,7 @@ struct ps {
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct ps_meters meters;
+    struct trace trace;
 
     pthread_mutex_t lock; /* guards the table */
     struct ps_shard *shards[PS_SHARDS_MAX];
@@ -321,6 +323,14 @@ int ps_restore(struct ps_shard *s, const char *directory, struct err *err);
 /* On the strand: write what @a names for @r, which is answered from another thread. */
 void ps_write(struct ps_request *r, const struct shard_action *a);
 
+/* ---- traces (on_trace.c); for those who have seen trace_on() ---- */
+
+/* Any thread: of an exchange. */
+void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
+                      uint64_t end_ns, uint64_t bytes);
+/* On the strand: until now. */
+void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
+
 /* ---- methods ---- */
 
 #define PS_HANDLERS(X)                                                                             \
@@ -334,7 +344,8 @@ void ps_write(struct ps_request *r, const struct shard_action *a);
     X(pin)                                                                                         \
     X(unpin)                                                                                       \
     X(checkpoint)                                                                                  \
-    X(stats)
+    X(stats)                                                                                       \
+    X(trace)
 
 #define X(handler) void ps_on_##handler(struct rpc_call *call, struct rpc_msg *msg, void *service);
 PS_HANDLERS(X)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "service/local_socket.h"
 #include "worker/ps_client_state.h"
@@ -142,9 +143,12 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
         ps_client_deliver(link);
     } else if (full) {
         answer_full(c, link->shard, request->exchange);
-    } else if (send && ps_client_send(link, request, payload, window, &err) != 0) {
-        /* A stream that takes no more is over, or must be: it may hold half a request. */
-        rpc_stream_cancel(link->stream);
+    } else if (send) {
+        if (ps_client_send(link, request, payload, window, &err) != 0) {
+            /* A stream that takes no more is over, or must be: it may hold half a request. */
+            rpc_stream_cancel(link->stream);
+        }
+        p->answer.sent_ns = chrono_now_ns(); /* answered or not: this thread has not heard of it */
     }
 }
 
@@ -177,6 +181,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->parameters = o->parameters;
     c->local_sockets = o->local_sockets;
     c->shared_memory = o->shared_memory;
+    c->trace = o->trace;
     c->loop = o->loop;
     c->answered = o->answered;
     c->ctx = o->ctx;

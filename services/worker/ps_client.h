@@ -15,6 +15,7 @@
 #include "job/plan.h"
 #include "service/loop.h"
 #include "tensor/half.h"
+#include "trace/trace.h"
 #include "worker/worker.h"
 
 #define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
@@ -27,7 +28,7 @@ struct ps_answer {
     uint32_t shard;
     int code; /* 0 or ERR_*; with an error only `message` counts */
     char message[256];
-    uint64_t sent_ns;               /* when it was begun to be sent, by chrono_now_ns() */
+    uint64_t begun_ns, sent_ns;     /* sending, by chrono_now_ns(); 0: it was refused at once */
     uint32_t waited_us, applied_us; /* of this time, at the shard */
     bool training;                  /* not a pull for an evaluation */
     uint64_t version;
@@ -69,8 +70,9 @@ struct ps_client_options {
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;
-    bool shared_memory; /* and values are handed over in memory where that is so (windows.h) */
-    struct loop *loop;  /* borrows; gets one message per shard at a time */
+    bool shared_memory;  /* and values are handed over in memory where that is so (windows.h) */
+    struct trace *trace; /* gets TRACE_RECEIVE while it is on; borrows; NULL: none */
+    struct loop *loop;   /* borrows; gets one message per shard at a time */
     void (*answered)(void *ctx, const struct ps_answer *answer);
     void *ctx;
 };

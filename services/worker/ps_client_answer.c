@@ -35,6 +35,7 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
     uint8_t *decision = p->decision;
     struct buf sums = p->sums;
     size_t capacity = p->decision_capacity;
+    uint64_t now_ns = chrono_now_ns();
     *p = (struct pending){
         .values = values,
         .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
@@ -50,7 +51,8 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         .round = a->round,
         .answer = {.exchange = a->exchange,
                    .shard = link->shard,
-                   .sent_ns = chrono_now_ns(),
+                   .begun_ns = now_ns,
+                   .sent_ns = now_ns, /* until all of it is */
                    .training = a->pull != WORKER_PULL_PINNED},
         .decision = decision,
         .decision_capacity = capacity,
@@ -359,6 +361,18 @@ static int take_message(struct shard_link *link, struct pending *p,
     return rc;
 }
 
+static void trace_receive(const struct shard_link *link, const struct pending *p, uint64_t began_ns,
+                          uint64_t bytes)
+{
+    const struct trace_span span = {.kind = TRACE_RECEIVE,
+                                    .shard = link->shard,
+                                    .begin_ns = began_ns,
+                                    .end_ns = chrono_now_ns(),
+                                    .exchange = p->answer.exchange,
+                                    .bytes = bytes};
+    trace_add(link->client->trace, link->client->job, &span, NULL);
+}
+
 static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
 {
     (void)stream;
@@ -372,7 +386,13 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
         return;
     }
     struct err err = {0};
+    struct trace *trace = link->client->trace;
+    bool traced = trace != NULL && trace_on(trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
     int rc = take_message(link, p, r, msg->bulk, &err);
+    if (traced) {
+        trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
+    }
     if (rc == 0 && p->received < r->total) {
         return;
     }

@@ -67,6 +67,7 @@ struct ps_client {
     enum value_type gradients, parameters;
     const char *local_sockets;
     bool shared_memory;
+    struct trace *trace;
     struct rpc_loop *rpc_loop;
     struct loop *loop;
     void (*answered)(void *ctx, const struct ps_answer *answer);

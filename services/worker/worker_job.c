@@ -80,13 +80,14 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
     }
     uint64_t began = chrono_now_ns();
     step_clock_begin(&j->clock, a->step, began);
+    worker_job_trace_step(j, a->step, began);
     if (j->client != NULL) {
         ps_client_wait_sent(j->client, a->slot);
     }
     worker_job_sums_changed(&j->sums, a->slot);
     uint64_t begin = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
-    step_clock_busy(&j->clock, STEP_WIRE, began, begin);
+    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, began, begin);
     struct runner_step identity = {
         .seed = (uint64_t)j->model.spec.training.seed,
         .step = a->step,
@@ -99,8 +100,8 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
     }
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     uint64_t loaded = begin + j->model.load_ns;
-    step_clock_busy(&j->clock, STEP_LOAD, begin, loaded);
-    step_clock_busy(&j->clock, STEP_COMPUTE, loaded, chrono_now_ns());
+    worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, loaded);
+    worker_job_busy(j, STEP_COMPUTE, TRACE_COMPUTE, loaded, chrono_now_ns());
     worker_job_count_times(j);
     meter_add(j->meters->batches, 1);
     meter_add(j->meters->examples, a->batch.count);
@@ -112,7 +113,7 @@ static void do_add(struct worker_job *j, const struct worker_action *a)
     uint64_t begin = chrono_now_ns();
     worker_model_add(&j->model, a->slot, a->slot_from);
     worker_job_sums_changed(&j->sums, a->slot);
-    step_clock_busy(&j->clock, STEP_COMPUTE, begin, chrono_now_ns());
+    worker_job_busy(j, STEP_COMPUTE, TRACE_ADD, begin, chrono_now_ns());
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_action *a)
@@ -124,6 +125,7 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     uint64_t used = chrono_thread_ns();
     int rc = worker_model_evaluate(&j->model, a->first, a->count, &sums, &err);
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
+    worker_job_busy(j, STEP_WAIT, TRACE_EVALUATE, begin, chrono_now_ns());
     struct rpc_call *call = worker_job_take_call(j, a->tag);
     if (call != NULL) {
         if (rc == 0) {
@@ -164,7 +166,14 @@ static void do_exchange(struct worker_job *j, const struct worker_action *a)
         fail_job(j, &err);
         return;
     }
+    uint64_t begin = chrono_now_ns();
+    worker_job_trace_sending(j, a->exchange);
     ps_client_exchange(j->client, a, &payload);
+    uint64_t end = chrono_now_ns();
+    if (a->pull != WORKER_PULL_PINNED) {
+        step_clock_busy(&j->clock, STEP_WIRE, begin, end);
+    }
+    worker_job_trace_sent(j, a, begin, end);
 }
 
 static void do_join(struct worker_job *j, const struct worker_action *a)
@@ -299,6 +308,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->message_bytes_max = o->message_bytes_max;
     j->local_sockets = o->local_sockets;
     j->shared_memory = o->shared_memory;
+    trace_init(&j->trace.recorder);
     slow_down_init(&j->slow_down, o->slow_down);
     j->loop = loop_new(LOOP_MESSAGES);
     j->mail = mem_new(1, sizeof *j->mail);
@@ -310,6 +320,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
         loop_free(j->loop);
         worker_job_mail_drop(j->mail);
         slow_down_release(&j->slow_down);
+        trace_release(&j->trace.recorder);
         free(j->id);
         free(j->text);
         free(j);
@@ -353,6 +364,7 @@ void worker_job_free(struct worker_job *j)
     if (j->client != NULL) {
         ps_client_close(j->client);
     }
+    worker_job_trace_end(j);
     loop_free(j->loop);
     ps_client_free(j->client);
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
@@ -370,6 +382,7 @@ void worker_job_free(struct worker_job *j)
     worker_model_release(&j->model);
     plan_release(&j->plan);
     slow_down_release(&j->slow_down);
+    trace_release(&j->trace.recorder);
     free(j->id);
     free(j->text);
     free(j);

@@ -39,6 +39,8 @@ void worker_job_inspect(struct worker_job *j, struct rpc_call *call, struct rpc_
 void worker_job_start(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
 void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
 void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
+/* TraceRequest.RECORD. */
+void worker_job_trace(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg);
 /* Finish what is in hand, have its pushes answered, give leases back, take nothing new; then call
  * @drained(@ctx), on the job's thread and once, unless the job is freed before. It may take as long
  * as the slowest of the job's other workers, so the caller limits it. Errors: ERR_STATE: over. */

@@ -144,9 +144,11 @@ static void note_time(struct worker_job *j, const struct ps_answer *a)
                                     .answered_ns = chrono_now_ns(),
                                     .waited_ns = (uint64_t)a->waited_us * 1000,
                                     .applied_ns = (uint64_t)a->applied_us * 1000};
-    if (a->training) {
-        (void)step_clock_answered(&j->clock, &x);
+    uint64_t begin_ns = x.answered_ns;
+    if (a->training && a->sent_ns != 0) {
+        begin_ns = step_clock_answered(&j->clock, &x);
     }
+    worker_job_trace_answered(j, a, &x, begin_ns);
 }
 
 static void on_answer(void *ctx, const struct ps_answer *a)
@@ -217,6 +219,7 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
         .local_sockets = j->local_sockets,
         .shared_memory = j->shared_memory,
+        .trace = &j->trace.recorder,
         .loop = j->loop,
         .answered = on_answer,
         .ctx = j,
@@ -365,6 +368,11 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
     worker_job_step(j, &event);
 }
 
+static void handle_trace(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
+{
+    worker_job_trace_begin(j, call, (const Gradus__V1__TraceRequest *)body);
+}
+
 /* ---- any thread ---- */
 
 void worker_job_inspect(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
@@ -385,4 +393,9 @@ void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_m
 void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
 {
     post_request(j, call, msg, handle_evaluate);
+}
+
+void worker_job_trace(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_trace);
 }

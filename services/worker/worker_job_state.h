@@ -11,6 +11,7 @@
 #include "worker/step_clock.h"
 #include "worker/worker_job.h"
 #include "worker/worker_job_sums.h"
+#include "worker/worker_job_trace.h"
 #include "worker/worker_model.h"
 
 #define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
@@ -56,8 +57,9 @@ struct worker_job {
     struct worker_actions actions; /* of the running step */
     bool stepping;
     struct measurements measured, reporting;
-    bool report_again;    /* the report under way was sent before */
+    bool report_again; /* the report under way was sent before */
     struct step_clock clock;
+    struct worker_job_trace trace;
     struct slow_down slow_down;
     /* Draining (worker_job_drain.c). */
     bool assigned;    /* the master gave this worker work */

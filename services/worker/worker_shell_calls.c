@@ -174,6 +174,31 @@ static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rp
     (void)rpc_reply(call, &response.base, NULL);
 }
 
+static void handle_trace(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
+{
+    const Gradus__V1__TraceRequest *r = (const Gradus__V1__TraceRequest *)msg->body;
+    struct worker_job *job = job_of(w, call, r->job);
+    if (job != NULL) {
+        worker_job_trace(job, call, msg);
+    }
+}
+
+/* The clock is told at once: on its way to the job's thread it would get old. */
+static void on_trace(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__TraceRequest *r = (const Gradus__V1__TraceRequest *)msg->body;
+    if (r->action == GRADUS__V1__TRACE_REQUEST__ACTION__CLOCK) {
+        struct wire_trace reply;
+        wire_trace_to_proto(NULL, &reply);
+        (void)rpc_reply(call, &reply.response.base, NULL);
+        wire_trace_release(&reply);
+    } else if (r->action == GRADUS__V1__TRACE_REQUEST__ACTION__RECORD) {
+        post(service, call, msg, handle_trace);
+    } else {
+        (void)fail(call, ERR_INVALID, "a worker knows no such action of a trace");
+    }
+}
+
 static void on_inspect(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     post(service, call, msg, handle_inspect);
@@ -202,7 +227,7 @@ static void on_stop(struct rpc_call *call, struct rpc_msg *msg, void *service)
 const struct rpc_method worker_shell_methods[] = {
     {.name = "InspectData", .request = on_inspect}, {.name = "StartJob", .request = on_start},
     {.name = "Assign", .request = on_assign},       {.name = "Evaluate", .request = on_evaluate},
-    {.name = "StopJob", .request = on_stop},
+    {.name = "StopJob", .request = on_stop},        {.name = "Trace", .request = on_trace},
 };
 const size_t worker_shell_method_count =
     sizeof worker_shell_methods / sizeof worker_shell_methods[0];

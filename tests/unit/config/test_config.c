@@ -122,6 +122,34 @@ static void test_defaults_and_flags(void **state)
     release(&r);
 }
 
+/* -o is --out where there is one, and nowhere else. */
+static void test_o(void **state)
+{
+    (void)state;
+    char o[] = "-o", file[] = "x.json", in[] = "in";
+    char *out = NULL;
+    static const struct field rows[] = {{.path = "out", .type = FIELD_STRING, .def = ""}};
+    const struct config_group group = {"Flags", rows, 1, &out};
+    const struct config_command command = {.program = "demo",
+                                           .arguments = "FILE",
+                                           .arguments_max = 1,
+                                           .groups = &group,
+                                           .group_count = 1};
+    char *both[] = {o, file, in, NULL}, *alone[] = {in, o, NULL};
+    struct config_line line = {0};
+    struct diags diags = {0};
+    assert_int_equal(config_read(&command, 3, both, &line, &diags), 0);
+    assert_string_equal(out, "x.json");
+    assert_string_equal(line.arguments.items[0], "in");
+    config_release(&command, &line);
+    assert_int_equal(config_read(&command, 2, alone, &line, &diags), ERR_INVALID);
+    assert_string_equal(diags.items[0].message, "--out needs a value");
+    config_release(&command, &line);
+    diags_release(&diags);
+    refused(ARGS("--store-path", "x", "-o", "y"),
+            "demo: unknown flag -o; flags have two dashes, --help lists all\n");
+}
+
 static void test_repeated_flags(void **state)
 {
     (void)state;
@@ -262,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_and_flags),
+        cmocka_unit_test(test_o),
         cmocka_unit_test(test_repeated_flags),
         cmocka_unit_test(test_file_is_below_flags),
         cmocka_unit_test(test_all_problems_of_a_line),

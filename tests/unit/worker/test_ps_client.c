@@ -361,6 +361,7 @@ static const struct rpc_method methods[] = {
     {.name = "Checkpoint", .request = not_served},
     {.name = "CloseShard", .request = not_served},
     {.name = "Stats", .request = not_served},
+    {.name = "Trace", .request = not_served},
 };
 
 /* ---- set-up ---- */

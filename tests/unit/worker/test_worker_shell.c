@@ -272,6 +272,7 @@ static const struct rpc_method ps_methods[] = {
     {.name = "Checkpoint", .request = not_served},
     {.name = "CloseShard", .request = not_served},
     {.name = "Stats", .request = not_served},
+    {.name = "Trace", .request = not_served},
 };
 
 /* ---- set-up ---- */

@@ -1,0 +1,244 @@
+"""gradus trace, and the time of a step in gradus status: a cluster of real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import unittest
+import urllib.request
+
+from cluster import BIN, SOURCE, ClusterTest, gradus
+
+PARTS = ("load", "compute", "wire", "apply", "wait")
+CLOCK_US = 1.0  # times are written with three digits
+PATIENT = "--heartbeat-timeout-ms=60000"  # nobody is given up on a machine that is busy
+
+
+class Trace:
+    """A trace file, checked for what every viewer needs."""
+
+    def __init__(self, path):
+        with open(path) as f:
+            document = json.load(f)
+        self.about = document["otherData"]
+        events = document["traceEvents"]
+        meta = [e for e in events if e["ph"] == "M"]
+        self.nodes = {e["pid"]: e["args"]["name"] for e in meta if e["name"] == "process_name"}
+        self.threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in meta if e["name"] == "thread_name"}
+        self.events = [e for e in events if e["ph"] != "M"]
+        times = [e["ts"] for e in self.events]
+        assert times == sorted(times), "events are not in order"
+        assert all((e["pid"], e["tid"]) in self.threads for e in self.events), "a thread without a name"
+        self.check_nesting()
+        self.check_pairs()
+
+    def spans(self, name, node=None):
+        return [e for e in self.events if e["ph"] == "X" and e["name"].split()[0] == name
+                and (node is None or self.nodes[e["pid"]] == node)]
+
+    def of_role(self, role):
+        return [n["node"] for n in self.about["nodes"] if n["role"] == role]
+
+    def check_nesting(self):
+        """Spans of a thread are apart, or one is inside of the other."""
+        open_spans = {}
+        for e in (e for e in self.events if e["ph"] == "X"):
+            stack = open_spans.setdefault((e["pid"], e["tid"]), [])
+            end = e["ts"] + e["dur"]
+            while stack and stack[-1]["ts"] + stack[-1]["dur"] <= e["ts"] + 0.0005:
+                stack.pop()
+            if stack:
+                assert end <= stack[-1]["ts"] + stack[-1]["dur"] + 0.0005, (stack[-1], e)
+            stack.append(e)
+
+    def check_pairs(self):
+        begun = {e["id"]: e for e in self.events if e["ph"] == "b"}
+        ended = {e["id"]: e for e in self.events if e["ph"] == "e"}
+        assert begun.keys() == ended.keys(), "an interval without begin or end"
+        assert all(begun[i]["ts"] <= ended[i]["ts"] for i in begun)
+
+    def arrows(self):
+        """[[the points of one, in order]]: each begins where a worker sends."""
+        found = {}
+        for e in self.events:
+            if e["ph"] in "stf":
+                found.setdefault(e["id"], []).append(e)
+        for points in found.values():
+            phases = "".join(p["ph"] for p in points)
+            assert phases[0] == "s" and phases[-1] == "f" and set(phases[1:-1]) <= {"t"}, phases
+        return list(found.values())
+
+    def thread(self, event):
+        return self.threads[event["pid"], event["tid"]]
+
+
+class TraceTest(ClusterTest):
+    def submit(self, master, **sets):
+        base = {"training__epochs": 10000, "training__evaluate_every": "never"}
+        done = gradus("submit", SOURCE + "/examples/digits.yaml", "--master", master.address,
+                      *self.job(**{**base, **sets}))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def running(self, ps, workers, **sets):
+        master, servers, nodes = self.start_cluster(ps, workers, PATIENT)
+        job = self.submit(master, cluster__workers=workers, cluster__ps=ps, **sets)
+        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 20)
+        return master, servers, nodes, job
+
+    def trace(self, master, job, *args, expect=0):
+        path = os.path.join(self.dir, "trace.json")
+        done = gradus("trace", job, "-o", path, "--master", master.address, *args)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return (Trace(path) if expect == 0 else None), done.stderr
+
+    def check_steps(self, trace, steps, shards):
+        """Every step of a worker computes, and its pushes are applied before they are answered."""
+        for worker in trace.of_role("WORKER"):
+            spans = trace.spans("step", worker)
+            self.assertEqual(len(spans), steps)
+            for step in spans:
+                inside = [c for c in trace.spans("compute", worker)
+                          if step["ts"] <= c["ts"] and c["ts"] + c["dur"] <= step["ts"] + step["dur"] + 0.001]
+                self.assertGreaterEqual(len(inside), 1)
+        complete = [points for points in trace.arrows()
+                    if any(trace.thread(p) == f"shard {n}" for p in points for n in range(shards))]
+        self.assertGreaterEqual(len(complete), steps * shards)
+        applied = 0
+        for points in complete:
+            sent, received = points[0]["ts"], points[-1]["ts"]
+            self.assertEqual(trace.thread(points[0]), "job")
+            for p in points[1:-1]:
+                self.assertLessEqual(sent, p["ts"] + CLOCK_US)
+                self.assertLessEqual(p["ts"], received + CLOCK_US)
+                inside = [a for a in trace.spans("apply", trace.nodes[p["pid"]])
+                          if a["tid"] == p["tid"] and a["ts"] <= p["ts"] + CLOCK_US and
+                          p["ts"] <= a["ts"] + a["dur"] + CLOCK_US]
+                applied += len(inside) > 0
+        self.assertGreaterEqual(applied, steps * shards)
+
+
+class Modes(TraceTest):
+    def test_sync(self):
+        master, _, _, job = self.running(2, 2, training__replicas=4)
+        trace, err = self.trace(master, job, "--steps", "4", "--timeout", "60s")
+        self.assertEqual(err, "")
+        self.assertEqual(sorted(trace.nodes.values()), ["ps-1", "ps-2", "worker-1", "worker-2"])
+        self.check_steps(trace, 4, 2)
+        for worker in ("worker-1", "worker-2"):  # two replicas each
+            self.assertEqual(len(trace.spans("compute", worker)), 8)
+            self.assertEqual(len(trace.spans("add", worker)), 4)
+        steps = {int(e["name"].split()[1]) for e in trace.spans("step")}
+        self.assertLessEqual(len(steps), 8)
+        again, _ = self.trace(master, job, "--steps", "1", "--timeout", "60s")  # nothing is left over
+        self.check_steps(again, 1, 2)
+
+    def test_async(self):
+        master, _, _, job = self.running(1, 2, training__mode="async")
+        trace, err = self.trace(master, job, "--steps", "5", "--timeout", "60s")
+        self.assertEqual(err, "")
+        self.check_steps(trace, 5, 1)
+
+    def test_bounded_with_overlap(self):
+        master, _, _, job = self.running(2, 1, training__mode="bounded", training__overlap="true")
+        trace, err = self.trace(master, job, "--steps", "6", "--timeout", "60s")
+        self.assertEqual(err, "")
+        self.check_steps(trace, 6, 2)
+
+    def test_of_gradus_run(self):
+        process = self.start_run(training__epochs=10000, training__evaluate_every="never")
+        state = os.path.join(self.dir, "state")
+
+        def has_steps():
+            done = gradus("status", "digits-1", "--json", "--state-dir", state)
+            return done.returncode == 0 and json.loads(done.stdout)["steps"] > 20
+        self.wait_for("steps", has_steps)
+        args = [os.path.join(BIN, "gradus"), "trace", "digits-1", "--state-dir", state, "--steps", "3", "--timeout",
+                "60s", "--json"]
+
+        def traced():  # a node that was given up for a moment is no failure of this test
+            done = subprocess.run(args, cwd=self.dir, capture_output=True, text=True, timeout=240)
+            return done if done.returncode == 0 and not done.stderr else None
+        done = self.wait_for("a trace", traced, 200)
+        self.assertEqual(json.loads(done.stdout), {"job": "digits-1", "file": "digits-1.trace.json"})
+        self.check_steps(Trace(os.path.join(self.dir, "digits-1.trace.json")), 3, 1)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+class Times(TraceTest):
+    def metrics(self, service):
+        page = urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10).read().decode()
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+                for line in page.splitlines() if not line.startswith("#")}
+
+    def test_the_parts_of_a_step_add_up(self):
+        master, servers, workers, job = self.running(1, 2)
+        self.wait_for("times", lambda: len(self.status(master, job)["worker_times"]) == 2)
+        status = self.status(master, job)
+        for times in (status["times"], *status["worker_times"]):
+            self.assertGreater(times["steps"], 0)
+            self.assertAlmostEqual(sum(times[part + "_ms"] for part in PARTS), times["step_ms"], places=3)
+            for part in ("compute", "wire", "apply"):
+                self.assertGreater(times[part + "_ms"], 0)
+        shown = gradus("status", job, "--master", master.address).stdout
+        for word in ("TIME OF A STEP", "\nworker-1 ", "\nworker-2 ", "\nall workers ", "\nsince the start "):
+            self.assertIn(word, shown)
+        page = self.metrics(workers[0])
+        self.assertGreater(page["gradus_worker_steps_total"], 0)
+        for part in PARTS:
+            self.assertIn(f'gradus_worker_step_seconds_total{{part="{part}"}}', page)
+        self.assertGreater(self.metrics(servers[0])["gradus_ps_wait_seconds_count"], 0)
+
+
+class Failures(TraceTest):
+    def test_what_is_refused(self):
+        master = self.start("master", f"--state-dir={self.dir}/cluster")
+        job = self.submit(master)
+        _, err = self.trace(master, job, expect=1)
+        self.assertIn(f"job {job} is PENDING; only a running job can be traced", err)
+        _, err = self.trace(master, "none-1", expect=5)
+        self.assertIn("no job none-1", err)
+        for wrong in (("--steps", "0"), ("--steps", "1001"), ("--timeout", "0"), ("--steps", "x")):
+            self.trace(master, job, *wrong, expect=2)
+        self.assertEqual(gradus("trace", "--master", master.address).returncode, 2)
+        self.assertEqual(gradus("cancel", job, "--master", master.address).returncode, 0)
+        _, err = self.trace(master, job, expect=1)
+        self.assertIn("CANCELLED", err)
+        master.stop()
+        self.trace(master, job, "--timeout", "100ms", expect=4)
+
+    def test_a_worker_that_dies(self):
+        """The others are there; the file says who is missing."""
+        master, _, workers, job = self.running(1, 2, training__mode="async")
+        workers[1].process.send_signal(signal.SIGSTOP)
+        tracing = subprocess.Popen(
+            [os.path.join(BIN, "gradus"), "trace", job, "-o", self.dir + "/t.json", "--steps", "3", "--timeout", "60s",
+             "--master", master.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(tracing)
+        workers[1].process.send_signal(signal.SIGKILL)
+        _, err = tracing.communicate(timeout=120)
+        self.assertEqual(tracing.returncode, 0, err)
+        trace = Trace(self.dir + "/t.json")
+        missing = [n["node"] for n in trace.about["nodes"] if n["problem"]]
+        self.assertEqual(len(missing), 1)
+        self.assertIn(f"warning: {missing[0]} is missing: ", err)
+        self.assertNotIn(missing[0], trace.nodes.values())
+        left = [n for n in trace.of_role("WORKER") if n != missing[0]]
+        self.assertEqual(len(trace.spans("step", left[0])), 3)
+
+    def test_too_few_steps(self):
+        """A worker that waits for another one makes none: what there is is taken after the time."""
+        master, _, workers, job = self.running(1, 2, training__replicas=2)
+        workers[1].process.send_signal(signal.SIGSTOP)
+        trace, err = self.trace(master, job, "--steps", "1000", "--timeout", "2s")
+        workers[1].process.send_signal(signal.SIGCONT)
+        self.assertEqual(len(trace.about["nodes"]), 3)
+        self.assertRegex(err, r"warning: worker-\d made only \d+ of 1000 steps|warning: worker-\d is missing")
+        again, err = self.trace(master, job, "--steps", "2", "--timeout", "60s")
+        self.assertEqual(err, "")
+        self.check_steps(again, 2, 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
