@@ -451,11 +451,18 @@ static int assign(struct fixture *f, uint64_t generation, bool hold, struct err 
     return rc;
 }
 
-/* Keep back the answer to a push from now on, and wait until one came. */
-static void hold_a_push(struct fixture *f)
+/* Keep back the answer to a push from now on: before the worker begins, or it may be through. */
+static void hold_pushes(struct fixture *f)
 {
     pthread_mutex_lock(&f->lock);
     f->hold = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Wait until one came. */
+static void wait_held(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
     while (f->held_call == NULL && !f->failed) {
         pthread_cond_wait(&f->changed, &f->lock);
     }
@@ -553,8 +560,9 @@ static void test_what_the_master_hears_in_sync(void **state)
     struct fixture f;
     begin(&f, "sync", "600s");
     start_job(&f);
+    hold_pushes(&f);
     assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
-    hold_a_push(&f);
+    wait_held(&f);
     ask_end(&f);
     let_go(&f);
     assert_ended(&f);
@@ -568,8 +576,9 @@ static void drain_in(const char *mode)
     struct fixture f;
     begin(&f, mode, "60s");
     start_job(&f);
+    hold_pushes(&f);
     assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
-    hold_a_push(&f);
+    wait_held(&f);
     ask_end(&f);
     assert_int_equal(assign(&f, GENERATION, true, NULL), 0); /* a hold is nothing new to it */
     let_go(&f);
@@ -602,8 +611,9 @@ static void test_a_generation_that_is_over_is_not_waited_for(void **state)
     struct fixture f;
     begin(&f, "sync", "600s");
     start_job(&f);
+    hold_pushes(&f);
     assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
-    hold_a_push(&f);
+    wait_held(&f);
     ask_end(&f);
     assert_int_equal(assign(&f, GENERATION + 1, false, NULL), ERR_UNAVAILABLE);
     assert_ended(&f);
@@ -617,8 +627,9 @@ static void test_the_grace_period_ends_it(void **state)
     struct fixture f;
     begin(&f, "async", "1ms");
     start_job(&f);
+    hold_pushes(&f);
     assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
-    hold_a_push(&f);
+    wait_held(&f);
     spawn_ask_end(&f.worker);
     assert_ended(&f);
     ASSERT_LAST(&f, NOTE_PUSHED, NOTE_LEFT);
