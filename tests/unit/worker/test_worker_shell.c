@@ -327,9 +327,9 @@ static void serve(struct fixture *f)
 
 static void start_worker(struct fixture *f, const char *grace)
 {
-    const char *flags[] = {"/proc/self/exe", AS_WORKER, "--grace-ms", grace, "--slow-down", "1.5",
-                           "--master",       NULL,      NULL};
-    flags[7] = rpc_server_address(f->server, 0);
+    const char *flags[] = {"/proc/self/exe", AS_WORKER, "--exit-with-parent", "--grace-ms", grace,
+                           "--slow-down",    "1.5",     "--master",           NULL,         NULL};
+    flags[8] = rpc_server_address(f->server, 0);
     char *argv[sizeof flags / sizeof flags[0]] = {NULL};
     for (size_t i = 0; flags[i] != NULL; i++) {
         argv[i] = mem_strdup(flags[i]);
