@@ -182,29 +182,24 @@ VECTOR_INLINE float row_factor(const struct rule_totals *totals, float r)
     return sqrtf(totals->settled[ADAFACTOR_ROW_MEAN] / r);
 }
 
-/* Σ g² and Σ (g / √C)² over a row, each as kernel_row_squares() does, in one walk. */
-VECTOR_INLINE double both_squares(const float *restrict g, float scale,
-                                  const double *restrict columns, size_t width, double *scaled)
+/* Σ (g / √C)² over a row, as kernel_row_squares(). */
+VECTOR_INLINE double scaled_squares(const float *restrict g, float scale,
+                                    const double *restrict columns, size_t width)
 {
-    double plain[KERNEL_LANES] = {0}, lane[KERNEL_LANES] = {0};
+    double lane[KERNEL_LANES] = {0};
     size_t i = 0;
     for (; width - i >= KERNEL_LANES; i += KERNEL_LANES) {
         VECTOR_LOOP
         for (size_t l = 0; l < KERNEL_LANES; l++) {
-            double x = (double)(g[i + l] * scale);
-            double y = x * columns[i + l];
-            plain[l] += x * x;
+            double y = (double)(g[i + l] * scale) * columns[i + l];
             lane[l] += y * y;
         }
     }
     for (size_t l = 0; i < width; i++, l++) {
-        double x = (double)(g[i] * scale);
-        double y = x * columns[i];
-        plain[l] += x * x;
+        double y = (double)(g[i] * scale) * columns[i];
         lane[l] += y * y;
     }
-    *scaled = kernel_lanes_total(lane);
-    return kernel_lanes_total(plain);
+    return kernel_lanes_total(lane);
 }
 
 /* Σ u² of each of @count rows. */
@@ -213,15 +208,13 @@ static void direction_terms(const struct rule_scalars *s, const struct rule_span
                             size_t count, double *terms)
 {
     const float *old = span->slots[0];
+    const float scale = span->gradient_scale;
     const size_t width = span->width;
     for (size_t k = 0; k < count; k++) {
         const float *g = span->gradient + (row + k) * width;
-        double scaled;
-        double squares =
-            both_squares(g, span->gradient_scale, span->totals->columns, width, &scaled);
-        double factor =
-            (double)row_factor(span->totals, adafactor_row(s, old[row + k], squares, width));
-        terms[k] = scaled * factor * factor;
+        float r = adafactor_row(s, old[row + k], kernel_row_squares(g, scale, width), width);
+        double factor = (double)row_factor(span->totals, r);
+        terms[k] = scaled_squares(g, scale, span->totals->columns, width) * factor * factor;
     }
 }
 
