@@ -95,7 +95,6 @@ VECTOR_INLINE uint16_t load(const unsigned char *in, size_t i)
 VECTOR_CLONES
 static void encode_bf16(const float *restrict in, size_t n, unsigned char *restrict out)
 {
-    VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         store(out, i, to_bf16(in[i]));
     }
@@ -121,7 +120,6 @@ static void round_bf16(float *values, size_t n)
 
 static void encode_fp16_plain(const float *restrict in, size_t n, unsigned char *restrict out)
 {
-    VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         store(out, i, to_fp16(in[i]));
     }
