@@ -185,9 +185,8 @@ class Services(ClusterTest):
     def test_jobs_wait_queue_and_run_together(self):
         master, _, _ = self.start_cluster(ps=1, workers=1)
         big = self.submit(master, cluster__workers=2)
-        waiting = self.wait_for("a reason", lambda: (
-            lambda s: s if s["state"] == "PENDING" and "worker" in s["reason"] else None)(self.status(master, big)))
-        self.assertIn("1 more worker", waiting["reason"])
+        self.wait_for("1 more worker in its reason", lambda: (
+            lambda s: s["state"] == "PENDING" and "1 more worker" in s["reason"])(self.status(master, big)))
         small = self.submit(master, training__epochs=1)
         self.assertEqual(self.watch(master, small)[0], 0)  # the big one does not hold it up
         self.assertEqual(self.status(master, big)["state"], "PENDING")
