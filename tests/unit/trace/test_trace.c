@@ -73,7 +73,7 @@ static void what_does_not_fit_is_counted(void **state)
     struct trace t;
     struct trace_spans out;
     struct err err;
-    char name[8];
+    char name[16];
     trace_init(&t);
     const struct trace_span span = span_at(10);
     assert_int_equal(trace_begin(&t, 1, "a-1", TRACE_WORKERS_MAX + 1, 0, FAR, &err), 0);
