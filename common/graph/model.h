@@ -41,16 +41,23 @@ struct runner_step {
     uint64_t seed, step, replica;
 };
 
+/* Who is told that elements [first, first + count) of gradients[variable] are final. */
+struct runner_ready {
+    void (*call)(void *ctx, size_t variable, uint64_t first, uint64_t count);
+    void *ctx;
+};
+
 /* Forward and backward over @b, whose count is at most batch_max and whose classes lie below the
  * model's (mean_squared_error and sigmoid_cross_entropy read targets). @values[i] holds variable i.
  * @gradients[i] receives d(sum over the batch of the loss)/d(variable i): a SUM over examples,
  * overwritten, not added to. An empty batch gives zeros.
  * @metrics (may be NULL) gets this batch's contribution added.
- * @ready (may be NULL) is called with i as soon as gradients[i] is final (last layers first). */
+ * @ready (may be NULL) is called as soon as a part of a gradient is final and the values of its
+ * layer are not read any more: each element once, last layers first, and within a layer from the
+ * last variable's end down. The bits do not depend on it. */
 void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
                       const struct runner_step *step, float *const *gradients,
-                      struct metrics *metrics, void (*ready)(void *ctx, size_t variable),
-                      void *ctx);
+                      struct metrics *metrics, const struct runner_ready *ready);
 /* Forward only (dropout off), adding to @metrics. */
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,
                      struct metrics *metrics);

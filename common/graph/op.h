@@ -49,8 +49,13 @@ struct layer_run {
     const float *dy;
     float *dx; /* NULL: nobody needs it */
     void *state;
-    void *scratch; /* 64-byte aligned */
+    void *scratch;                    /* 64-byte aligned */
+    const struct runner_ready *ready; /* NULL: nobody waits */
 };
+
+/* backward() has made elements [first, first + count) of the layer's gradient @variable, and reads
+ * the layer's values no more. */
+void layer_ready(const struct layer_run *r, size_t variable, uint64_t first, uint64_t count);
 
 struct layer_kind {
     const char *name;
@@ -61,6 +66,7 @@ struct layer_kind {
     bool in_place;     /* y may be x and dx may be dy; backward() does not read x */
     bool reads_output; /* backward() reads y */
     bool view;         /* y is x in another shape; there is no forward() nor backward() */
+    bool tells;        /* backward() calls layer_ready() for everything, last variable first */
     /* Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which layer. */
     int (*plan)(struct layer *l, struct err *err);
     void (*forward)(const struct layer_run *r);

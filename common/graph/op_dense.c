@@ -3,6 +3,11 @@
 #include "tensor/blas.h"
 #include "tensor/kernel.h"
 
+#define BLOCK_FLOATS_MIN ((size_t)64 << 10)
+#define BLOCK_ROWS_MIN 64 /* fewer make a slow product */
+#define BLOCK_ALIGN 16    /* rows of x are read from a cache line on */
+#define BLOCKS_MAX 8
+
 struct dense_params {
     int64_t units;
     int activation;
@@ -52,16 +57,42 @@ static void dense_forward(const struct layer_run *r)
     blas_gemm(false, false, r->count, units, in, r->x, r->values[0], bias ? 1.0F : 0.0F, r->y);
 }
 
+/* Rows of the kernel whose gradient is made at once. A large one is made in blocks, so that it can
+ * leave while the rest is made; a function of the shape alone, for the bits may depend on it. */
+static size_t block_rows(size_t in, size_t units)
+{
+    size_t blocks = in * units / BLOCK_FLOATS_MIN;
+    blocks = blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks;
+    blocks = blocks > in / BLOCK_ROWS_MIN ? in / BLOCK_ROWS_MIN : blocks;
+    if (blocks < 2) {
+        return in;
+    }
+    return ((in + blocks - 1) / blocks + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+}
+
+static void kernel_gradient(const struct layer_run *r)
+{
+    const size_t in = r->layer->in_count, units = r->layer->out_count;
+    const size_t rows = block_rows(in, units);
+    for (size_t end = in; end > 0;) {
+        const size_t first = (end - 1) / rows * rows;
+        blas_gemm_rows(first, end - first, in, units, r->count, r->x, r->dy, r->gradients[0]);
+        layer_ready(r, 0, first * units, (end - first) * units);
+        end = first;
+    }
+}
+
 static void dense_backward(const struct layer_run *r)
 {
     const size_t in = r->layer->in_count, units = r->layer->out_count;
-    blas_gemm(true, false, in, units, r->count, r->x, r->dy, 0.0F, r->gradients[0]);
-    if (r->layer->variable_count > 1) {
-        kernel_column_sums(r->count, units, r->dy, r->gradients[1]);
-    }
     if (r->dx != NULL) {
         blas_gemm(false, true, r->count, in, units, r->dy, r->values[0], 0.0F, r->dx);
     }
+    if (r->layer->variable_count > 1) {
+        kernel_column_sums(r->count, units, r->dy, r->gradients[1]);
+        layer_ready(r, 1, 0, units);
+    }
+    kernel_gradient(r);
 }
 
 extern const struct layer_kind layer_dense;
@@ -71,6 +102,7 @@ const struct layer_kind layer_dense = {
     .fields = dense_fields,
     .field_count = sizeof dense_fields / sizeof dense_fields[0],
     .params_bytes = sizeof(struct dense_params),
+    .tells = true,
     .plan = dense_plan,
     .forward = dense_forward,
     .backward = dense_backward,

@@ -151,17 +151,24 @@ static const float *forward(struct runner *r, size_t layers, const float *const 
     return x;
 }
 
-static void announce(const struct layer *l, void (*ready)(void *ctx, size_t variable), void *ctx)
+void layer_ready(const struct layer_run *r, size_t variable, uint64_t first, uint64_t count)
 {
-    for (size_t j = l->variable_count; j > 0 && ready != NULL; j--) {
-        ready(ctx, l->first_variable + j - 1);
+    if (r->ready != NULL && count > 0) {
+        r->ready->call(r->ready->ctx, r->layer->first_variable + variable, first, count);
+    }
+}
+
+static void all_ready(const struct layer_run *r)
+{
+    for (size_t j = r->layer->variable_count; j > 0; j--) {
+        layer_ready(r, j - 1, 0, shape_count(&r->layer->variables[j - 1].shape));
     }
 }
 
 /* From the loss's gradient in gradient[0] down to the first layer with variables; nothing below it
  * needs a gradient. */
 static void backward(struct runner *r, const float *const *values, size_t count,
-                     float *const *gradients, void (*ready)(void *ctx, size_t variable), void *ctx)
+                     float *const *gradients, const struct runner_ready *ready)
 {
     size_t at = 0;
     for (size_t i = r->model->loss_layers; i > r->model->first_trainable; i--) {
@@ -171,6 +178,7 @@ static void backward(struct runner *r, const float *const *values, size_t count,
         }
         struct layer_run run = run_of(r, i - 1, count, values);
         run.training = true;
+        run.ready = ready;
         run.gradients = gradients + l->first_variable;
         if (r->places[i - 1].y != NOWHERE) {
             run.y = floats_at(r, r->places[i - 1].y);
@@ -179,18 +187,21 @@ static void backward(struct runner *r, const float *const *values, size_t count,
         at = l->kind->in_place ? at : 1 - at;
         run.dx = i - 1 == r->model->first_trainable ? NULL : floats_at(r, r->gradient[at]);
         l->kind->backward(&run);
-        announce(l, ready, ctx);
+        if (!l->kind->tells) {
+            all_ready(&run);
+        }
     }
 }
 
 static void zero_gradients(const struct model *m, float *const *gradients,
-                           void (*ready)(void *ctx, size_t variable), void *ctx)
+                           const struct runner_ready *ready)
 {
     for (size_t i = 0; i < m->variable_count; i++) {
         memset(gradients[i], 0, (size_t)shape_count(&m->variables[i]->shape) * sizeof(float));
     }
     for (size_t i = m->layer_count; i > 0; i--) {
-        announce(&m->layers[i - 1].layer, ready, ctx);
+        const struct layer_run run = {.layer = &m->layers[i - 1].layer, .ready = ready};
+        all_ready(&run);
     }
 }
 
@@ -211,15 +222,15 @@ static void run_loss(struct runner *r, const float *y, const struct batch *b, fl
 
 void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
                       const struct runner_step *step, float *const *gradients,
-                      struct metrics *metrics, void (*ready)(void *ctx, size_t variable), void *ctx)
+                      struct metrics *metrics, const struct runner_ready *ready)
 {
     if (b->count == 0) {
-        zero_gradients(r->model, gradients, ready, ctx);
+        zero_gradients(r->model, gradients, ready);
         return;
     }
     const float *y = forward(r, r->model->loss_layers, values, b, step);
     run_loss(r, y, b, floats_at(r, r->gradient[0]), metrics);
-    backward(r, values, b->count, gradients, ready, ctx);
+    backward(r, values, b->count, gradients, ready);
 }
 
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,

@@ -29,3 +29,18 @@ void blas_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
                 a, (blasint)(transpose_a ? m : k), b, (blasint)(transpose_b ? k : n), beta, c,
                 (blasint)n);
 }
+
+void blas_gemm_rows(size_t first, size_t count, size_t m, size_t n, size_t k, const float *a,
+                    const float *b, float *c)
+{
+    assert(m <= INT_MAX && n <= INT_MAX && k <= INT_MAX && first <= m && count <= m - first);
+    if (count == 0 || n == 0) {
+        return;
+    }
+    if (k == 0) {
+        memset(c + first * n, 0, count * n * sizeof *c);
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)count, (blasint)n, (blasint)k,
+                1.0F, a + first, (blasint)m, b, (blasint)n, 0.0F, c + first * n, (blasint)n);
+}

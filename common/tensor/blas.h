@@ -13,5 +13,9 @@ void blas_set_threads(int threads);
  * m, n and k are at most INT_MAX. Equal inputs give equal bits, wherever they lie in memory. */
 void blas_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
                const float *b, float beta, float *c);
+/* Rows [first, first + count) of c [m × n] = transpose(a) · b, a stored [k × m] and b [k × n]; the
+ * other rows of c are left alone. */
+void blas_gemm_rows(size_t first, size_t count, size_t m, size_t n, size_t k, const float *a,
+                    const float *b, float *c);
 
 #endif

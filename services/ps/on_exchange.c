@@ -8,6 +8,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "ps/ps_shell.h"
+#include "ps/ranges.h"
 
 #define INCOMING_MAX 64              /* exchanges whose chunks arrive at the same time */
 #define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
@@ -18,7 +19,8 @@ struct incoming {
     uint64_t exchange;
     struct ps_request *request; /* NULL: refused; what is still to come is skipped */
     struct buffer *buffer;      /* NULL: no values */
-    uint64_t offset, total;     /* elements */
+    uint64_t arrived, total;    /* elements */
+    struct ranges taken;        /* of `buffer` */
     enum value_type type;
 };
 
@@ -366,8 +368,8 @@ static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t wi
     }
     in->buffer = buffer_borrow(&s->shard->gradients.pool, windows_gradient(s->windows, window - 1),
                                windows_ref(s->windows), window - 1, give_window_back);
-    in->offset = in->total;
-    return 0;
+    in->arrived = in->total;
+    return ranges_add(&in->taken, 0, in->total, err);
 }
 
 static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_t window,
@@ -495,19 +497,23 @@ static int take_values(struct ps_stream *s, struct incoming *in,
     if (m->gradient_window != 0 && bytes == 0) {
         return 0; /* they are there */
     }
-    if (bytes % value_type_bytes(in->type) != 0 || m->offset != in->offset ||
-        n > in->total - in->offset) {
-        (void)err_set(err, ERR_INVALID,
-                      "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64
-                      "; expected element %" PRIu64 " of %" PRIu64,
-                      m->exchange, bytes, m->offset, in->offset, in->total);
+    int rc = 0;
+    if (bytes % value_type_bytes(in->type) != 0 || m->offset > in->total ||
+        n > in->total - m->offset) {
+        rc = err_set(err, ERR_INVALID, "there are %" PRIu64 " elements", in->total);
+    } else {
+        rc = ranges_add(&in->taken, m->offset, n, err);
+    }
+    if (rc != 0) {
+        (void)err_wrap(err, "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64,
+                       m->exchange, bytes, m->offset);
         return ps_shard_wrap(s->shard, err);
     }
     if (n > 0) {
-        (void)wire_values_read(spans, in->type, in->buffer->floats.data + in->offset, n);
+        (void)wire_values_read(spans, in->type, in->buffer->floats.data + m->offset, n);
         meter_add(s->ps->meters.values_received, bytes);
     }
-    in->offset += n;
+    in->arrived += n;
     return 0;
 }
 
@@ -523,16 +529,21 @@ static void post(struct ps_stream *s, struct incoming *in)
     ps_request_post(r);
 }
 
-/* Refuse the exchange, and skip the chunks that the client has sent meanwhile. */
+/* Of a refused exchange the client may have sent more meanwhile. */
+static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
+{
+    in->arrived += bytes / value_type_bytes(in->type);
+    if (in->arrived >= in->total) {
+        remove_incoming(s, in);
+    }
+}
+
 static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                    size_t bytes, const struct err *err)
 {
     send_refusal(s->call, m->exchange, 0, 0, err);
     release_incoming(in);
-    in->offset = m->offset + bytes / value_type_bytes(in->type);
-    if (in->offset >= in->total) {
-        remove_incoming(s, in);
-    }
+    skip(s, in, bytes);
 }
 
 static bool reads_answers(struct ps_stream *s)
@@ -569,10 +580,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         in = NULL;
     }
     if (in != NULL && in->request == NULL) {
-        in->offset = m->offset + rpc_spans_bytes(msg->bulk) / value_type_bytes(in->type);
-        if (in->offset >= in->total) {
-            remove_incoming(s, in);
-        }
+        skip(s, in, rpc_spans_bytes(msg->bulk));
         return;
     }
     if (in == NULL) {
@@ -595,7 +603,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     if (rc != 0) {
         refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
-    } else if (in->offset == in->total) {
+    } else if (in->arrived == in->total) {
         post(s, in);
     }
 }

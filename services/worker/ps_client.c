@@ -123,18 +123,15 @@ static void answer_full(struct ps_client *c, uint32_t shard, uint64_t exchange)
     c->answered(c->ctx, &full);
 }
 
-void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
-                        const struct ps_payload *payload)
+struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
+                               const struct ps_payload *payload)
 {
-    struct shard_link *link = &c->links[request->shard];
     struct err err = {0};
     int rc = link_open(link, &err);
     pthread_mutex_lock(&link->mutex);
     struct pending *p = ps_client_pending_take(link, request, payload->values);
     bool full = p == NULL;
     bool send = !full && rc == 0 && !link->broken;
-    uint32_t window =
-        send ? p->window : WINDOWS_NONE; /* @p may be answered as soon as it is sent */
     bool due = !full && !send &&
                ps_client_answer_error(link, p, ERR_UNAVAILABLE,
                                       rc != 0 ? err.msg : "the stream was closed");
@@ -142,14 +139,25 @@ void ps_client_exchange(struct ps_client *c, const struct worker_action *request
     if (due) {
         ps_client_deliver(link);
     } else if (full) {
-        answer_full(c, link->shard, request->exchange);
-    } else if (send) {
-        if (ps_client_send(link, request, payload, window, &err) != 0) {
-            /* A stream that takes no more is over, or must be: it may hold half a request. */
-            rpc_stream_cancel(link->stream);
-        }
-        p->answer.sent_ns = chrono_now_ns(); /* answered or not: this thread has not heard of it */
+        answer_full(link->client, link->shard, request->exchange);
     }
+    return send ? p : NULL;
+}
+
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
+                        const struct ps_payload *payload)
+{
+    struct shard_link *link = &c->links[request->shard];
+    struct err err;
+    struct pending *p = ps_client_open(link, request, payload);
+    if (p == NULL) {
+        return;
+    }
+    if (ps_client_send(link, request, payload, p->window, &err) != 0) {
+        /* A stream that takes no more is over, or must be: it may hold half a request. */
+        rpc_stream_cancel(link->stream);
+    }
+    p->answer.sent_ns = chrono_now_ns(); /* answered or not: this thread has not heard of it */
 }
 
 /* ---- life ---- */

@@ -20,6 +20,9 @@
 
 #define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
 #define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
+/* Of a gradient in the making less is not sent before the end: each message costs both sides a
+ * wake-up, which takes as long as so many bytes. */
+#define PS_CLIENT_PART_BYTES_MIN (512U << 10)
 
 struct ps_client;
 
@@ -90,6 +93,15 @@ void ps_client_free(struct ps_client *c);
 /* Carry out WORKER_DO_EXCHANGE. Failures are answered, not returned. */
 void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
                         const struct ps_payload *payload);
+/* The same with a gradient that is not made yet: it leaves as it is made, from its end on. One with
+ * each shard, and nothing else is asked of the client until ps_client_made_all(). False: the shard
+ * has one already, or there is no gradient; nothing happened. */
+bool ps_client_begin(struct ps_client *c, const struct worker_action *request,
+                     const struct ps_payload *payload);
+/* Elements [first, first + count) of @variable are made, in the gradient of all that are begun. */
+void ps_client_made(struct ps_client *c, size_t variable, uint64_t first, uint64_t count);
+/* All of it is. */
+void ps_client_made_all(struct ps_client *c);
 /* Wait until nothing is sent from the gradient in @slot any more. */
 void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
 

@@ -159,8 +159,9 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->values_window = 0;
 }
 
+/* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
 static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
-                      size_t piece_count, uint32_t slot, struct err *err)
+                      size_t piece_count, uint32_t slot, bool waits, struct err *err)
 {
     struct rpc_blob blob = {
         .pieces = link->pieces,
@@ -169,7 +170,7 @@ static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest
         .ctx = sending_begin(link->client, slot),
     };
     int rc = rpc_stream_send(link->stream, &message->base, &blob, err);
-    if (rc == ERR_EXHAUSTED) {
+    if (rc == ERR_EXHAUSTED && waits) {
         /* The blob was released; once the queue has room it goes as a copy. */
         blob.release = NULL;
         rc = rpc_stream_wait_writable(link->stream, SEND_WAIT_MS, err);
@@ -214,7 +215,7 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
         uint64_t n = link->elements - at < chunk ? link->elements - at : chunk;
         size_t pieces = gather(link, at, n, gradient, link->pieces);
         message->offset = at;
-        rc = type == VALUE_FP32 ? send_plain(link, message, pieces, slot, err)
+        rc = type == VALUE_FP32 ? send_plain(link, message, pieces, slot, true, err)
                                 : send_coded(link, message, pieces, type, err);
         strip(message);
     }
@@ -348,8 +349,15 @@ static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer
     m->values = offer->values;
 }
 
-int ps_client_send(struct shard_link *link, const struct worker_action *a,
-                   const struct ps_payload *payload, uint32_t window, struct err *err)
+struct part {
+    uint64_t first, end;
+    bool begins, waits;
+};
+
+/* Of a request with a gradient @part, or all of it (NULL). */
+static int send_request(struct shard_link *link, const struct worker_action *a,
+                        const struct ps_payload *payload, uint32_t window, const struct part *part,
+                        struct err *err)
 {
     struct ps_client *c = link->client;
     Gradus__V1__ShardRef shard = GRADUS__V1__SHARD_REF__INIT;
@@ -405,8 +413,32 @@ int ps_client_send(struct shard_link *link, const struct worker_action *a,
         message.windows = &windows;
         link->windows_offered = true;
     }
+    if (part != NULL && !part->begins) {
+        strip(&message);
+    }
+    if (part != NULL) {
+        size_t pieces =
+            gather(link, part->first, part->end - part->first, payload->gradient, link->pieces);
+        message.total = link->elements;
+        message.offset = part->first;
+        return send_plain(link, &message, pieces, a->slot, part->waits, err);
+    }
     if (a->push && payload->gradient != NULL && link->elements > 0) {
         return send_gradient(link, &message, a->slot, payload->gradient, push_type(c, a), err);
     }
     return send_one(link, &message, NULL, err);
+}
+
+int ps_client_send(struct shard_link *link, const struct worker_action *a,
+                   const struct ps_payload *payload, uint32_t window, struct err *err)
+{
+    return send_request(link, a, payload, window, NULL, err);
+}
+
+int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
+                        struct err *err)
+{
+    const struct parts *p = &link->parts;
+    const struct part part = {first, end, !p->begun, waits};
+    return send_request(link, &p->request, &p->payload, p->pending->window, &part, err);
 }

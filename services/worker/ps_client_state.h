@@ -34,6 +34,18 @@ struct pending {
     struct buf sums; /* answer.sums points here */
 };
 
+/* The push that leaves while its gradient is made; the job's thread. */
+struct parts {
+    bool open;
+    bool whole; /* it goes at the end, as any other */
+    bool begun; /* its first message is sent */
+    struct worker_action request;
+    struct ps_payload payload;
+    struct pending *pending; /* NULL: whole */
+    size_t partition;        /* behind the one that the last element that is not made lies in */
+    uint64_t made, sent;     /* elements of the shard from these on */
+};
+
 struct shard_link {
     struct ps_client *client;
     uint32_t shard;
@@ -45,6 +57,7 @@ struct shard_link {
     struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
     bool local;                  /* it is a Unix-domain socket */
     struct rpc_stream *stream;   /* the job's thread opens and frees */
+    struct parts parts;
     /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
      * was told: that memory is never used again. The job's thread makes and drops them. */
     struct windows *windows;
@@ -89,11 +102,20 @@ struct ps_client {
  * stream may hold half a request then. */
 int ps_client_send(struct shard_link *link, const struct worker_action *a,
                    const struct ps_payload *payload, uint32_t window, struct err *err);
+/* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
+ * ERR_EXHAUSTED, and nothing happened, when there is no room. */
+int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
+                        struct err *err);
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 void ps_client_staged_release(struct ps_client *c);
 /* How the answer to @a travels. */
 enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a);
+
+/* ps_client.c: under way from now on; the job's thread may look at it until it takes the next
+ * message. NULL: answered with an error. */
+struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
+                               const struct ps_payload *payload);
 
 /* ps_client_answer.c */
 

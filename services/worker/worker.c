@@ -204,10 +204,10 @@ static void on_computed(struct worker *w)
 {
     enum computing was = w->computing;
     w->computing = COMPUTING_NOTHING;
+    w->measured = w->measured || was == COMPUTING_BATCH || was == COMPUTING_PUSHED;
     if (was != COMPUTING_BATCH && was != COMPUTING_SPARE) {
         return;
     }
-    w->measured = w->measured || was == COMPUTING_BATCH;
     if (w->next_pending || w->fenced) {
         worker_slot_drop(w, w->computing_slot); /* of a generation that is over */
     } else if (w->a.consistency.mode == TRAINING_SYNC) {

@@ -86,7 +86,8 @@ enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_D
 enum worker_event_kind {
     WORKER_ASSIGN,
     WORKER_EVALUATE,
-    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished */
+    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; pushes that came with it may
+                         have been answered before */
     WORKER_EXCHANGED, /* an EXCHANGE is answered, well or with an error */
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
@@ -126,7 +127,9 @@ struct worker_event {
 };
 
 enum worker_action_kind {
-    WORKER_DO_COMPUTE,  /* gradient of `batch` with set → slot */
+    WORKER_DO_COMPUTE,  /* gradient of `batch` with set → slot. EXCHANGE actions right behind it
+                           that push this slot may begin at once: what is made can leave; and what
+                           they pull may go to the same set, for it comes when all has left */
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
     WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */

@@ -105,8 +105,8 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
 
 bool worker_quiet(const struct worker *w)
 {
-    return w->training_open == 0 && w->computing != COMPUTING_BATCH &&
-           w->computing != COMPUTING_SPARE;
+    return w->training_open == 0 &&
+           (w->computing == COMPUTING_NOTHING || w->computing == COMPUTING_EVALUATION);
 }
 
 void worker_begin_next(struct worker *w)

@@ -253,7 +253,7 @@ void worker_async_exchanged(struct worker *w, const struct worker_action *reques
 
 /* ---- computing ---- */
 
-void worker_async_computed(struct worker *w)
+static void take_in(struct worker *w)
 {
     struct async_state *a = &w->async;
     struct group *g = &a->group;
@@ -268,6 +268,19 @@ void worker_async_computed(struct worker *w)
     g->examples += w->computing_batch.count;
     g->next++;
     a->making = g->next == g->end ? MAKING_READY : MAKING_BATCHES;
+}
+
+void worker_async_computed(struct worker *w)
+{
+    take_in(w);
+}
+
+/* Is the batch that was named last a push of its own, and none in its way? What overlaps with the
+ * push before it has to wait for that one. */
+static bool goes_alone(const struct worker *w)
+{
+    const struct group *g = &w->async.group;
+    return g->end == g->first + 1 && w->training_open == 0 && !overlaps(w);
 }
 
 static void prefetch(struct worker *w, const struct holding *h)
@@ -332,6 +345,11 @@ static void compute_next(struct worker *w, struct holding *h)
     action->slot = w->computing_slot;
     action->set = w->current;
     action->generation = w->a.generation;
+    if (goes_alone(w)) {
+        w->computing = COMPUTING_PUSHED;
+        take_in(w);
+        push_group(w);
+    }
 }
 
 /* Nothing may be begun: say so to whoever waits for this worker. */

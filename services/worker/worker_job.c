@@ -94,10 +94,12 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         .replica = a->replica,
     };
     if (worker_model_gradient(&j->model, &a->batch, &identity, a->set, a->slot,
-                              a->spare ? NULL : sums_of(j, a->batch.epoch), &err) != 0) {
+                              a->spare ? NULL : sums_of(j, a->batch.epoch),
+                              worker_job_push_begin(j, a->slot), &err) != 0) {
         fail_job(j, &err);
         return;
     }
+    worker_job_push_end(j);
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     uint64_t loaded = begin + j->model.load_ns;
     worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, loaded);
@@ -288,8 +290,8 @@ void worker_job_step(struct worker_job *j, struct worker_event *event)
         return;
     }
     j->stepping = true;
-    for (size_t i = 0; i < j->actions.count; i++) {
-        struct worker_action action = j->actions.items[i];
+    for (j->at = 0; j->at < j->actions.count; j->at++) {
+        struct worker_action action = j->actions.items[j->at];
         execute(j, &action);
     }
     j->actions.count = 0;

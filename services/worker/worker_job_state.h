@@ -37,6 +37,14 @@ struct job_mail {
     unsigned refs;
 };
 
+/* What leaves while it is computed. */
+struct job_push {
+    uint32_t slot;
+    struct runner_ready ready;
+    bool begun;
+    size_t next; /* the first action that was not begun along with it */
+};
+
 struct worker_job {
     char *id, *text;
     struct membership *membership;
@@ -55,7 +63,9 @@ struct worker_job {
     struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
     struct worker *core;
     struct worker_actions actions; /* of the running step */
+    size_t at;                     /* the one that is carried out */
     bool stepping;
+    struct job_push push;
     struct measurements measured, reporting;
     bool report_again; /* the report under way was sent before */
     struct step_clock clock;
@@ -95,6 +105,12 @@ bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *cal
                                       uint64_t generation, bool hold);
 /* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
 void worker_job_drain_over(struct worker_job *j);
+
+/* worker_job_push.c: around the computation into @slot, which is the action at `at`. Whom to tell
+ * what is made of its gradient; NULL: nobody. */
+const struct runner_ready *worker_job_push_begin(struct worker_job *j, uint32_t slot);
+/* All of it is made. */
+void worker_job_push_end(struct worker_job *j);
 
 /* worker_job_master.c: the actions that are calls to the master. */
 void worker_job_lease(struct worker_job *j, const struct worker_action *a);

@@ -99,6 +99,12 @@ static int make_norms(struct worker_job_sums *s, const struct worker_model *mode
     return update_norms(s->update, s->gradient, a->examples, s->norms, err);
 }
 
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a)
+{
+    bool of_batches = a->push && a->replica_first == a->replica_end;
+    return s->norms != NULL && of_batches && a->slot != WORKER_SLOT_NONE;
+}
+
 int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
                            const struct worker_action *a, struct ps_payload *payload,
                            struct err *err)
@@ -107,8 +113,7 @@ int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model 
         payload->totals = s->totals[a->round].data;
         payload->totals_bytes = s->totals[a->round].len;
     }
-    bool of_batches = a->push && a->replica_first == a->replica_end;
-    if (s->norms == NULL || !of_batches || a->slot == WORKER_SLOT_NONE) {
+    if (!worker_job_sums_needs_norms(s, a)) {
         return 0;
     }
     if (s->norms_slot != a->slot) {

@@ -34,6 +34,8 @@ int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *
 int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
                            const struct worker_action *a, struct ps_payload *payload,
                            struct err *err);
+/* Does the exchange @a bring norms, which are known when all of its gradient is? */
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a);
 /* The gradient in @slot is another one from now on. */
 void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot);
 

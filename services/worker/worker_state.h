@@ -129,7 +129,13 @@ struct evaluation {
     uint64_t first, count;
 };
 
-enum computing { COMPUTING_NOTHING, COMPUTING_BATCH, COMPUTING_SPARE, COMPUTING_EVALUATION };
+enum computing {
+    COMPUTING_NOTHING,
+    COMPUTING_BATCH,
+    COMPUTING_PUSHED, /* a batch whose push is open already: it leaves while it is made */
+    COMPUTING_SPARE,
+    COMPUTING_EVALUATION,
+};
 
 #define WORKER_VERSION_NONE UINT64_MAX /* never pulled, or a pull is under way */
 #define WORKER_LEAD 0                  /* the shard that decides for all */
@@ -155,7 +161,7 @@ struct worker {
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
     enum computing computing;
     struct ledger_batch computing_batch;
-    uint32_t computing_slot;
+    uint32_t computing_slot; /* COMPUTING_PUSHED: the exchanges' */
 
     /* gradients */
     uint32_t slot_users[WORKER_SLOTS_MAX]; /* exchanges that still read it, plus one while computed

@@ -284,6 +284,26 @@ static bool enough(const struct worker *w)
            w->sync.lead_holds >= w->a.consistency.aggregate;
 }
 
+/* Will the gradient that is computed next be pushed as it is, with nothing added to it before? */
+static bool goes_alone(const struct worker *w)
+{
+    const struct sync_state *s = &w->sync;
+    struct tree_block block = {s->replica_next, s->replica_next + 1};
+    struct tree_block parent;
+    size_t below = s->stack_count;
+    if (loose(w)) {
+        return false; /* the step may be over when it is computed */
+    }
+    while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
+        if (block.hi != parent.hi || below == 0 || s->stack[below - 1].slot != WORKER_SLOT_NONE) {
+            return false;
+        }
+        below--; /* the left one of the pair is empty */
+        block = parent;
+    }
+    return true;
+}
+
 static void compute_next(struct worker *w)
 {
     struct sync_state *s = &w->sync;
@@ -296,7 +316,12 @@ static void compute_next(struct worker *w)
             } else {
                 prefetch(w);
             }
+            bool alone = goes_alone(w);
             worker_sync_compute(w, COMPUTING_BATCH, s->replica_next, &batch);
+            if (alone) {
+                w->computing = COMPUTING_PUSHED;
+                take_in(w, w->computing_slot, batch.count);
+            }
             return;
         }
         w->computing_batch = batch;

@@ -105,7 +105,7 @@ static void test_a_step_allocates_nothing(void **state)
     const size_t before = allocations;
     for (int i = 0; i < 3; i++) {
         runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, &m,
-                         NULL, NULL);
+                         NULL);
         runner_evaluate(rig.runner, models_values(&rig), &rig.batch, &m);
         (void)runner_predict(rig.runner, models_values(&rig), &rig.batch, &outputs);
     }
@@ -202,15 +202,47 @@ static void test_gradients_are_sums(void **state)
 struct seen {
     const struct models_rig *rig;
     size_t count;
-    size_t variables[32];
-    float first[32]; /* gradients[v][0] when v was announced */
+    size_t variables[64];
+    uint64_t firsts[64], counts[64];
+    float sums[64]; /* of what was announced, when it was */
 };
 
-static void note(void *ctx, size_t variable)
+static float sum_of(const float *values, uint64_t count)
+{
+    float sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        sum += values[i];
+    }
+    return sum;
+}
+
+static void note(void *ctx, size_t variable, uint64_t first, uint64_t count)
 {
     struct seen *s = ctx;
+    assert_true(s->count < 64);
     s->variables[s->count] = variable;
-    s->first[s->count++] = s->rig->gradients[variable][0];
+    s->firsts[s->count] = first;
+    s->counts[s->count] = count;
+    s->sums[s->count++] = sum_of(s->rig->gradients[variable] + first, count);
+}
+
+/* Variables from the last to the first, each from its end down to 0, and final when announced. */
+static void check_seen(const struct models_rig *rig, const struct seen *seen)
+{
+    size_t at = 0;
+    for (size_t v = rig->count; v > 0; v--) {
+        uint64_t end = rig->sizes[v - 1];
+        while (end > 0) {
+            assert_true(at < seen->count);
+            assert_int_equal(seen->variables[at], v - 1);
+            assert_int_equal(seen->firsts[at] + seen->counts[at], end);
+            end = seen->firsts[at];
+            float now = sum_of(rig->gradients[v - 1] + end, seen->counts[at]);
+            assert_true(seen->sums[at] == now);
+            at++;
+        }
+    }
+    assert_int_equal(at, seen->count);
 }
 
 static void test_ready_comes_from_the_last_layer_on(void **state)
@@ -223,18 +255,40 @@ static void test_ready_comes_from_the_last_layer_on(void **state)
     models_rig_init(&rig, &spec, MODELS_SHAPE(9, 8), 4, 6, 4);
     for (int empty = 0; empty < 2; empty++) {
         struct seen seen = {.rig = &rig};
+        const struct runner_ready ready = {note, &seen};
         for (size_t i = 0; i < rig.count; i++) {
             rig.gradients[i][0] = NAN;
         }
         rig.batch.count = empty ? 0 : 6;
         runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL,
-                         note, &seen);
+                         &ready);
         assert_int_equal(rig.count, seen.count);
-        for (size_t i = 0; i < seen.count; i++) {
-            assert_int_equal(rig.count - 1 - i, seen.variables[i]);
-            assert_true(seen.first[i] == rig.gradients[seen.variables[i]][0]); /* final */
-        }
+        check_seen(&rig, &seen);
     }
+    models_rig_release(&rig);
+    model_spec_release(&spec);
+}
+
+/* A large kernel is announced in blocks; whether anybody listens makes no bit of a difference. */
+static void test_a_large_kernel_is_ready_in_blocks(void **state)
+{
+    (void)state;
+    struct model_spec spec = {.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct models_rig rig;
+    const struct runner_step step = {.seed = 1};
+    struct seen seen = {.rig = &rig};
+    const struct runner_ready ready = {note, &seen};
+    models_add(&spec, "dense", "units=129 activation=relu");
+    models_add(&spec, "dense", "units=4");
+    models_rig_init(&rig, &spec, MODELS_SHAPE(1100), 4, 6, 3);
+    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL, NULL);
+    float **silent = copy_gradients(&rig);
+    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL,
+                     &ready);
+    assert_true(same_gradients(&rig, silent));
+    check_seen(&rig, &seen);
+    assert_int_equal(seen.count, 3 + 2); /* 1100 · 129 floats are two blocks of 64 Ki and more */
+    free_copy(&rig, silent);
     models_rig_release(&rig);
     model_spec_release(&spec);
 }
@@ -349,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_equal_batches_give_equal_bits),
         cmocka_unit_test(test_gradients_are_sums),
         cmocka_unit_test(test_ready_comes_from_the_last_layer_on),
+        cmocka_unit_test(test_a_large_kernel_is_ready_in_blocks),
         cmocka_unit_test(test_an_empty_batch_gives_zeros),
         cmocka_unit_test(test_predict_against_naive),
         cmocka_unit_test(test_layers_in_place),

@@ -144,6 +144,75 @@ static void test_exchanges_interleave(void **state)
     ps_rig_stop(&rig);
 }
 
+/* As a gradient is made: its last part first, with a gap that is filled at the end. */
+static void test_chunks_in_any_order(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    char job[] = "a-1";
+    const uint64_t bounds[] = {0, 17, 20000, 40000, ELEMENTS};
+    const size_t order[] = {3, 1, 0, 2};
+    start(&rig, job, "sync", 1);
+    client_open(&c, &rig);
+    for (size_t i = 0; i < 4; i++) {
+        struct chunk k = {.job = job,
+                          .first = i == 0,
+                          .push = true,
+                          .pull = true,
+                          .examples = 10,
+                          .hi = 1,
+                          .offset = bounds[order[i]],
+                          .total = ELEMENTS,
+                          .floats = bounds[order[i] + 1] - bounds[order[i]]};
+        send_chunk(&c, &k);
+    }
+    struct answer *a = wait_answer(&c, 0);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
+    check_step(a->values, 1, 10);
+    client_close(&c);
+    ps_rig_stop(&rig);
+}
+
+/* Each element once: what comes again ends the exchange, whose rest is skipped. */
+static void test_chunks_that_overlap(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    char job[] = "a-1";
+    start(&rig, job, "sync", 1);
+    client_open(&c, &rig);
+    struct chunk k = {.job = job,
+                      .first = true,
+                      .push = true,
+                      .examples = 10,
+                      .hi = 1,
+                      .offset = ELEMENTS - 100,
+                      .total = ELEMENTS,
+                      .floats = 100};
+    send_chunk(&c, &k);
+    k.first = false;
+    k.offset = ELEMENTS - 150;
+    k.floats = 51;
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "job a-1 shard 0: exchange 0: 204 bytes of values at element 59910: element "
+                   "59960 came before");
+    k.offset = 0;
+    k.floats = ELEMENTS - 151;
+    send_chunk(&c, &k);
+    send_push(&c, job, 0, 0, 0, 1, ELEMENTS, false); /* nothing of it is left */
+    pthread_mutex_lock(&c.lock);
+    while (c.answers[0].messages < 2) {
+        pthread_cond_wait(&c.changed, &c.lock);
+    }
+    pthread_mutex_unlock(&c.lock);
+    assert_int_equal(c.answers[0].push, GRADUS__V1__PUSH_RESULT__APPLIED);
+    client_close(&c);
+    ps_rig_stop(&rig);
+}
+
 /* An error ends its exchange, and nothing else. */
 static void test_garbage_is_refused(void **state)
 {
@@ -173,13 +242,14 @@ static void test_garbage_is_refused(void **state)
                        .push = true,
                        .hi = 1,
                        .examples = 1,
-                       .offset = 5,
+                       .offset = ELEMENTS - 5,
                        .total = ELEMENTS,
                        .floats = 10};
-    expect_refusal(&c, &k, ERR_INVALID, "40 bytes of values at element 5; expected element 0");
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "40 bytes of values at element 60055: there are 60060 elements");
     k.first = false;
-    k.offset = 15;
-    k.floats = ELEMENTS - 15;
+    k.offset = 0;
+    k.floats = ELEMENTS - 10;
     send_chunk(&c, &k); /* what the client had sent meanwhile is skipped */
     k = (struct chunk){.exchange = 5, .job = other, .first = true, .pull = true};
     expect_refusal(&c, &k, ERR_INVALID, "job b-2 shard 0: this stream carries another shard");
@@ -607,6 +677,8 @@ int main(void)
         cmocka_unit_test(test_two_clients_make_a_step),
         cmocka_unit_test(test_answers_say_how_long_it_took),
         cmocka_unit_test(test_exchanges_interleave),
+        cmocka_unit_test(test_chunks_in_any_order),
+        cmocka_unit_test(test_chunks_that_overlap),
         cmocka_unit_test(test_garbage_is_refused),
         cmocka_unit_test(test_values_pass_in_memory),
         cmocka_unit_test(test_windows_that_are_not_open),

@@ -172,9 +172,9 @@ static void test_what_is_refused(void **state)
     k.floats = ELEMENTS - 1;
     send_chunk(&c, &k);
     k.first = false;
-    k.offset = ELEMENTS; /* not where the last chunk ended */
-    k.floats = 0;
-    expect_refusal(&c, &k, ERR_INVALID, "expected element 60059 of 60060");
+    k.offset = ELEMENTS; /* behind the last one */
+    k.floats = 1;
+    expect_refusal(&c, &k, ERR_INVALID, "there are 60060 elements");
     client_close(&c);
     ps_rig_stop(&rig);
 }

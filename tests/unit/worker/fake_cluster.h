@@ -202,7 +202,8 @@ static inline void check_exchange(struct cluster *c, struct node *n, const struc
 {
     assert_true(a->generation <= n->generation);
     if (a->pull != WORKER_PULL_NONE) {
-        assert_false(n->computing && n->computed.set == a->set);
+        bool leaves = a->push && a->slot == n->computed.slot; /* while it is made */
+        assert_false(n->computing && n->computed.set == a->set && !leaves);
         n->pulls_open[a->set]++;
         n->sets[a->set][a->shard] = NOTHING; /* half of it may have come */
     }
@@ -521,6 +522,9 @@ static inline void deliver(struct cluster *c, struct item *item)
         n->computing = false;
     }
     if (e->kind == WORKER_EXCHANGED) {
+        /* The thread takes no mail while it computes: what left with the gradient is answered when
+         * it is made, though the worker may not have been told. */
+        n->computing = n->computing && item->action.slot != n->computed.slot;
         close_request(n, &item->action, e->code, e->version);
         if (e->has_sums) {
             n->parts[item->action.shard] = item->sums;

@@ -42,6 +42,101 @@ static void test_sync_pushes_nodes_of_the_tree(void **state)
     teardown(&f);
 }
 
+/* A gradient that is pushed as it is leaves while it is made: its pushes stand behind the
+ * computation. What is summed before waits for the sum. */
+static void test_sync_pushes_with_the_computation(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 5, 1, 4, 0, 2); /* nodes [1, 2) and [2, 4) */
+    answer(&f, 0);                     /* the pulls */
+    answer(&f, 0);
+    assert_int_equal(f.queued, 1 + SHARDS);
+    assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        const struct worker_action *push = &f.queue[1 + s];
+        assert_int_equal(push->kind, WORKER_DO_EXCHANGE);
+        assert_true(push->push && push->pull == WORKER_PULL_NONE);
+        assert_int_equal(push->slot, f.queue[0].slot);
+        assert_int_equal(push->examples, 10);
+        assert_int_equal(push->replica_first, 1);
+        assert_int_equal(push->replica_end, 2);
+    }
+    answer(&f, 1); /* before it is said to be computed: nothing follows from it */
+    answer(&f, 1);
+    assert_int_equal(f.queued, 1);
+    answer(&f, 0);
+    assert_int_equal(f.queued, 1); /* replica 2 */
+    assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
+    answer(&f, 0);
+    assert_int_equal(f.queued, 1); /* replica 3 */
+    assert_int_equal(f.added, 0);
+    answer(&f, 0);
+    assert_int_equal(f.added, 1);
+    assert_int_equal(f.queued, SHARDS);
+    assert_int_equal(f.queue[0].pull, WORKER_PULL_VERSION);
+    run(&f, 1);
+    assert_int_equal(f.position_reported, 2);
+    teardown(&f);
+}
+
+/* All answers of the step may come before the word that it is computed. */
+static void test_the_step_ends_before_the_computation(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    assign_sync(&f, 1, 1, 0, 1, 0, 2);
+    answer(&f, 0);
+    answer(&f, 0);
+    uint32_t slot = f.queue[0].slot;
+    for (uint64_t step = 0; step < 2; step++) {
+        assert_int_equal(f.queued, 1 + SHARDS);
+        assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
+        assert_int_equal(f.queue[0].step, step);
+        assert_int_equal(f.queue[0].slot, slot); /* none is lost */
+        assert_int_equal(f.queue[1].pull, WORKER_PULL_VERSION);
+        assert_int_equal(f.queue[1].version, step + 1);
+        answer(&f, 2);
+        answer(&f, 1);
+        assert_int_equal(f.queued, 1);
+        answer(&f, 0);
+    }
+    run(&f, 0);
+    assert_int_equal(f.position_reported, 2);
+    assert_int_equal(f.idle_reports, 1);
+    teardown(&f);
+}
+
+/* A generation that ends while a gradient leaves: nothing is begun before all is answered. */
+static void test_a_generation_ends_with_a_gradient_on_its_way(void **state)
+{
+    (void)state;
+    for (int computed_first = 0; computed_first < 2; computed_first++) {
+        struct fake f;
+        setup(&f, false);
+        assign_sync(&f, 1, 1, 0, 1, 0, 9);
+        answer(&f, 0);
+        answer(&f, 0);
+        assert_int_equal(f.queued, 1 + SHARDS);
+        f.generation = 2;
+        assign_sync(&f, 2, 1, 0, 1, 0, 9);
+        assert_int_equal(f.queued, 1 + SHARDS);
+        size_t computed = computed_first ? 0 : SHARDS;
+        for (size_t i = 0; i < 1 + SHARDS; i++) {
+            assert_int_equal(f.queued, 1 + SHARDS - i);
+            answer(&f, i == computed || computed_first ? 0 : 1);
+        }
+        assert_int_equal(f.queued, SHARDS); /* the parameters, anew */
+        assert_int_equal(f.queue[0].pull, WORKER_PULL_VERSION);
+        assert_int_equal(f.queue[0].generation, 2);
+        run(&f, 0);
+        assert_int_equal(f.position_reported, 9);
+        teardown(&f);
+    }
+}
+
 /* 10 batches, 4 replicas: step 2 has two batches for four replicas, the rest is empty. */
 static void test_sync_end_of_epoch(void **state)
 {
@@ -164,6 +259,39 @@ static void test_async_takes_every_batch_once(void **state)
 }
 
 /* A split that somebody else began: from the lowest progress of the shards on. */
+static size_t count_pushes(const struct fake *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->queued; i++) {
+        n += f->queue[i].kind == WORKER_DO_EXCHANGE && f->queue[i].push ? 1 : 0;
+    }
+    return n;
+}
+
+/* As in sync; but what overlaps with the push before it has to wait for that one. */
+static void test_async_pushes_with_the_computation(void **state)
+{
+    (void)state;
+    for (int overlap = 0; overlap < 2; overlap++) {
+        struct fake f;
+        setup(&f, overlap);
+        f.splits = 5;
+        f.split_batches = 2;
+        assign_async(&f, 1, TRAINING_ASYNC, false);
+        while (f.queue[0].kind != WORKER_DO_COMPUTE) {
+            answer(&f, 0);
+        }
+        assert_int_equal(count_pushes(&f), overlap ? 0 : SHARDS);
+        for (size_t i = 1; !overlap && i <= SHARDS; i++) {
+            assert_true(f.queue[i].push && f.queue[i].slot == f.queue[0].slot);
+        }
+        run(&f, 1);
+        assert_int_equal(f.computed, 10);
+        assert_int_equal(f.splits_reported, 5);
+        teardown(&f);
+    }
+}
+
 static void test_async_takes_over(void **state)
 {
     (void)state;
@@ -398,6 +526,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sync_runs_to_its_limit),
         cmocka_unit_test(test_sync_pushes_nodes_of_the_tree),
+        cmocka_unit_test(test_sync_pushes_with_the_computation),
+        cmocka_unit_test(test_the_step_ends_before_the_computation),
+        cmocka_unit_test(test_a_generation_ends_with_a_gradient_on_its_way),
+        cmocka_unit_test(test_async_pushes_with_the_computation),
         cmocka_unit_test(test_sync_end_of_epoch),
         cmocka_unit_test(test_sync_new_generation),
         cmocka_unit_test(test_errors_are_retried),

@@ -291,6 +291,11 @@ static void test_a_generation_says_what_is_held(void **state)
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     script_feed(&t, granted(1, 0, SPLIT_BATCHES));
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        struct worker_action push = script_exchange(&t, s);
+        assert_true(push.push && push.generation == 1);
+        script_refuse(&t, &push, ERR_ABORTED);
+    }
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         struct worker_action pull = script_exchange(&t, s);
         assert_true(pull.progress && pull.generation == 2 && pull.batch.split == 1);
         script_answer(&t, &pull, 4, WORKER_PUSH_NONE);
