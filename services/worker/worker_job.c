@@ -99,11 +99,11 @@ static void do_compute(struct worker_job *j, const struct worker_action *a)
         fail_job(j, &err);
         return;
     }
-    worker_job_push_end(j);
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     uint64_t loaded = begin + j->model.load_ns;
     worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, loaded);
     worker_job_busy(j, STEP_COMPUTE, TRACE_COMPUTE, loaded, chrono_now_ns());
+    worker_job_push_end(j);
     worker_job_count_times(j);
     meter_add(j->meters->batches, 1);
     meter_add(j->meters->examples, a->batch.count);

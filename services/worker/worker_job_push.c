@@ -1,4 +1,5 @@
 /* Pushes that are begun with the computation of their gradient, and leave as it is made. */
+#include "base/chrono.h"
 #include "worker/worker_job_state.h"
 
 /* Is action @i a push of the gradient in @slot, and nothing else needed for it? */
@@ -21,7 +22,11 @@ static bool begin_one(struct worker_job *j, const struct worker_action *a)
             return false; /* said when its turn comes */
         }
     }
-    return ps_client_begin(j->client, a, &payload);
+    if (!ps_client_begin(j->client, a, &payload)) {
+        return false;
+    }
+    worker_job_trace_sending(j, a->exchange);
+    return true;
 }
 
 /* With the first part of the gradient: until then the computation may fail. */
@@ -58,8 +63,15 @@ const struct runner_ready *worker_job_push_begin(struct worker_job *j, uint32_t 
 
 void worker_job_push_end(struct worker_job *j)
 {
-    if (j->push.begun) {
-        ps_client_made_all(j->client);
-        j->at = j->push.next - 1;
+    if (!j->push.begun) {
+        return;
     }
+    uint64_t begin = chrono_now_ns();
+    ps_client_made_all(j->client);
+    uint64_t end = chrono_now_ns();
+    step_clock_busy(&j->clock, STEP_WIRE, begin, end);
+    for (size_t i = j->at + 1; i < j->push.next; i++) {
+        worker_job_trace_sent(j, &j->actions.items[i], begin, end);
+    }
+    j->at = j->push.next - 1;
 }
