@@ -267,7 +267,8 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     }
     unsigned char *coded = mem_new(k->floats + 1, sizeof(float));
     enum value_type type = (int)k->type < VALUE_TYPES ? (enum value_type)k->type : VALUE_FP32;
-    values_encode(type, gradient + (k->offset < ELEMENTS ? k->offset : 0), k->floats, coded);
+    bool inside = k->offset + k->floats <= ELEMENTS; /* what is not is refused, whatever it is */
+    values_encode(type, gradient + (inside ? k->offset : 0), k->floats, coded);
     struct rpc_piece piece = {coded, k->floats * value_type_bytes(type)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     struct err err;
