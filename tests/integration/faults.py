@@ -18,7 +18,7 @@ class Digits:
 
     records = 2000
     file = SOURCE + "/examples/digits.yaml"
-    sizes = {"training.batch_size": 16, "training.epochs": 20}
+    sizes = {"training.batch_size": 16, "training.epochs": 60}
     heartbeat_ms = 1000
     accuracy = 0.75
 

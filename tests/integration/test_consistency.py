@@ -56,7 +56,7 @@ class Kills:
 
 
 class DigitsKills(Digits, Kills, FaultTest):
-    sizes = {"training.batch_size": 16, "training.epochs": 16}
+    sizes = {"training.batch_size": 16, "training.epochs": 40}
 
 
 class FashionMnistKills(FashionMnist, Kills, FaultTest):
