@@ -92,7 +92,10 @@ static void open_window(struct worker_job *j, uint64_t now_ns)
 void worker_job_trace_step(struct worker_job *j, uint64_t step, uint64_t now_ns)
 {
     struct worker_job_trace *t = &j->trace;
-    if (t->call == NULL || t->closing || (t->begun && t->step == step)) {
+    bool goes_on = t->seen && t->seen_step == step; /* with another of its replicas */
+    t->seen = true;
+    t->seen_step = step;
+    if (t->call == NULL || t->closing || goes_on) {
         return;
     }
     if (!t->begun) {

@@ -24,6 +24,8 @@ struct worker_job_trace {
     bool closing;                 /* all are over, but not every exchange of them */
     uint64_t begin_ns;            /* of the first step */
     uint64_t step, step_begin_ns; /* the running one */
+    bool seen;                    /* traced or not: */
+    uint64_t seen_step;           /* of the last computation */
     uint64_t exchange_first, exchange_last;
     unsigned open; /* of these exchanges */
     struct loop_timer timer;
