@@ -244,12 +244,12 @@ void buffer_put(struct buffer *b)
         return;
     }
     struct buffer_pool *p = b->pool;
-    if (b->give_back != NULL) {
+    bool borrowed = b->give_back != NULL;
+    if (borrowed) {
         b->give_back(b);
     }
     pthread_mutex_lock(&p->lock);
-    struct buffer **list = b->give_back != NULL ? &p->unused_borrowed : &p->unused;
-    bool borrowed = b->give_back != NULL;
+    struct buffer **list = borrowed ? &p->unused_borrowed : &p->unused;
     b->next = *list;
     *list = b;
     pthread_mutex_unlock(&p->lock);

@@ -253,7 +253,7 @@ void worker_async_exchanged(struct worker *w, const struct worker_action *reques
 
 /* ---- computing ---- */
 
-static void take_in(struct worker *w)
+void worker_async_computed(struct worker *w)
 {
     struct async_state *a = &w->async;
     struct group *g = &a->group;
@@ -268,11 +268,6 @@ static void take_in(struct worker *w)
     g->examples += w->computing_batch.count;
     g->next++;
     a->making = g->next == g->end ? MAKING_READY : MAKING_BATCHES;
-}
-
-void worker_async_computed(struct worker *w)
-{
-    take_in(w);
 }
 
 /* Is the batch that was named last a push of its own, and none in its way? What overlaps with the
@@ -347,7 +342,7 @@ static void compute_next(struct worker *w, struct holding *h)
     action->generation = w->a.generation;
     if (goes_alone(w)) {
         w->computing = COMPUTING_PUSHED;
-        take_in(w);
+        worker_async_computed(w);
         push_group(w);
     }
 }
