@@ -205,10 +205,22 @@ static int send_coded(struct shard_link *link, const Gradus__V1__ExchangeRequest
     }
 }
 
+/* A gradient of one message's size goes in two: the server takes in the first while the second is
+ * on its way. */
+static uint64_t chunk_bytes(uint64_t bytes)
+{
+    if (bytes / 2 >= PS_CLIENT_CHUNK_BYTES) {
+        return PS_CLIENT_CHUNK_BYTES;
+    }
+    return bytes / 2 > PS_CLIENT_PART_BYTES_MIN ? (bytes / 2 + 63) / 64 * 64
+                                                : PS_CLIENT_PART_BYTES_MIN;
+}
+
 static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
                        const float *gradient, enum value_type type, struct err *err)
 {
-    const uint64_t chunk = PS_CLIENT_CHUNK_BYTES / value_type_bytes(type);
+    const size_t each = value_type_bytes(type);
+    const uint64_t chunk = chunk_bytes(link->elements * each) / each;
     int rc = 0;
     message->total = link->elements;
     for (uint64_t at = 0; at < link->elements && rc == 0; at += chunk) {
