@@ -2,6 +2,7 @@
 """All benchmarks of the data plane, each beside what the machine allows in the same run. Prints, never asserts."""
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import transfers  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+SOCKETS = ("tcp", "unix", "memory")
 LATENCY_BYTES = 4 * KIB
 APPLY_RULES = ("sgd", "momentum", "adam")
 MEMORY_BYTES = (16 * MIB, 64 * MIB, 256 * MIB)
@@ -30,7 +32,7 @@ def seconds_for(args, size):
 
 
 def transfer(args, kind, both_ways):
-    for socket in args.sockets:
+    for socket in args.sockets or SOCKETS:
         for clients in args.clients:
             for size in args.sizes:
                 pair = transfers.Pair(args.bin_dir, socket, size, clients, wire=args.wire)
@@ -70,7 +72,7 @@ def bench_pull(args):
 
 def bench_latency(args):
     """Round trips of an exchange of 4 KiB each way."""
-    for socket in args.sockets:
+    for socket in args.sockets or SOCKETS:
         pair = transfers.Pair(args.bin_dir, socket, LATENCY_BYTES, 1)
         pair.warm("exchange", args.seconds)
         rounds = [pair.round("exchange", args.seconds) for _ in range(args.runs)]
@@ -81,28 +83,26 @@ def bench_latency(args):
 
 
 def bench_apply(args):
-    """Update rules beside a triad over as many bytes: memory bandwidth."""
-    line = re.compile(r"^(\S+) .*?([\d.]+) GB/s of memory")
+    """Update rules beside a triad over as many bytes, on one thread and on two: memory bandwidth. Clients are threads."""
+    line = re.compile(r"^(\S+) .*?([\d.]+) GB/s of memory +(\d+) %")
     head = re.compile(r"^([\d.]+) (\w+) in each array")
     units = {"KiB": KIB, "MiB": MIB, "GiB": 1 << 30}
     figures = {}
-    for _ in range(args.runs):
-        for rule in APPLY_RULES:
-            done = subprocess.run([os.path.join(args.bin_dir, "bench_rules"), str(args.seconds / 2), rule],
-                                  capture_output=True, text=True, check=True)
-            size, triad = 0, 0.0
-            for text in done.stdout.splitlines():
-                if head.match(text):
-                    number, unit = head.match(text).groups()
-                    size = int(float(number) * units[unit])
-                elif line.match(text):
-                    name, rate = line.match(text).groups()
-                    if name == "triad":
-                        triad = float(rate)
-                    else:
-                        figures.setdefault((name, size), []).append((float(rate), triad))
-    for (name, size), values in sorted(figures.items(), key=lambda f: (f[0][1], APPLY_RULES.index(f[0][0]))):
-        yield report.row(f"apply {name}", size, 1, "GB/s", [v[0] for v in values], [v[1] for v in values])
+    for _, rule, threads in itertools.product(range(args.runs), APPLY_RULES, args.clients):
+        done = subprocess.run([os.path.join(args.bin_dir, "bench_rules"), str(args.seconds), rule, str(threads)],
+                              capture_output=True, text=True, check=True)
+        size = 0
+        for text in done.stdout.splitlines():
+            if head.match(text):
+                number, unit = head.match(text).groups()
+                size = int(float(number) * units[unit])
+            elif line.match(text):
+                name, rate, percent = line.match(text).groups()
+                if name == rule: # the share is of the triad right after it: the memory's speed changes
+                    figures.setdefault((size, APPLY_RULES.index(rule), threads), []).append(
+                        (float(rate), float(rate) * 100 / float(percent)))
+    for (size, rule, threads), values in sorted(figures.items()):
+        yield report.row(f"apply {APPLY_RULES[rule]}", size, threads, "GB/s", *zip(*values))
 
 
 def bench_memory(args):
@@ -113,7 +113,7 @@ def bench_memory(args):
             if size > max(args.sizes):
                 continue
             limit = MEMORY_GRADIENTS * (size + MIB // 8)
-            pair = transfers.Pair(args.bin_dir, args.sockets[0], size, MEMORY_CLIENTS, rule,
+            pair = transfers.Pair(args.bin_dir, (args.sockets or SOCKETS)[0], size, MEMORY_CLIENTS, rule,
                                   "--gradient-bytes-max", str(limit))
             pair.warm("exchange", seconds_for(args, size))
             peak = machine.memory_bytes(pair.server.pid, "VmHWM")
@@ -126,15 +126,16 @@ def bench_memory(args):
 def bench_training(args):
     """The digits network with and without parameter servers, examples per second."""
     rows = []
-    for batch in (64, 256):
+    for socket, batch in itertools.product(args.sockets or ["memory"], (64, 256)):
         path = os.path.join(args.scratch, "training.json")
         subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_cluster.py"),
-                        args.bin_dir, "--batch", str(batch), "--runs", str(args.runs), "--epochs", "2",
-                        "--json", path], check=True, stdout=subprocess.DEVNULL)
+                        args.bin_dir, "--batch", str(batch), "--rule", args.rule, "--socket", socket,
+                        "--runs", str(args.runs), "--epochs", "2", "--json", path],
+                       check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as f:
             for r in json.load(f):
                 clients = int(r["bench"].split()[-1].split("+")[0]) if "+" in r["bench"] else 1
-                rows.append({"bench": f"training {batch}: {r['bench']}", "bytes": 0, "clients": clients,
+                rows.append({"bench": f"training {socket} {batch}: {r['bench']}", "bytes": 0, "clients": clients,
                              "unit": "ex/s", "median": r["median"], "min": r["min"], "max": r["max"],
                              "raw": r["raw"], "ratio": r["ratio"]})
     yield from rows
@@ -160,13 +161,14 @@ def parse(argv):
     parser.add_argument("--plot", metavar="FILE", help="ratios over sizes, SVG")
     parser.add_argument("--wire", choices=("fp32", "fp16", "bf16"), default="fp32",
                         help="how values of exchange, push and pull travel; bytes are counted as floats all the same")
+    parser.add_argument("--rule", default="adam", help="of training; PyTorch's figures are with sgd")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement")
     parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")], default=list(SIZES),
                         metavar="4K,1M,...")
     parser.add_argument("--clients", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2], metavar="1,2")
-    parser.add_argument("--sockets", type=lambda t: t.split(","), default=["tcp", "unix", "memory"],
-                        metavar="tcp,unix,memory")
+    parser.add_argument("--sockets", type=lambda t: t.split(","), default=None,
+                        metavar="tcp,unix,memory", help="all three; training: memory")
     return parser.parse_args(argv)
 
 

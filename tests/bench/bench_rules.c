@@ -1,8 +1,9 @@
 /* GB/s of the update rules beside a triad (a = b + s·c) over as many bytes: the memory's own limit.
  *
- * Usage: bench_rules [SECONDS_PER_LINE [RULE]]
+ * Usage: bench_rules [SECONDS_PER_LINE [RULE|all [THREADS]]]
  *
- * Two sizes: one that stays in cache and one that does not. Bytes are those of the arrays, each
+ * Two sizes: one that stays in cache and one that does not. Several threads share the work, of the
+ * triad as well, block by block like those of a server. Bytes are those of the arrays, each
  * read counted and each write counted once, in all rounds of a rule; the percentage is that of a
  * triad's rate, measured in turn with the rule. The rules update from one buffer into the other, as
  * a shard does. */
@@ -14,10 +15,12 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "rule/update_spec.h"
+#include "service/crew.h"
 
 #define REPEATS 5
 #define ARRAYS (4 + RULE_SLOTS_MAX)
-#define WIDTH 1024 /* of a row */
+#define WIDTH 1024         /* of a row */
+#define BLOCK (256U << 10) /* floats that a thread takes at a time; a multiple of WIDTH */
 /* Between arrays, so that no two of them lie a large power of two apart: such addresses share the
  * cache's ways and cost two to three times as much. */
 #define STAGGER_BYTES 4352
@@ -104,6 +107,34 @@ static size_t passes_of(const struct rule *rule)
     return passes;
 }
 
+static struct crew *crew; /* NULL: one thread */
+
+struct shared_pass {
+    pass *run;
+    const struct arrays *x;
+    const void *context;
+};
+
+static void run_block(void *ctx, size_t i)
+{
+    const struct shared_pass *p = ctx;
+    struct arrays block = {.n = p->x->n - i * BLOCK < BLOCK ? p->x->n - i * BLOCK : BLOCK};
+    for (size_t k = 0; k < ARRAYS; k++) {
+        block.a[k] = p->x->a[k] + i * BLOCK;
+    }
+    p->run(&block, p->context);
+}
+
+static void run_once(pass *run, const struct arrays *x, const void *context)
+{
+    if (crew == NULL) {
+        run(x, context);
+        return;
+    }
+    struct shared_pass p = {run, x, context};
+    crew_run(crew, (x->n + BLOCK - 1) / BLOCK, run_block, NULL, &p);
+}
+
 static double seconds_of(pass *volatile run, const struct arrays *x, const void *context,
                          double budget)
 {
@@ -111,7 +142,7 @@ static double seconds_of(pass *volatile run, const struct arrays *x, const void 
     uint64_t now = from;
     size_t passes = 0;
     while ((double)(now - from) < budget * 1e9) {
-        run(x, context);
+        run_once(run, x, context);
         passes++;
         now = chrono_now_ns();
     }
@@ -131,7 +162,7 @@ static void line(const char *name, size_t floats, pass *run, const void *context
 {
     const float s = 0.5F;
     double best = 1e300, shares[REPEATS];
-    run(x, context);
+    run_once(run, x, context);
     for (size_t i = 0; i < REPEATS; i++) {
         double seconds = seconds_of(run, x, context, budget / REPEATS / 2);
         double beside = seconds_of(triad, x, &s, budget / REPEATS / 2);
@@ -156,15 +187,32 @@ static void bench_rule(const struct rule *rule, const struct arrays *x, double b
     update_spec_release(&spec);
 }
 
+static int usage(void)
+{
+    (void)fputs("usage: bench_rules [SECONDS_PER_LINE [RULE|all [THREADS]]]\n", stderr);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     double budget = 0.5;
-    if (argc > 3 || (argc >= 2 && (!text_to_double(argv[1], &budget) || budget <= 0))) {
-        (void)fputs("usage: bench_rules [SECONDS_PER_LINE [RULE]]\n", stderr);
-        return 2;
+    int64_t threads = 1;
+    struct err err;
+    if (argc > 4 || (argc >= 2 && (!text_to_double(argv[1], &budget) || budget <= 0)) ||
+        (argc >= 4 &&
+         (!text_to_int(argv[3], &threads) || threads < 1 || threads > CREW_HELPERS_MAX + 1))) {
+        return usage();
     }
-    static const size_t sizes[] = {32U << 10, 24U << 20}; /* multiples of WIDTH */
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    const char *only = argc >= 3 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
+    if (threads > 1) {
+        crew = crew_new((unsigned)threads - 1, "bench", &err);
+        if (crew == NULL) {
+            (void)fprintf(stderr, "bench_rules: %s\n", err.msg);
+            return 1;
+        }
+    }
+    static const size_t sizes[] = {32U << 10, 64U << 20}; /* multiples of WIDTH */
+    for (size_t i = threads > 1; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct arrays x;
         char text[32];
         arrays_init(&x, sizes[i]);
@@ -172,11 +220,12 @@ int main(int argc, char **argv)
         const float s = 0.5F;
         line("triad", 3, triad, &s, &x, budget);
         for (size_t r = 0; rule_at(r) != NULL; r++) {
-            if (argc < 3 || strcmp(argv[2], rule_at(r)->name) == 0) {
+            if (only == NULL || strcmp(only, rule_at(r)->name) == 0) {
                 bench_rule(rule_at(r), &x, budget);
             }
         }
         free(x.memory);
     }
+    crew_free(crew);
     return 0;
 }
