@@ -104,6 +104,23 @@ void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *e
     return p;
 }
 
+void *mem_try_pages(size_t bytes, const char *what, struct err *err)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        err_set(err, ERR_EXHAUSTED, "%s: no memory for %zu bytes", what, bytes);
+        return NULL;
+    }
+    ask_huge_pages(p, bytes);
+    memset(p, 0, bytes); /* they are there before somebody waits for them */
+    return p;
+}
+
+void mem_free_pages(void *p, size_t bytes)
+{
+    (void)munmap(p, bytes);
+}
+
 void *mem_grow(void *array, size_t *capacity, size_t need, size_t size)
 {
     if (need <= *capacity) {

@@ -23,6 +23,10 @@ char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* @count elements of @size bytes at a 64-byte boundary, zeroed; returns owned, free with free().
  * @what names the purpose in the message. Errors: ERR_EXHAUSTED (NULL is returned). */
 void *mem_try_aligned(size_t count, size_t size, const char *what, struct err *err);
+/* @bytes zeroed bytes, more than 0, in pages of their own: mem_free_pages() gives them back to the
+ * system at once, where free() may keep them for later. The same errors. */
+void *mem_try_pages(size_t bytes, const char *what, struct err *err);
+void mem_free_pages(void *p, size_t bytes);
 
 /* memcpy() for arrays of many values, which another core may have written last. */
 void mem_copy(void *restrict to, const void *restrict from, size_t bytes);

@@ -330,7 +330,23 @@ void windows_give_gradient(struct windows *w, uint32_t i)
     atomic_store(&header_of(w)->taken[i], 0);
 }
 
+void windows_leave_gradient(struct windows *w, uint32_t i)
+{
+    atomic_store(&w->held[i], false);
+}
+
 bool windows_has_values(const struct windows *w, uint32_t i)
 {
     return i < w->offer.values;
+}
+
+/* Whole pages, so some of the neighbours' as well. A page that is dropped while somebody touches it
+ * comes back. */
+void windows_drop(const struct windows *w, const float *memory)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t from = (uint64_t)((const char *)memory - w->memory) / page * page;
+    uint64_t end = from + page + w->offer.elements * sizeof(float);
+    end = end < w->bytes ? end : w->bytes;
+    (void)madvise(w->memory + from, (size_t)(end - from), MADV_DONTNEED);
 }

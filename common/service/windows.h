@@ -67,6 +67,11 @@ int windows_open(const struct windows_offer *offer, uint64_t elements, struct wi
 /* Hold what the worker filled; false: there is no such window, or it was not its to give. */
 bool windows_hold_gradient(struct windows *w, uint32_t i);
 void windows_give_gradient(struct windows *w, uint32_t i);
+/* It was held too early: the worker's gradient may be held later. */
+void windows_leave_gradient(struct windows *w, uint32_t i);
 bool windows_has_values(const struct windows *w, uint32_t i);
+/* The pages of the window at @memory leave this process until it touches them again, and what is in
+ * them stays. Others may use it meanwhile. */
+void windows_drop(const struct windows *w, const float *memory);
 
 #endif

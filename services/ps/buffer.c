@@ -13,6 +13,8 @@
 #define STAGGER_PLACES 16
 #define STAGGER_FROM_BYTES                                                                         \
     (256U << 10) /* smaller arrays stay in the cache whatever they compete for */
+/* Larger arrays leave the process when they are freed. */
+#define PAGES_FROM_BYTES (1U << 20)
 
 /* ---- budget ---- */
 
@@ -59,7 +61,8 @@ int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget
     if (rc != 0) {
         return rc;
     }
-    void *memory = mem_try_aligned(bytes, 1, what, err);
+    void *memory = bytes >= PAGES_FROM_BYTES ? mem_try_pages(bytes, what, err)
+                                             : mem_try_aligned(bytes, 1, what, err);
     if (memory == NULL) {
         if (budget != NULL) {
             budget_give(budget, bytes);
@@ -72,7 +75,11 @@ int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget
 
 void floats_release(struct floats *f, struct budget *budget)
 {
-    free(f->memory);
+    if (f->bytes >= PAGES_FROM_BYTES) {
+        mem_free_pages(f->memory, f->bytes);
+    } else {
+        free(f->memory);
+    }
     budget_give(budget, f->bytes);
     *f = (struct floats){0};
 }

@@ -12,17 +12,20 @@ void gate_init(struct gate *g, uint64_t bytes_max, struct pool *pool, struct met
     pthread_mutex_init(&g->lock, NULL);
     g->end = &g->first;
     g->ready_end = &g->ready;
+    g->view_end = &g->views;
     g->bytes = meter_gauge(r, "ps_gradient_bytes",
                            "Memory of gradients that come in or are not applied yet", NULL, 0);
     g->waits = meter_counter(r, "ps_gradient_waits_total",
                              "Gradients whose sender had to wait for memory", NULL, 0);
     g->wait_seconds = meter_total(r, "ps_gradient_wait_seconds_total",
                                   "Time for which senders waited for memory", NULL, 0);
+    g->mapped = meter_gauge(r, "ps_mapped_bytes",
+                            "Memory of workers that stays mapped to be used again", NULL, 0);
 }
 
 void gate_release(struct gate *g)
 {
-    assert(g->shares == NULL && g->first == NULL);
+    assert(g->shares == NULL && g->first == NULL && g->views == NULL);
     pthread_mutex_destroy(&g->lock);
 }
 
@@ -198,13 +201,53 @@ static void given_back(struct buffer_pool *p)
     settle(g);
 }
 
+/* Locked. */
+static void unlist(struct gate *g, struct gate_view *v)
+{
+    if (v->link == NULL) {
+        return;
+    }
+    *v->link = v->next;
+    if (v->next != NULL) {
+        v->next->link = v->link;
+    } else {
+        g->view_end = v->link;
+    }
+    v->link = NULL;
+    g->allocated -= v->bytes;
+    meter_change(g->mapped, -(double)v->bytes);
+}
+
+/* Locked. To be used again, or without its pages where there is no room for them. */
+static void list(struct gate *g, struct gate_view *v)
+{
+    if (v->link != NULL) {
+        return;
+    }
+    if (g->allocated > g->bytes_max || v->bytes > g->bytes_max - g->allocated) {
+        v->drop(v);
+        return;
+    }
+    v->next = NULL;
+    v->link = g->view_end;
+    *g->view_end = v;
+    g->view_end = &v->next;
+    g->allocated += v->bytes;
+    meter_change(g->mapped, (double)v->bytes);
+}
+
 /* Locked. Before @bytes more are allocated: what lies about goes, if all of it together would be
  * more than the limit. No share gets below its reserve, or what it holds. */
 static void make_room(struct gate *g, uint64_t bytes)
 {
     g->allocated += bytes;
+    while (g->allocated > g->bytes_max && g->views != NULL) {
+        struct gate_view *v = g->views;
+        unlist(g, v);
+        v->drop(v);
+    }
     for (struct gate_share *s = g->shares; s != NULL && g->allocated > g->bytes_max; s = s->next) {
-        size_t keep = (size_t)(promised_to(s, s->held) / s->unit);
+        size_t keep = (size_t)(promised_to(s, s->held) / s->unit) - s->viewed;
         uint64_t surplus = (g->allocated - g->bytes_max + s->unit - 1) / s->unit;
         g->allocated -= s->unit * buffer_pool_trim(&s->pool, keep, (size_t)surplus);
     }
@@ -223,7 +266,8 @@ static int refused(struct gate_share *s, struct err *err)
     return others ? 1 : err->code;
 }
 
-int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, struct err *err)
+/* Room for one gradient more: 0, and the gate is locked. */
+static int enter(struct gate_share *s, struct gate_waiter *w, struct err *err)
 {
     struct gate *g = s->gate;
     pthread_mutex_lock(&g->lock);
@@ -239,6 +283,16 @@ int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, s
         return 1;
     }
     set_held(s, granted ? s->held : s->held + s->unit);
+    return 0;
+}
+
+int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, struct err *err)
+{
+    struct gate *g = s->gate;
+    int rc = enter(s, w, err);
+    if (rc != 0) {
+        return rc;
+    }
     *out = buffer_pool_take(&s->pool);
     if (*out == NULL) {
         make_room(g, s->unit);
@@ -248,6 +302,30 @@ int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, s
         *out = buffer_pool_make(&s->pool, err);
     }
     return *out != NULL ? 0 : refused(s, err);
+}
+
+int gate_enter(struct gate_share *s, struct gate_waiter *w, struct gate_view *v, struct err *err)
+{
+    struct gate *g = s->gate;
+    int rc = enter(s, w, err);
+    if (rc == 0) {
+        s->viewed++;
+        unlist(g, v);
+        make_room(g, v->bytes);
+        pthread_mutex_unlock(&g->lock);
+    }
+    return rc;
+}
+
+void gate_exit(struct gate_share *s, struct gate_view *v)
+{
+    struct gate *g = s->gate;
+    pthread_mutex_lock(&g->lock);
+    s->viewed--;
+    set_held(s, s->held - s->unit);
+    g->allocated -= v->bytes;
+    list(g, v);
+    settle(g);
 }
 
 /* ---- shares ---- */
@@ -334,6 +412,20 @@ void gate_leave(struct gate_share *s)
 }
 
 /* ---- others ---- */
+
+void gate_touched(struct gate *g, struct gate_view *v)
+{
+    pthread_mutex_lock(&g->lock);
+    list(g, v);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void gate_forget(struct gate *g, struct gate_view *v)
+{
+    pthread_mutex_lock(&g->lock);
+    unlist(g, v);
+    pthread_mutex_unlock(&g->lock);
+}
 
 bool gate_lend(struct gate *g, uint64_t bytes)
 {

@@ -6,6 +6,10 @@
  * nothing waits, and its stream is read no further meanwhile. So a shard never waits for another
  * one, and within a shard one gradient more always finds room once those that come in are complete.
  *
+ * A gradient in memory that its worker shares (ps_windows.c) takes as much room as any other. Pages
+ * of such memory stay mapped after their use, because touching them anew costs time; what they fill
+ * counts as buffers do that lie about, and they leave this process when somebody needs the room.
+ *
  * Any thread may call everything. */
 #ifndef GRADUS_PS_GATE_H
 #define GRADUS_PS_GATE_H
@@ -20,12 +24,21 @@ struct gate {
     uint64_t held;        /* by gradients */
     uint64_t promised;  /* of each share the reserve, or what it holds, if that is more; and lent */
     uint64_t allocated; /* held, or to be used again, or lent */
+    struct gate_view *views, **view_end; /* to be used again, the oldest first */
     struct gate_share *shares;
     struct gate_waiter *first, **end;       /* who waits, in the order in which they came */
     struct gate_waiter *ready, **ready_end; /* who waits no longer and has not been told */
     bool telling;                           /* a task that tells them is on its way */
     struct pool *pool;                      /* where they are told */
-    struct meter *bytes, *waits, *wait_seconds;
+    struct meter *bytes, *waits, *wait_seconds, *mapped;
+};
+
+/* Memory of another process that this one may map; not copied. */
+struct gate_view {
+    uint64_t bytes; /* no more than a gradient's */
+    /* Let its pages go; what they hold stays. Under the gate's lock. */
+    void (*drop)(struct gate_view *v);
+    struct gate_view *next, **link; /* of those to be used again; link NULL: not one of them */
 };
 
 struct gate_share {
@@ -34,6 +47,7 @@ struct gate_share {
     struct buffer_pool pool;
     uint64_t unit; /* bytes of one gradient */
     uint64_t reserve, held;
+    size_t viewed;     /* gradients in views, of those held */
     uint64_t held_max; /* the budget had no more */
     bool closed;
 };
@@ -68,11 +82,18 @@ void gate_leave(struct gate_share *s); /* every buffer is back, nobody waits; ze
 /* A gradient's buffer for @w, which does not wait: 0; or 1: wait, or do without. Errors:
  * ERR_NOT_FOUND closed; ERR_EXHAUSTED no memory. */
 int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, struct err *err);
-/* After gate_get() said 1: w->ready comes, maybe before this returns. */
+/* The same for a gradient that lies in @v, which nobody uses yet. */
+int gate_enter(struct gate_share *s, struct gate_waiter *w, struct gate_view *v, struct err *err);
+void gate_exit(struct gate_share *s, struct gate_view *v);
+/* After gate_get() or gate_enter() said 1: w->ready comes, maybe before this returns. */
 void gate_wait(struct gate_share *s, struct gate_waiter *w);
 /* Wait no longer, and return what was granted and not fetched. True: w->ready was due and will not
  * come. */
 bool gate_cancel(struct gate_waiter *w);
+
+/* Pages of @v were touched for something else than a gradient: they stay while there is room. */
+void gate_touched(struct gate *g, struct gate_view *v);
+void gate_forget(struct gate *g, struct gate_view *v); /* before it is unmapped */
 
 /* Memory for other things than gradients, out of what is common, unless somebody waits for it. */
 bool gate_lend(struct gate *g, uint64_t bytes);

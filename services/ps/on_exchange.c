@@ -1,285 +1,13 @@
-/* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. */
-#include <assert.h>
+/* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. This reads it,
+ * in the call's callbacks. */
 #include <inttypes.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/chrono.h"
-#include "base/mem.h"
-#include "ps/ps_shell.h"
-#include "ps/ranges.h"
+#include "ps/ps_stream.h"
 
-#define INCOMING_MAX 64              /* exchanges whose chunks arrive at the same time */
 #define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
 #define UNSENT_SHARDS_MAX 4          /* and as many shards of values besides */
-
-/* An exchange of which more chunks are to come. */
-struct incoming {
-    uint64_t exchange;
-    struct ps_request *request; /* NULL: refused; what is still to come is skipped */
-    struct buffer *buffer;      /* NULL: no values */
-    uint64_t arrived, total;    /* elements */
-    struct ranges taken;        /* of `buffer` */
-    enum value_type type;
-};
-
-/* One reference for the call, until it is over, and one for each request. */
-struct ps_stream {
-    atomic_uint refs;
-    struct ps *ps;
-    struct rpc_call *call;
-
-    /* Of the call's callbacks. */
-    struct ps_shard *shard; /* NULL until the first exchange */
-    struct incoming incoming[INCOMING_MAX];
-    size_t incoming_count;
-    struct gate_waiter waiter; /* for the memory of a gradient; keeps a reference */
-    struct windows *windows;   /* NULL: the client offered none that can be opened. Set once, before
-                                  requests that name it */
-
-    /* Of the shard's strand. */
-    struct ps_request *waiting;
-    bool half_closed;
-    struct strand_task half_close;
-    struct strand_task gone;
-};
-
-void ps_stream_ref(struct ps_stream *s)
-{
-    atomic_fetch_add(&s->refs, 1);
-}
-
-void ps_stream_unref(struct ps_stream *s)
-{
-    if (atomic_fetch_sub(&s->refs, 1) != 1) {
-        return;
-    }
-    if (s->shard != NULL) {
-        ps_shard_unref(s->shard);
-    }
-    windows_unref(s->windows);
-    rpc_call_unref(s->call);
-    free(s);
-}
-
-void ps_stream_wait(struct ps_stream *s, struct ps_request *r)
-{
-    r->next = s->waiting;
-    r->link = &s->waiting;
-    if (r->next != NULL) {
-        r->next->link = &r->next;
-    }
-    s->waiting = r;
-}
-
-/* ---- answers, on the strand ---- */
-
-static void send_refusal(struct rpc_call *call, uint64_t exchange, uint64_t generation,
-                         uint64_t version, const struct err *err)
-{
-    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
-    char message[ERR_MESSAGE_BYTES];
-    memcpy(message, err->msg, sizeof message);
-    m.exchange = exchange;
-    m.code = -err->code;
-    m.message = message;
-    m.generation = generation;
-    m.version = version;
-    if (rpc_send(call, &m.base, NULL) == ERR_EXHAUSTED) {
-        (void)rpc_fail(call, err);
-    }
-}
-
-/* A message with elements [at, at + n) of @values, of which a reference goes with it. */
-static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
-                     const struct ps_source *values, uint64_t at, uint64_t n)
-{
-    struct rpc_piece piece = ps_values_piece(r, values, at, n);
-    struct rpc_blob blob = {
-        .pieces = &piece, .piece_count = 1, .release = values->release, .ctx = values->ctx};
-    m->total = r->shard->elements;
-    m->offset = at;
-    m->type = (Gradus__V1__WireType)r->pulled;
-    return rpc_send(r->call, &m->base, &blob);
-}
-
-/* The client's window gets what is new of the first @end elements. */
-static void fill_window(struct ps_request *r, const float *values, uint64_t end)
-{
-    if (end > r->filled) {
-        windows_copy(r->shard->elements, r->window + r->filled, values + r->filled,
-                     end - r->filled);
-        r->filled = end;
-    }
-}
-
-/* The same, of which the client has memory. */
-static int send_filled(struct ps_request *r, Gradus__V1__ExchangeResponse *m, uint64_t at,
-                       uint64_t n)
-{
-    m->total = r->shard->elements;
-    m->offset = at;
-    m->in_window = n;
-    return rpc_send(r->call, &m->base, NULL);
-}
-
-static void give_up(struct ps_request *r)
-{
-    struct err err;
-    (void)err_set(&err, ERR_EXHAUSTED, "the answers of this stream are not read");
-    (void)rpc_fail(r->call, &err);
-}
-
-/* Piece by piece, so that the client takes one while the next is copied. */
-static void send_in_window(struct ps_request *r, const struct shard_action *a,
-                           Gradus__V1__ExchangeResponse *m)
-{
-    uint64_t elements = r->shard->elements;
-    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
-    struct ps_source values = ps_values_answer(r->shard, a, 1);
-    int rc = 0;
-    while (r->sent < elements && rc == 0) {
-        uint64_t n = elements - r->sent < chunk ? elements - r->sent : chunk;
-        fill_window(r, values.data, r->sent + n);
-        rc = send_filled(r, m, r->sent, n);
-        r->sent += n;
-    }
-    values.release(values.ctx);
-    if (rc == ERR_EXHAUSTED) {
-        give_up(r);
-    }
-}
-
-/* What was not sent while it was computed. */
-static void send_values(struct ps_request *r, const struct shard_action *a,
-                        Gradus__V1__ExchangeResponse *m)
-{
-    uint64_t elements = r->shard->elements;
-    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
-    unsigned left = (unsigned)((elements - r->sent + chunk - 1) / chunk);
-    if (left == 0) {
-        return;
-    }
-    struct ps_source values = ps_values_answer(r->shard, a, left);
-    int rc = 0;
-    for (uint64_t at = r->sent; at < elements && rc == 0; at += chunk, left--) {
-        rc = send_blob(r, m, &values, at, elements - at < chunk ? elements - at : chunk);
-    }
-    while (left-- > 0) {
-        values.release(values.ctx);
-    }
-    if (rc == ERR_EXHAUSTED) {
-        give_up(r);
-    }
-}
-
-static void send_well(struct ps_request *r, const struct shard_action *a,
-                      Gradus__V1__ExchangeResponse *m)
-{
-    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
-    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
-    uint8_t replicas[SHARD_REPLICAS_MAX / 8];
-    if (a->has_decision) {
-        assert(a->decision_bytes <= sizeof replicas);
-        memcpy(replicas, a->decision, a->decision_bytes);
-        decision.step = a->decision_step;
-        decision.replicas = (ProtobufCBinaryData){a->decision_bytes, replicas};
-        m->decision = &decision;
-    }
-    if (a->has_spare) {
-        spare.given = a->spare_given;
-        spare.replica = a->spare_replica;
-        spare.wait_ms = a->spare_wait_ms;
-        m->spare = &spare;
-    }
-    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
-    if (a->has_sums) {
-        const struct buf *data = ps_sums_of(r->shard, a);
-        sums.step = a->sums_step;
-        sums.round = a->sums_round;
-        sums.known = a->sums_known;
-        sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
-        m->sums = &sums;
-    }
-    if (a->values && r->window != NULL) {
-        send_in_window(r, a, m);
-    } else if (a->values) {
-        send_values(r, a, m);
-    } else {
-        (void)rpc_send(r->call, &m->base, NULL);
-    }
-}
-
-static uint32_t microseconds(uint64_t ns)
-{
-    uint64_t us = ns / 1000;
-    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-}
-
-static void fill(const struct ps_request *r, const struct shard_action *a,
-                 Gradus__V1__ExchangeResponse *m)
-{
-    gradus__v1__exchange_response__init(m);
-    m->exchange = r->exchange;
-    m->push = (Gradus__V1__PushResult)a->push;
-    m->version = a->version;
-    m->progress = a->progress;
-    m->clock = a->clock;
-    m->generation = a->generation;
-    m->staleness = a->staleness;
-    struct ps_request_time t = ps_request_time(r);
-    m->waited_us = microseconds(t.waited_ns);
-    m->applied_us = microseconds(t.applied_ns);
-    m->windows_open = r->offers_windows && r->stream->windows != NULL;
-}
-
-void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
-                              struct snapshot *next, uint64_t done)
-{
-    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
-    Gradus__V1__ExchangeResponse m;
-    if (r->stream == NULL || a->has_decision || a->has_spare || a->has_sums) {
-        return;
-    }
-    fill(r, a, &m);
-    const struct ps_source values = {next->values.data, ps_values_release, next};
-    bool traced = done - r->sent >= chunk && trace_on(&r->shard->ps->trace);
-    uint64_t began_ns = traced ? chrono_now_ns() : 0;
-    if (r->window != NULL) {
-        fill_window(r, next->values.data, done); /* the piece is in the cache yet */
-    }
-    while (done - r->sent >= chunk) {
-        if (r->window == NULL) {
-            ps_values_ref(r->shard, next, 1);
-        }
-        int rc = r->window != NULL ? send_filled(r, &m, r->sent, chunk)
-                                   : send_blob(r, &m, &values, r->sent, chunk);
-        if (rc != 0) {
-            return; /* what is wrong shows when the rest is sent */
-        }
-        r->sent += chunk;
-    }
-    if (traced) {
-        ps_trace_request(r, TRACE_ANSWER, began_ns, chrono_now_ns(), 0);
-    }
-}
-
-static void answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
-{
-    if (a->code != 0) {
-        send_refusal(r->call, r->exchange, a->generation, a->version, err);
-    } else {
-        Gradus__V1__ExchangeResponse m;
-        fill(r, a, &m);
-        send_well(r, a, &m);
-    }
-    if (r->stream->half_closed && r->stream->waiting == NULL) {
-        (void)rpc_finish(r->call);
-    }
-}
-
-/* ---- messages, in the call's callbacks ---- */
 
 static struct incoming *find_incoming(struct ps_stream *s, uint64_t exchange)
 {
@@ -301,7 +29,7 @@ static void release_incoming(struct incoming *in)
     }
 }
 
-static void remove_incoming(struct ps_stream *s, struct incoming *in)
+void ps_stream_remove(struct ps_stream *s, struct incoming *in)
 {
     release_incoming(in);
     *in = s->incoming[--s->incoming_count];
@@ -331,29 +59,6 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     return rc;
 }
 
-/* ---- windows ---- */
-
-static void take_offer(struct ps_stream *s, const Gradus__V1__Windows *m)
-{
-    struct windows_offer offer = {
-        .pid = m->pid,
-        .fd = m->fd,
-        .elements = m->elements,
-        .gradients = m->gradients,
-        .values = m->values,
-    };
-    if (s->windows == NULL && s->ps->shared_memory && m->token.len == sizeof offer.token) {
-        memcpy(offer.token, m->token.data, sizeof offer.token);
-        (void)windows_open(&offer, s->shard->elements, &s->windows, NULL); /* or without */
-    }
-}
-
-static void give_window_back(struct buffer *b)
-{
-    windows_give_gradient(b->owner, b->window);
-    windows_unref(b->owner);
-}
-
 static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t window,
                            struct err *err)
 {
@@ -361,15 +66,15 @@ static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t wi
         return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a gradient window",
                        in->exchange, value_type_names[in->type]);
     }
-    if (s->windows == NULL || !windows_hold_gradient(s->windows, window - 1)) {
-        return err_set(err, ERR_INVALID,
-                       "exchange %" PRIu64 ": gradient window %" PRIu32 " is not open, or in use",
-                       in->exchange, window);
+    int rc = ps_windows_gradient(s->windows, window, &s->waiter, &in->buffer, err);
+    if (rc == ERR_INVALID) {
+        return err_wrap(err, "exchange %" PRIu64, in->exchange);
     }
-    in->buffer = buffer_borrow(&s->shard->gradients.pool, windows_gradient(s->windows, window - 1),
-                               windows_ref(s->windows), window - 1, give_window_back);
-    in->arrived = in->total;
-    return ranges_add(&in->taken, 0, in->total, err);
+    if (rc == 0) {
+        in->arrived = in->total;
+        rc = ranges_add(&in->taken, 0, in->total, err);
+    }
+    return rc;
 }
 
 static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_t window,
@@ -378,7 +83,7 @@ static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_
     if (window == 0) {
         return 0;
     }
-    if (s->windows == NULL || !windows_has_values(s->windows, window - 1)) {
+    if (!ps_windows_has_values(s->windows, window)) {
         return err_set(err, ERR_INVALID,
                        "exchange %" PRIu64 ": value window %" PRIu32 " is not open", r->exchange,
                        window);
@@ -387,7 +92,7 @@ static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_
         return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a value window", r->exchange,
                        value_type_names[r->pulled]);
     }
-    r->window = windows_values(s->windows, window - 1);
+    r->values_window = window;
     return 0;
 }
 
@@ -427,7 +132,9 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     ps_request_name(r, m->worker);
     if (m->windows != NULL) {
         r->offers_windows = true;
-        take_offer(s, m->windows);
+        if (s->windows == NULL && s->ps->shared_memory) {
+            s->windows = ps_windows_open(s->shard, m->windows); /* or without */
+        }
     }
     rc = rc != 0 ? rc : name_values_window(s, r, m->values_window, err);
     if (rc != 0 || m->total == 0) {
@@ -469,13 +176,6 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
 }
 
-static void go_on(struct gate_waiter *w)
-{
-    struct ps_stream *s = (struct ps_stream *)((char *)w - offsetof(struct ps_stream, waiter));
-    rpc_resume(s->call);
-    ps_stream_unref(s);
-}
-
 static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                  struct err *err)
 {
@@ -483,7 +183,7 @@ static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__Exc
     if (rc != 0) {
         return rc;
     }
-    in->request = ps_request_new(s->shard, SHARD_EXCHANGE, s->call, NULL, answer);
+    in->request = ps_request_new(s->shard, SHARD_EXCHANGE, s->call, NULL, ps_answer);
     rc = read_first(s, in, m, err);
     return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
 }
@@ -525,7 +225,7 @@ static void post(struct ps_stream *s, struct incoming *in)
     r->event.push.elements = in->total;
     in->request = NULL;
     in->buffer = NULL;
-    remove_incoming(s, in);
+    ps_stream_remove(s, in);
     ps_request_post(r);
 }
 
@@ -534,14 +234,17 @@ static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
 {
     in->arrived += bytes / value_type_bytes(in->type);
     if (in->arrived >= in->total) {
-        remove_incoming(s, in);
+        ps_stream_remove(s, in);
     }
 }
 
 static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                    size_t bytes, const struct err *err)
 {
-    send_refusal(s->call, m->exchange, 0, 0, err);
+    ps_answer_refuse(s->call, m->exchange, 0, 0, err);
+    if (in->buffer == NULL && s->windows != NULL && m->gradient_window != 0) {
+        ps_windows_decline(s->windows, m->gradient_window);
+    }
     release_incoming(in);
     skip(s, in, bytes);
 }
@@ -576,7 +279,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     struct incoming *in = find_incoming(s, m->exchange);
     if (in != NULL && in->request == NULL && m->shard != NULL) {
-        remove_incoming(s, in); /* refused before, and begun anew */
+        ps_stream_remove(s, in); /* refused before, and begun anew */
         in = NULL;
     }
     if (in != NULL && in->request == NULL) {
@@ -606,72 +309,4 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
     } else if (in->arrived == in->total) {
         post(s, in);
     }
-}
-
-/* ---- begin and end ---- */
-
-void ps_stream_open(struct rpc_call *call, void *service)
-{
-    struct ps_stream *s = mem_new(1, sizeof *s);
-    atomic_store(&s->refs, 1);
-    s->ps = service;
-    s->call = rpc_call_ref(call);
-    s->waiter.ready = go_on;
-    rpc_set_data(call, s);
-}
-
-static void run_half_close(struct strand_task *task)
-{
-    struct ps_stream *s =
-        (struct ps_stream *)((char *)task - offsetof(struct ps_stream, half_close));
-    s->half_closed = true;
-    if (s->waiting == NULL) {
-        (void)rpc_finish(s->call);
-    }
-    ps_stream_unref(s);
-}
-
-/* The client sends no more, but what it asked for is still answered. */
-void ps_stream_half_close(struct rpc_call *call, void *service)
-{
-    (void)service;
-    struct ps_stream *s = rpc_data(call);
-    if (s->shard == NULL) {
-        (void)rpc_finish(call);
-        return;
-    }
-    struct ps_shard *shard = ps_shard_ref(s->shard);
-    ps_stream_ref(s);
-    (void)strand_post(&shard->strand, &s->half_close, run_half_close);
-    ps_shard_unref(shard);
-}
-
-static void run_gone(struct strand_task *task)
-{
-    struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, gone));
-    while (s->waiting != NULL) {
-        ps_request_drop(s->waiting);
-    }
-    ps_stream_unref(s);
-}
-
-void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
-{
-    (void)cancelled;
-    (void)service;
-    struct ps_stream *s = rpc_data(call);
-    rpc_set_data(call, NULL);
-    if (gate_cancel(&s->waiter)) {
-        ps_stream_unref(s);
-    }
-    while (s->incoming_count > 0) {
-        remove_incoming(s, &s->incoming[s->incoming_count - 1]);
-    }
-    if (s->shard == NULL) {
-        ps_stream_unref(s);
-        return;
-    }
-    struct ps_shard *shard = ps_shard_ref(s->shard);
-    (void)strand_post(&shard->strand, &s->gone, run_gone);
-    ps_shard_unref(shard);
 }

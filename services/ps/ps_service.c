@@ -51,8 +51,8 @@ const struct field ps_fields[] = {
      .min = 0,
      .max = 1e15,
      .help =
-         "Memory for gradients that come in or are not applied yet, over all jobs; workers wait "
-         "when it is full; 0: as much as memory-bytes-max allows"},
+         "Memory for gradients that come in or are not applied yet, over all jobs, shared memory "
+         "included; workers wait when it is full; 0: as much as memory-bytes-max allows"},
     {.path = "chunk_bytes",
      .type = FIELD_BYTES,
      .offset = AT(chunk_bytes),

@@ -221,8 +221,8 @@ struct ps_request {
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
     uint64_t sent;                  /* elements of the answer, */
-    uint64_t filled;                /* and of those in the window */
-    float *window;                  /* of the client, for the values; NULL: they are sent */
+    uint64_t filled;                /* and of those in its window */
+    uint32_t values_window;         /* of the client's windows, from 1; 0: the values are sent */
     bool offers_windows;            /* and the answer says what came of it */
     enum value_type pushed, pulled; /* how the values of push and answer travel */
     struct ps_request *next;        /* of the stream's that wait; of the strand */
@@ -302,7 +302,7 @@ int ps_check_type(const struct ps_request *r, struct err *err);
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
                   struct err *err);
 
-/* ---- streams (on_exchange.c) ---- */
+/* ---- streams (ps_stream.c, ps_answer.c) ---- */
 
 void ps_stream_ref(struct ps_stream *s);
 void ps_stream_unref(struct ps_stream *s);

@@ -275,8 +275,8 @@ class Services(ClusterTest):
         master = self.start("master", f"--state-dir={os.path.join(self.dir, 'cluster')}")
         server = self.start("ps", f"--master={master.address}", f"--gradient-bytes-max={limit}",
                             f"--checkpoint-dir={os.path.join(self.dir, 'cluster')}/checkpoints")
-        for _ in range(4):  # by TCP: what passes in memory is the workers'
-            self.start("worker", f"--master={master.address}", "--local-sockets=off")
+        for sockets in ("off", "off", "auto", "auto"):  # two of them by TCP, two in shared memory
+            self.start("worker", f"--master={master.address}", f"--local-sockets={sockets}")
 
         def page():
             return urllib.request.urlopen(f"http://{server.http}/metrics", timeout=10).read().decode()

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.request
 
@@ -14,9 +15,10 @@ import grpc
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 from rpc_python import Protos  # noqa: E402
 
-SERVER, DESCRIPTORS = sys.argv[1:]
+SERVER, DESCRIPTORS = sys.argv[1:3]
 PROTOS = Protos(DESCRIPTORS)
 TIMEOUT = 20
+KEEPALIVE = 60  # it takes 15 s
 COUNT = 20  # 4 x 4 weights and 4 biases
 JOB = """\
 name: python
@@ -56,7 +58,7 @@ class PsTest(unittest.TestCase):
         line = self.process.stdout.readline().decode().split()
         self.assertEqual(line[:2], ["gradus-ps", "ready"])
         addresses = dict(word.split("=", 1) for word in line[2:])
-        self.http = addresses["http"]
+        self.http, self.grpc = addresses["http"], addresses["grpc"]
         self.channel = grpc.insecure_channel(addresses["grpc"])
 
     def tearDown(self):
@@ -239,6 +241,46 @@ class PsTest(unittest.TestCase):
         for line in ("gradus_ps_shards 1", "gradus_ps_snapshots 1"):
             self.assertIn(line, page)
 
+    def test_a_client_that_stops_in_the_middle_of_a_gradient(self):
+        """Its process lives, and answers nothing: keepalive ends the stream, and the memory is there again."""
+        self.open("async")
+
+        def held():
+            page = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=TIMEOUT).read().decode()
+            return f"\ngradus_ps_gradient_bytes {4 * COUNT}\n" in page
+
+        def wait_until(what, expected):
+            until = time.monotonic() + KEEPALIVE
+            while held() != expected:
+                self.assertLess(time.monotonic(), until, what)
+                time.sleep(0.1)
+
+        client = subprocess.Popen([sys.executable, __file__, *sys.argv[1:3], self.grpc])
+        try:
+            wait_until("half a gradient", True)
+            client.send_signal(signal.SIGSTOP)
+            wait_until("the memory", False)
+        finally:
+            client.kill()
+            client.wait()
+
+
+def send_half(address):
+    def requests():
+        yield message(
+            "ExchangeRequest", exchange=1, shard=message("ShardRef", job="py-1", generation=1), worker="w0",
+            push=message("Push", examples=1), total=COUNT, values=pack([1.0] * (COUNT // 2)),
+        )  # fmt: skip
+        time.sleep(3600)
+
+    with grpc.insecure_channel(address) as channel:
+        list(channel.stream_stream(
+            "/gradus.v1.ParameterServer/Exchange", request_serializer=lambda m: m.SerializeToString(),
+        )(requests()))  # fmt: skip
+
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    if len(sys.argv) > 3:
+        send_half(sys.argv[3])
+    else:
+        unittest.main(argv=sys.argv[:1], verbosity=2)

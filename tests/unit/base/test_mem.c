@@ -45,11 +45,29 @@ static void test_products(void **state)
     assert_false(mem_mul(SIZE_MAX / 2, 3, &product));
 }
 
+static void test_pages(void **state)
+{
+    (void)state;
+    enum { BYTES_OF_PAGES = (5 << 20) + 3 };
+    struct err err;
+    unsigned char *p = mem_try_pages(BYTES_OF_PAGES, "test", &err);
+    assert_non_null(p);
+    for (size_t i = 0; i < BYTES_OF_PAGES; i++) {
+        assert_int_equal(p[i], 0);
+    }
+    p[BYTES_OF_PAGES - 1] = 1;
+    mem_free_pages(p, BYTES_OF_PAGES);
+    assert_null(mem_try_pages(SIZE_MAX / 2, "an array", &err));
+    assert_int_equal(err.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "an array: no memory for "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies_of_any_size_and_place),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

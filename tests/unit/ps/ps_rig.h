@@ -31,6 +31,21 @@ extern const unsigned char gradus_descriptors_end[];
 #define COLUMNS 60
 #define ELEMENTS (ROWS * COLUMNS + COLUMNS)
 
+/* Of a group of tests. */
+static inline int ps_rig_setup(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static inline int ps_rig_teardown(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
 struct ps_rig {
     struct meter_registry *meters;
     struct ps *ps;

@@ -314,6 +314,134 @@ static void test_what_is_lent(void **state)
     end(&r);
 }
 
+/* ---- memory of others ---- */
+
+struct view {
+    struct gate_view view;
+    unsigned drops;
+};
+
+static void on_drop(struct gate_view *v)
+{
+    ((struct view *)v)->drops++; /* the first member */
+}
+
+static void test_gradients_in_views_take_room(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w;
+    struct view v[2] = {{.view = {.bytes = UNIT, .drop = on_drop}},
+                        {.view = {.bytes = UNIT, .drop = on_drop}}};
+    struct buffer *got;
+    struct err err;
+    begin(&r, 2 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[0].view, &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got, &err), 0);
+    assert_true(meter_value(r.gate.bytes) == 2.0 * UNIT);
+    assert_int_equal(r.gate.allocated, 2 * UNIT);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), 1);
+    gate_wait(&a, &w.waiter);
+    gate_exit(&a, &v[0].view); /* its pages stay until the other one comes */
+    wait_told(&w, 1);
+    assert_true(meter_value(r.gate.mapped) == UNIT);
+    assert_int_equal(v[0].drops, 0);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), 0);
+    assert_int_equal(v[0].drops, 1);
+    assert_true(meter_value(r.gate.mapped) == 0);
+    gate_exit(&a, &v[1].view);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), 0); /* used again */
+    gate_exit(&a, &v[1].view);
+    assert_int_equal(v[1].drops, 0);
+    buffer_put(got);
+    gate_close(&a);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), ERR_NOT_FOUND);
+    gate_forget(&r.gate, &v[1].view);
+    gate_forget(&r.gate, &v[0].view); /* it is not there */
+    assert_true(meter_value(r.gate.mapped) == 0);
+    gate_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
+/* Whoever needs memory gets it from what is mapped and not used, the oldest first. */
+static void test_views_give_way(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w;
+    struct view v[4];
+    struct buffer *got[3];
+    struct err err;
+    begin(&r, 4 * UNIT, 0);
+    join(&r, &a, FLOATS, 1);
+    waiting_init(&w);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[0], &err), 0);
+    for (size_t i = 0; i < 4; i++) {
+        v[i] = (struct view){.view = {.bytes = UNIT, .drop = on_drop}};
+        gate_touched(&r.gate, &v[i].view);
+        gate_touched(&r.gate, &v[i].view); /* it counts once */
+    }
+    assert_int_equal(v[3].drops, 2); /* there was no room for it */
+    assert_int_equal(r.gate.allocated, 4 * UNIT);
+    assert_int_equal(r.gate.promised, UNIT); /* who only waits to be used again takes nothing */
+    assert_int_equal(gate_get(&a, &w.waiter, &got[1], &err), 0);
+    assert_int_equal(v[0].drops, 1);
+    assert_true(gate_lend(&r.gate, UNIT));
+    assert_int_equal(v[1].drops, 1);
+    assert_int_equal(gate_reserve(&a, 3, &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[2], &err), 0);
+    assert_int_equal(v[2].drops, 1);
+    assert_int_equal(r.gate.allocated, 4 * UNIT);
+    gate_take_back(&r.gate, UNIT);
+    gate_touched(&r.gate, &v[2].view);
+    assert_int_equal(v[2].drops, 1);
+    gate_forget(&r.gate, &v[2].view);
+    for (size_t i = 0; i < 3; i++) {
+        buffer_put(got[i]);
+    }
+    gate_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
+/* A reserve that lies in views is not kept in buffers besides. */
+static void test_a_reserve_in_views(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct gate_share a;
+    struct waiting w;
+    struct view v[2] = {{.view = {.bytes = UNIT, .drop = on_drop}},
+                        {.view = {.bytes = UNIT, .drop = on_drop}}};
+    struct buffer *got[2];
+    struct err err;
+    begin(&r, 2 * UNIT, 0);
+    join(&r, &a, FLOATS, 2);
+    waiting_init(&w);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[0], &err), 0);
+    assert_int_equal(gate_get(&a, &w.waiter, &got[1], &err), 0);
+    buffer_put(got[0]);
+    buffer_put(got[1]);
+    assert_int_equal(a.pool.count, 2);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[0].view, &err), 0);
+    assert_int_equal(a.pool.count, 1);
+    assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), 0);
+    assert_int_equal(a.pool.count, 0);
+    assert_int_equal(r.gate.allocated, 2 * UNIT);
+    gate_exit(&a, &v[0].view);
+    gate_exit(&a, &v[1].view);
+    gate_forget(&r.gate, &v[0].view);
+    gate_forget(&r.gate, &v[1].view);
+    gate_leave(&a);
+    waiting_release(&w);
+    end(&r);
+}
+
 #define THREADS 6
 #define ROUNDS 400
 
@@ -396,6 +524,9 @@ int main(void)
         cmocka_unit_test(test_who_gives_up_takes_nothing_along),
         cmocka_unit_test(test_the_end_of_a_share_is_told),
         cmocka_unit_test(test_what_is_lent),
+        cmocka_unit_test(test_gradients_in_views_take_room),
+        cmocka_unit_test(test_views_give_way),
+        cmocka_unit_test(test_a_reserve_in_views),
         cmocka_unit_test(test_a_crowd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

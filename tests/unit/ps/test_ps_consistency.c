@@ -445,20 +445,6 @@ static void test_one_push_of_several_batches(void **state)
     end(&s);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,5 +459,5 @@ int main(void)
         cmocka_unit_test(test_compensation_never_stands_still),
         cmocka_unit_test(test_one_push_of_several_batches),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

@@ -1,39 +1,16 @@
 /* The exchange stream, over real gRPC. */
-#include "ps_client.h"
+#include "ps_step.h"
 
 #include "base/chrono.h"
-
-static float initial[ELEMENTS];
-
-static void start(struct ps_rig *rig, char *job, const char *mode, uint32_t replicas)
-{
-    struct err err;
-    uint64_t version;
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        gradient[i] = (float)(i % 31);
-    }
-    ps_rig_start(rig, 0);
-    ps_rig_expect(ps_rig_open(rig, job, mode, "sgd", 1, replicas, &err), 0, &err, "");
-    (void)ps_rig_pull(rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, initial, &version, &err);
-}
-
-static void check_step(const float *values, float sum, float examples)
-{
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        float want = initial[i] - 0.01F * (sum * (float)(i % 31) * (1.0F / examples));
-        assert_memory_equal(&values[i], &want, sizeof want);
-    }
-}
 
 static void test_chunks_out_and_back(void **state)
 {
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
     const uint64_t sizes[] = {ELEMENTS, 1 << 14, 1001};
     for (size_t i = 0; i < 3; i++) {
-        start(&rig, job, "sync", 1);
+        start(&rig, "sync", 1, 0);
         client_open(&c, &rig);
         send_push(&c, job, 3, 0, 0, 1, sizes[i], true);
         struct answer *a = wait_answer(&c, 3);
@@ -53,8 +30,7 @@ static void test_two_clients_make_a_step(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c[2];
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
+    start(&rig, "sync", 2, 0);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
     for (uint64_t step = 0; step < 5; step++) {
@@ -82,8 +58,7 @@ static void test_answers_say_how_long_it_took(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c[2];
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
+    start(&rig, "sync", 2, 0);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
     uint64_t sent_ns = chrono_now_ns();
@@ -111,8 +86,7 @@ static void test_exchanges_interleave(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
+    start(&rig, "sync", 2, 0);
     client_open(&c, &rig);
     const uint64_t half = ELEMENTS / 2;
     for (uint64_t part = 0; part < 2; part++) {
@@ -150,10 +124,9 @@ static void test_chunks_in_any_order(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
     const uint64_t bounds[] = {0, 17, 20000, 40000, ELEMENTS};
     const size_t order[] = {3, 1, 0, 2};
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     client_open(&c, &rig);
     for (size_t i = 0; i < 4; i++) {
         struct chunk k = {.job = job,
@@ -181,8 +154,7 @@ static void test_chunks_that_overlap(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     client_open(&c, &rig);
     struct chunk k = {.job = job,
                       .first = true,
@@ -219,10 +191,9 @@ static void test_garbage_is_refused(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
     char other[] = "b-2";
     struct err err;
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 1, &err), 0, &err, "");
     client_open(&c, &rig);
     struct chunk k = {.exchange = 0, .job = job, .total = 8};
@@ -270,171 +241,12 @@ static void test_garbage_is_refused(void **state)
     ps_rig_stop(&rig);
 }
 
-static uint64_t parked(struct ps_rig *rig)
-{
-    Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
-    struct rpc_msg *reply;
-    struct err err;
-    assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
-    uint64_t n = ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->requests_parked;
-    rpc_msg_unref(reply);
-    return n;
-}
-
-/* ---- memory that is shared ---- */
-
-static void offer_windows(struct client *c, char *job, struct windows **w)
-{
-    struct err err;
-    assert_int_equal(windows_new(ELEMENTS, w, &err), 0);
-    struct chunk k = {.exchange = 0, .job = job, .first = true, .pull = true, .offer = *w};
-    struct answer *a = exchange(c, &k);
-    assert_int_equal(a->code, 0);
-    assert_true(a->windows_open);
-    assert_int_equal(a->in_window, 0);
-}
-
-/* A push of replica @r that lies in a window, and a pull of the next version into another one. */
-static struct chunk in_windows(struct windows *w, char *job, uint64_t number, uint32_t r)
-{
-    uint32_t g = windows_take_gradient(w);
-    assert_true(g != WINDOWS_NONE);
-    memcpy(windows_gradient(w, g), gradient, sizeof gradient);
-    return (struct chunk){.exchange = number,
-                          .job = job,
-                          .first = true,
-                          .push = true,
-                          .pull = true,
-                          .examples = 10,
-                          .lo = r,
-                          .hi = r + 1,
-                          .total = ELEMENTS,
-                          .kind = GRADUS__V1__PULL__KIND__VERSION,
-                          .version = 1,
-                          .gradient_window = g + 1,
-                          .values_window = r + 1};
-}
-
-static void test_values_pass_in_memory(void **state)
-{
-    (void)state;
-    struct ps_rig rig;
-    struct client c;
-    struct windows *w;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
-    client_open(&c, &rig);
-    offer_windows(&c, job, &w);
-    struct chunk k[2] = {in_windows(w, job, 1, 0), in_windows(w, job, 2, 1)};
-    send_chunk(&c, &k[0]);
-    send_chunk(&c, &k[1]);
-    for (uint32_t r = 0; r < 2; r++) {
-        struct answer *a = wait_answer(&c, 1 + r);
-        assert_int_equal(a->code, 0);
-        assert_int_equal(a->version, 1);
-        assert_int_equal(a->in_window, ELEMENTS);
-        assert_false(a->windows_open); /* that was said before */
-        check_step(windows_values(w, r), 2, 20);
-    }
-    /* What was summed and applied is free again: all of them are. */
-    (void)parked(&rig);
-    for (uint32_t i = 0; i < windows_offer(w)->gradients; i++) {
-        assert_int_equal(windows_take_gradient(w), i);
-    }
-    /* And through the stream as before. */
-    forget_answer(&c, 3);
-    struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true};
-    send_chunk(&c, &pull);
-    check_step(wait_answer(&c, 3)->values, 2, 20);
-    client_close(&c);
-    ps_rig_stop(&rig);
-    windows_unref(w);
-}
-
-static void test_windows_that_are_not_open(void **state)
-{
-    (void)state;
-    struct ps_rig rig;
-    struct client c;
-    struct windows *w, *other;
-    struct err err;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
-    client_open(&c, &rig);
-    assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
-    struct chunk k = in_windows(w, job, 1, 0);
-    expect_refusal(&c, &k, ERR_INVALID, "exchange 1: value window 1 is not open");
-    k.exchange = 2;
-    k.values_window = 0;
-    expect_refusal(&c, &k, ERR_INVALID, "exchange 2: gradient window 1 is not open, or in use");
-    /* Memory for another number of elements is not opened, and that is no error. */
-    assert_int_equal(windows_new(ELEMENTS - 1, &other, &err), 0);
-    struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true, .offer = other};
-    struct answer *a = exchange(&c, &pull);
-    assert_int_equal(a->code, 0);
-    assert_false(a->windows_open);
-    pull.exchange = 4;
-    pull.offer = w;
-    assert_true(exchange(&c, &pull)->windows_open);
-    k.exchange = 5;
-    k.values_window = windows_offer(w)->values + 1;
-    expect_refusal(&c, &k, ERR_INVALID, "is not open");
-    k = (struct chunk){.exchange = 6,
-                       .job = job,
-                       .first = true,
-                       .push = true,
-                       .examples = 1,
-                       .hi = 1,
-                       .total = ELEMENTS,
-                       .gradient_window = 1};
-    assert_int_equal(exchange(&c, &k)->push, GRADUS__V1__PUSH_RESULT__ACCEPTED);
-    k.exchange = 7;
-    k.lo = 1;
-    k.hi = 2;
-    expect_refusal(&c, &k, ERR_INVALID, "gradient window 1 is not open, or in use");
-    k.exchange = 8;
-    k.gradient_window = 2;
-    k.floats = 3;
-    assert_int_equal(windows_take_gradient(w), 1);
-    expect_refusal(&c, &k, ERR_INVALID, "12 bytes of values at element 0");
-    client_close(&c);
-    ps_rig_stop(&rig);
-    windows_unref(w);
-    windows_unref(other);
-}
-
-/* A contribution that waits for its siblings lives on when its stream is gone, and counts. */
-static void test_a_window_outlives_its_stream(void **state)
-{
-    (void)state;
-    struct ps_rig rig;
-    struct client c;
-    struct windows *w;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
-    client_open(&c, &rig);
-    offer_windows(&c, job, &w);
-    struct chunk k = in_windows(w, job, 1, 0);
-    send_chunk(&c, &k);
-    while (parked(&rig) != 1) {
-    }
-    client_close(&c);
-    windows_unref(w);
-    client_open(&c, &rig);
-    send_push(&c, job, 2, 0, 1, 2, ELEMENTS, true);
-    assert_int_equal(wait_answer(&c, 2)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
-    check_step(c.answers[2].values, 2, 20);
-    client_close(&c);
-    ps_rig_stop(&rig);
-}
-
 static void test_too_many_exchanges_end_the_stream(void **state)
 {
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     client_open(&c, &rig);
     for (uint64_t i = 0; i < 70; i++) {
         struct chunk k = {.exchange = 100 + i,
@@ -461,8 +273,7 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
+    start(&rig, "sync", 2, 0);
     client_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     struct chunk pull = {.exchange = 2,
@@ -497,8 +308,7 @@ static void test_half_close_waits_for_the_answers(void **state)
     struct ps_rig rig;
     struct client c;
     struct err err;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     client_open(&c, &rig);
     struct chunk pull = {.exchange = 2,
                          .job = job,
@@ -531,8 +341,7 @@ static void test_a_slow_reader_holds_nobody_up(void **state)
     struct ps_rig rig;
     struct client slow;
     struct client fast;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 1);
+    start(&rig, "sync", 1, 0);
     client_open(&slow, &rig);
     client_open(&fast, &rig);
     rpc_stream_pause(slow.stream);
@@ -564,8 +373,7 @@ static void test_the_server_stops_with_open_streams(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    char job[] = "a-1";
-    start(&rig, job, "sync", 2);
+    start(&rig, "sync", 2, 0);
     client_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     while (parked(&rig) != 1) {
@@ -579,23 +387,9 @@ static void test_the_server_stops_with_open_streams(void **state)
     ps_rig_stop(&rig);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 /* ---- pins of a job that evaluates a moving average ---- */
 
-static void pin(struct ps_rig *rig, char *job, char *id, bool slots)
+static void pin(struct ps_rig *rig, char *id, bool slots)
 {
     Gradus__V1__PinRequest r = GRADUS__V1__PIN_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
@@ -607,8 +401,7 @@ static void pin(struct ps_rig *rig, char *job, char *id, bool slots)
 }
 
 /* By both ways of pulling. */
-static void check_pinned(struct ps_rig *rig, struct client *c, char *job, char *id,
-                         const float *want)
+static void check_pinned(struct ps_rig *rig, struct client *c, char *id, const float *want)
 {
     static float got[ELEMENTS];
     uint64_t version;
@@ -638,7 +431,7 @@ static void test_pins_answer_with_the_average(void **state)
     struct client c;
     struct err err;
     uint64_t version;
-    char job[] = "a-1", with[] = "with", without[] = "without";
+    char with[] = "with", without[] = "without";
     ps_rig_start(&rig, 0);
     ps_rig_expect(
         ps_rig_open(&rig, job, "sync", "adam, average: 0.5, evaluate_average: true", 1, 1, &err), 0,
@@ -659,13 +452,13 @@ static void test_pins_answer_with_the_average(void **state)
         assert_int_equal(wait_answer(&c, 1)->code, 0);
     }
     assert_memory_not_equal(average, values, sizeof values);
-    pin(&rig, job, with, true);
-    pin(&rig, job, without, false);
+    pin(&rig, with, true);
+    pin(&rig, without, false);
     forget_answer(&c, 1);
     send_push(&c, job, 1, 3, 0, 1, ELEMENTS, true); /* training goes on */
     assert_int_equal(wait_answer(&c, 1)->code, 0);
-    check_pinned(&rig, &c, job, with, average);
-    check_pinned(&rig, &c, job, without, values);
+    check_pinned(&rig, &c, with, average);
+    check_pinned(&rig, &c, without, values);
     client_close(&c);
     ps_rig_stop(&rig);
 }
@@ -680,9 +473,6 @@ int main(void)
         cmocka_unit_test(test_chunks_in_any_order),
         cmocka_unit_test(test_chunks_that_overlap),
         cmocka_unit_test(test_garbage_is_refused),
-        cmocka_unit_test(test_values_pass_in_memory),
-        cmocka_unit_test(test_windows_that_are_not_open),
-        cmocka_unit_test(test_a_window_outlives_its_stream),
         cmocka_unit_test(test_too_many_exchanges_end_the_stream),
         cmocka_unit_test(test_a_broken_stream_leaves_nothing_waiting),
         cmocka_unit_test(test_half_close_waits_for_the_answers),
@@ -690,5 +480,5 @@ int main(void)
         cmocka_unit_test(test_the_server_stops_with_open_streams),
         cmocka_unit_test(test_pins_answer_with_the_average),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

@@ -1,53 +1,5 @@
 /* Back-pressure: a server without memory for another gradient reads on when it has some. */
-#include "ps_client.h"
-
-#include <sched.h>
-
-#include "ps/ps_shell.h"
-
-#define GRADIENT_BYTES ((uint64_t)ELEMENTS * sizeof(float))
-
-static char job[] = "a-1";
-
-static void start(struct ps_rig *rig, const char *mode, uint32_t replicas, uint64_t gradients)
-{
-    struct err err;
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        gradient[i] = (float)(i % 31);
-    }
-    ps_rig_start_full(rig, 0, gradients * GRADIENT_BYTES, 0);
-    ps_rig_expect(ps_rig_open(rig, job, mode, "sgd", 1, replicas, &err), 0, &err, "");
-}
-
-/* Until so many wait in all. */
-static void wait_for_waits(struct ps_rig *rig, double count)
-{
-    while (meter_value(rig->ps->gate.waits) < count) {
-        (void)sched_yield();
-    }
-}
-
-static void expect_all_given_back(struct ps_rig *rig)
-{
-    while (meter_value(rig->ps->gate.bytes) > 0) { /* answers leave before memory comes back */
-        (void)sched_yield();
-    }
-}
-
-static struct chunk async_part(uint64_t exchange, uint32_t split, uint32_t batch, uint64_t offset,
-                               uint64_t floats)
-{
-    return (struct chunk){.exchange = exchange,
-                          .job = job,
-                          .first = offset == 0,
-                          .push = true,
-                          .split = split,
-                          .batch = batch,
-                          .examples = 10,
-                          .offset = offset,
-                          .total = ELEMENTS,
-                          .floats = floats};
-}
+#include "ps_step.h"
 
 static void push_async(struct client *c, uint64_t exchange, uint32_t split, uint32_t batch)
 {
@@ -66,11 +18,7 @@ static void test_a_step_of_more_than_fits(void **state)
     (void)state;
     struct ps_rig rig;
     static struct client c[CROWD];
-    static float before[ELEMENTS];
-    struct err err;
-    uint64_t version;
     start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
-    (void)ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, before, &version, &err);
     for (size_t i = 0; i < CROWD; i++) {
         client_open(&c[i], &rig);
     }
@@ -88,7 +36,7 @@ static void test_a_step_of_more_than_fits(void **state)
     }
     const float *values = c[0].answers[STEPS - 1].values;
     for (size_t i = 0; i < ELEMENTS; i++) {
-        float want = before[i];
+        float want = initial[i];
         for (size_t step = 0; step < STEPS; step++) {
             want -= 0.01F * (CROWD * (float)(i % 31) * (1.0F / (10 * CROWD)));
         }
@@ -145,9 +93,7 @@ static void test_room_for_one(void **state)
     client_open(&c[1], &rig);
     struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
     send_chunk(&c[0], &half);
-    while (meter_value(rig.ps->gate.bytes) == 0) {
-        (void)sched_yield();
-    }
+    wait_for_bytes(&rig, 1);
     push_async(&c[1], 0, 1, 0);
     push_async(&c[1], 1, 1, 1);
     wait_for_waits(&rig, 1);
@@ -190,9 +136,7 @@ static void test_the_ends_of_who_waits(void **state)
     }
     struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
     send_chunk(&c[0], &half);
-    while (meter_value(rig.ps->gate.bytes) == 0) {
-        (void)sched_yield();
-    }
+    wait_for_bytes(&rig, 1);
     push_async(&c[1], 0, 1, 0);
     wait_for_waits(&rig, 1);
     Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
@@ -236,9 +180,7 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
     client_open(&c[1], &rig);
     struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
     send_chunk(&c[0], &half);
-    while (meter_value(rig.ps->gate.bytes) == 0) {
-        (void)sched_yield();
-    }
+    wait_for_bytes(&rig, 1);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
     wait_for_waits(&rig, 2);
@@ -273,9 +215,7 @@ static void test_the_server_stops(void **state)
     client_open(&c[1], &rig);
     struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
     send_chunk(&c[0], &half);
-    while (meter_value(rig.ps->gate.bytes) == 0) {
-        (void)sched_yield();
-    }
+    wait_for_bytes(&rig, 1);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
     wait_for_waits(&rig, 2);
@@ -313,9 +253,7 @@ static void test_a_generation_makes_room(void **state)
                          .total = ELEMENTS,
                          .floats = ELEMENTS / 2};
     send_chunk(&c[1], &half);
-    while (meter_value(rig.ps->gate.bytes) < 2.0 * (double)GRADIENT_BYTES) {
-        (void)sched_yield();
-    }
+    wait_for_bytes(&rig, 2);
     send_push(&c[2], job, 0, 0, 1, 2, ELEMENTS, false);
     wait_for_waits(&rig, 1);
     Gradus__V1__SetMembershipRequest r = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
@@ -393,20 +331,6 @@ static void test_what_a_job_needs_at_least(void **state)
     ps_rig_stop(&rig);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,5 +343,5 @@ int main(void)
         cmocka_unit_test(test_interleaved_gradients_need_room_for_all),
         cmocka_unit_test(test_what_a_job_needs_at_least),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

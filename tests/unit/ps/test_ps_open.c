@@ -493,20 +493,6 @@ static void test_memory_for_slots_of_bases(void **state)
     ps_rig_stop(&rig);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,5 +505,5 @@ int main(void)
         cmocka_unit_test(test_memory_for_compensation),
         cmocka_unit_test(test_memory_for_slots_of_bases),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

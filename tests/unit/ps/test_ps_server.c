@@ -451,20 +451,6 @@ static void test_a_new_start_replaces_what_an_old_one_left(void **state)
     ps_rig_stop(&rig);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,5 +467,5 @@ int main(void)
         cmocka_unit_test(test_membership_over_the_wire),
         cmocka_unit_test(test_a_new_start_replaces_what_an_old_one_left),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

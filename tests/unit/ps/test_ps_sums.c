@@ -356,20 +356,6 @@ static void test_skipped(void **state)
     end(&s);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,5 +366,5 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_skipped),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

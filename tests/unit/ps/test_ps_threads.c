@@ -54,22 +54,8 @@ static void test_the_same_bits(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_same_bits)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

@@ -224,20 +224,6 @@ static void test_unary(void **state)
     ps_rig_stop(&rig);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rpc_init();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rpc_shutdown();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,5 +232,5 @@ int main(void)
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_unary),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -67,6 +68,8 @@ static void a_window_belongs_to_one_side(void **state)
     assert_false(windows_hold_gradient(server, 1)); /* it has it */
     assert_false(windows_hold_gradient(server, gradients));
     assert_false(windows_hold_gradient(server, WINDOWS_NONE));
+    windows_leave_gradient(server, 1); /* not yet */
+    assert_true(windows_hold_gradient(server, 1));
     windows_give_gradient(server, 1);
     assert_int_equal(windows_take_gradient(worker), 1);
     assert_true(windows_hold_gradient(server, 1));
@@ -166,6 +169,50 @@ static void memory_cannot_shrink(void **state)
     assert_int_equal(windows_new(UINT64_MAX, &worker, &err), ERR_EXHAUSTED);
 }
 
+static long resident_kib(void)
+{
+    char line[128];
+    long kib = -1;
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    while (kib < 0 && fgets(line, sizeof line, f) != NULL) {
+        (void)sscanf(line, "RssShmem: %ld", &kib);
+    }
+    (void)fclose(f);
+    return kib;
+}
+
+/* Pages that a server drops are no longer its own, and lose nothing. */
+static void pages_can_be_dropped(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20, LARGE = 8 * MIB / (int)sizeof(float), SLACK_KIB = 1024 };
+    struct windows *worker, *server;
+    struct err err;
+    assert_int_equal(windows_new(LARGE, &worker, &err), 0);
+    assert_int_equal(windows_open(windows_offer(worker), LARGE, &server, &err), 0);
+    uint32_t v = windows_take_values(worker);
+    uint32_t last = windows_offer(worker)->values - 1;
+    float *values = windows_values(server, v);
+    long before = resident_kib();
+    for (size_t i = 0; i < LARGE; i++) {
+        values[i] = (float)i;
+    }
+    long after = resident_kib();
+    windows_drop(server, values);
+    long dropped = resident_kib();
+    windows_drop(server, windows_values(server, last)); /* that nobody touched */
+    if (before >= 0) {
+        assert_true(after - before > 8 * 1024 - SLACK_KIB);
+        assert_true(dropped - before < SLACK_KIB);
+    }
+    for (size_t i = 0; i < LARGE; i++) {
+        assert_true(values[i] == (float)i);
+    }
+    windows_unref(server);
+    windows_unref(worker);
+}
+
 /* What the server holds outlives the process that made it. */
 static void the_maker_may_die(void **state)
 {
@@ -211,6 +258,7 @@ int main(void)
         cmocka_unit_test(an_offer_must_be_true),
         cmocka_unit_test(other_descriptors_are_left_alone),
         cmocka_unit_test(memory_cannot_shrink),
+        cmocka_unit_test(pages_can_be_dropped),
         cmocka_unit_test(the_maker_may_die),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
