@@ -80,7 +80,9 @@ void floats_release(struct floats *f, struct budget *budget)
     } else {
         free(f->memory);
     }
-    budget_give(budget, f->bytes);
+    if (budget != NULL) {
+        budget_give(budget, f->bytes);
+    }
     *f = (struct floats){0};
 }
 
@@ -93,10 +95,11 @@ void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
     pthread_mutex_init(&p->lock, NULL);
 }
 
+/* The budget is the caller's matter. */
 static void free_buffer(struct buffer_pool *p, struct buffer *b)
 {
     p->count--;
-    floats_release(&b->floats, p->budget);
+    floats_release(&b->floats, NULL);
     free(b->norms);
     free(b);
 }
@@ -107,6 +110,7 @@ void buffer_pool_release(struct buffer_pool *p)
         struct buffer *b = p->unused;
         p->unused = b->next;
         free_buffer(p, b);
+        p->reserved++;
     }
     while (p->unused_borrowed != NULL) {
         struct buffer *b = p->unused_borrowed;
@@ -147,14 +151,19 @@ int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, s
     return rc;
 }
 
-size_t buffer_pool_trim(struct buffer_pool *p, size_t keep, size_t count)
+size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved)
 {
     size_t freed = 0;
     pthread_mutex_lock(&p->lock);
-    while (freed < count && p->count > keep && p->unused != NULL) {
+    while (freed < count && p->unused != NULL) {
         struct buffer *b = p->unused;
         p->unused = b->next;
         free_buffer(p, b);
+        if (p->count + p->reserved < reserved) {
+            p->reserved++;
+        } else {
+            budget_give(p->budget, floats_bytes_max(p->floats));
+        }
         freed++;
     }
     pthread_mutex_unlock(&p->lock);
@@ -171,23 +180,25 @@ static struct buffer *make(struct buffer_pool *p, size_t count_max, struct err *
         return NULL;
     }
     size_t place = p->count++;
-    bool paid = p->reserved > 0;
-    p->reserved -= paid;
+    bool reserved = p->reserved > 0;
+    p->reserved -= reserved;
     pthread_mutex_unlock(&p->lock);
     struct buffer *b = mem_new(1, sizeof *b);
     b->pool = p;
     atomic_store(&b->refs, 1);
     b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
-    if (floats_init(&b->floats, p->floats, (unsigned)place, paid ? NULL : p->budget,
-                    "a gradient buffer", err) == 0) {
-        budget_give(p->budget, paid ? floats_bytes_max(p->floats) - b->floats.bytes : 0);
+    const char *what = "a gradient buffer";
+    uint64_t each = floats_bytes_max(p->floats);
+    bool paid = reserved || budget_take(p->budget, each, what, err) == 0;
+    if (paid && floats_init(&b->floats, p->floats, (unsigned)place, NULL, what, err) == 0) {
         return b;
     }
     free(b->norms);
     free(b);
+    budget_give(p->budget, paid && !reserved ? each : 0);
     pthread_mutex_lock(&p->lock);
     p->count--;
-    p->reserved += paid;
+    p->reserved += reserved;
     pthread_mutex_unlock(&p->lock);
     return NULL;
 }

@@ -35,7 +35,7 @@ struct floats {
 };
 int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
                 const char *what, struct err *err);
-void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine */
+void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine; as for init */
 uint64_t floats_bytes_max(uint64_t floats);                   /* of one array, in any place */
 
 /* ---- pool ---- */
@@ -76,8 +76,9 @@ int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, s
 /* A buffer that was used before, or NULL; one more, whatever the limit. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_pool_take(struct buffer_pool *p);
 struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
-/* Free up to @count unused buffers, as long as more than @keep are there; returns how many. */
-size_t buffer_pool_trim(struct buffer_pool *p, size_t keep, size_t count);
+/* Free up to @count unused buffers; returns how many. The budget stays taken for @reserved, made or
+ * not. */
+size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
 /* The same around @data, which is somebody else's: it counts against no limit, and with the last

@@ -248,8 +248,12 @@ static void make_room(struct gate *g, uint64_t bytes)
     }
     for (struct gate_share *s = g->shares; s != NULL && g->allocated > g->bytes_max; s = s->next) {
         size_t keep = (size_t)(promised_to(s, s->held) / s->unit) - s->viewed;
-        uint64_t surplus = (g->allocated - g->bytes_max + s->unit - 1) / s->unit;
-        g->allocated -= s->unit * buffer_pool_trim(&s->pool, keep, (size_t)surplus);
+        size_t surplus = (size_t)((g->allocated - g->bytes_max + s->unit - 1) / s->unit);
+        size_t spare = s->buffers > keep ? s->buffers - keep : 0;
+        size_t freed = buffer_pool_trim(&s->pool, spare < surplus ? spare : surplus,
+                                        (size_t)(s->reserve / s->unit));
+        s->buffers -= freed;
+        g->allocated -= s->unit * freed;
     }
 }
 
@@ -259,6 +263,7 @@ static int refused(struct gate_share *s, struct err *err)
     struct gate *g = s->gate;
     pthread_mutex_lock(&g->lock);
     g->allocated -= s->unit;
+    s->buffers--;
     bool others = s->held > s->unit;
     set_held(s, s->held - s->unit);
     s->held_max = others ? s->held : s->held_max;
@@ -295,6 +300,7 @@ int gate_get(struct gate_share *s, struct gate_waiter *w, struct buffer **out, s
     }
     *out = buffer_pool_take(&s->pool);
     if (*out == NULL) {
+        s->buffers++;
         make_room(g, s->unit);
     }
     pthread_mutex_unlock(&g->lock);
@@ -402,7 +408,7 @@ void gate_leave(struct gate_share *s)
     gate_close(s);
     pthread_mutex_lock(&g->lock);
     assert(s->held == 0);
-    g->allocated -= s->unit * s->pool.count;
+    g->allocated -= s->unit * s->buffers;
     *s->link = s->next;
     if (s->next != NULL) {
         s->next->link = s->link;

@@ -48,6 +48,7 @@ struct gate_share {
     uint64_t unit; /* bytes of one gradient */
     uint64_t reserve, held;
     size_t viewed;     /* gradients in views, of those held */
+    size_t buffers;    /* of the pool, made or being made */
     uint64_t held_max; /* the budget had no more */
     bool closed;
 };

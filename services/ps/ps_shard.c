@@ -84,7 +84,9 @@ static int reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
 {
     const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
     int rc = snapshots_reserve(&s->snapshots, bases, err);
-    (void)buffer_pool_trim(&s->base_pool, slots, SIZE_MAX);
+    if (s->base_pool.count > slots) {
+        (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
+    }
     return rc != 0 ? rc
                    : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
                                          err);

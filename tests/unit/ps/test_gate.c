@@ -433,6 +433,7 @@ static void test_a_reserve_in_views(void **state)
     assert_int_equal(gate_enter(&a, &w.waiter, &v[1].view, &err), 0);
     assert_int_equal(a.pool.count, 0);
     assert_int_equal(r.gate.allocated, 2 * UNIT);
+    assert_int_equal(atomic_load(&r.budget.bytes), 2 * UNIT); /* nobody else gets it */
     gate_exit(&a, &v[0].view);
     gate_exit(&a, &v[1].view);
     gate_forget(&r.gate, &v[0].view);
