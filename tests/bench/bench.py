@@ -19,6 +19,7 @@ import transfers  # noqa: E402
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, 64 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 SOCKETS = ("tcp", "unix", "memory")
+LINK_DELAYS_US, LINK_MB_PER_SECOND = (50, 500), 1250  # one way: of one rack; of one region
 LATENCY_BYTES = 4 * KIB
 APPLY_RULES = ("sgd", "momentum", "adam")
 MEMORY_BYTES = (16 * MIB, 64 * MIB, 256 * MIB)
@@ -68,6 +69,18 @@ def bench_push(args):
 def bench_pull(args):
     """Pull alone."""
     yield from transfer(args, "pull", False)
+
+
+def bench_link(args):
+    """Fused exchange between two hosts: over a link of 10 Gbit/s each way with a delay, beside what fits through it."""
+    for delay_us, size in itertools.product(LINK_DELAYS_US, args.sizes):
+        link = transfers.Link(args.bin_dir, size, delay_us, LINK_MB_PER_SECOND, args.wire)
+        link.rate("exchange", args.seconds)
+        rates = [link.rate("exchange", seconds_for(args, size)) for _ in range(args.runs)]
+        link.close()
+        fits = 1 / (2 * (size / (LINK_MB_PER_SECOND * 1e6) + delay_us * 1e-6))
+        scale = 2 * size * 1e-9
+        yield report.row(f"link {delay_us} us", size, 1, "GB/s", [r * scale for r in rates], [fits * scale] * len(rates))
 
 
 def bench_latency(args):

@@ -17,7 +17,8 @@ class Program:
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)
         self.name = os.path.basename(str(command[0]))
-        if self.process.stdout.readline().strip() != "ready":
+        ready, *self.said = self.process.stdout.readline().split() or [""]
+        if ready != "ready":
             raise RuntimeError(f"{self.name}: exit code {self.process.wait()}")
 
     def begin(self, kind, seconds):
@@ -56,6 +57,25 @@ class Server:
         self.process.wait()
         self.process.stdout.close()
         self.dir.cleanup()
+
+
+class Link:
+    """A client and a server with a network between them."""
+
+    def __init__(self, bin_dir, size, delay_us, mb_per_second, wire="fp32"):
+        self.server = Server(bin_dir, "tcp")
+        port = self.server.said["grpc"].rsplit(":", 1)[1]
+        self.link = Program(os.path.join(bin_dir, "bench_link"), port, delay_us, mb_per_second)
+        self.client = Program(os.path.join(bin_dir, "bench_transfer"), f"127.0.0.1:{self.link.said[0]}", size, "sgd",
+                              0, 1, wire)
+
+    def rate(self, kind, seconds):
+        return together([self.client], kind, seconds)[0]
+
+    def close(self):
+        self.client.close()
+        self.link.close()
+        self.server.close()
 
 
 def together(programs, kind, seconds):
