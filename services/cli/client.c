@@ -1,9 +1,14 @@
 #include "cli/client.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/signals.h"
 
 #define ADDRESS_BYTES_MAX 1024
 
@@ -57,6 +62,11 @@ void client_close(struct client *c)
     }
 }
 
+static int unreachable(const struct client *c, struct err *err)
+{
+    return err_wrap(err, "the master cannot be reached at %s", rpc_channel_target(c->channel));
+}
+
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
 {
@@ -68,8 +78,103 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
         .wait_for_ready = true,
     };
     int rc = rpc_call_blocking(c->channel, &request, reply, err);
-    if (rc == ERR_TIMEOUT || rc == ERR_UNAVAILABLE) {
-        return err_wrap(err, "the master cannot be reached at %s", rpc_channel_target(c->channel));
+    return rc == ERR_TIMEOUT || rc == ERR_UNAVAILABLE ? unreachable(c, err) : rc;
+}
+
+/* ---- calls that are waited for ---- */
+
+/* What the callback leaves for the main thread. */
+struct outcome {
+    pthread_mutex_t mutex;
+    bool done;
+    struct err err;
+    struct rpc_msg *reply;
+    int event_fd;
+};
+
+static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    struct outcome *o = ctx;
+    pthread_mutex_lock(&o->mutex);
+    o->done = true;
+    o->err = status->err;
+    o->reply = status->err.code == 0 ? rpc_msg_ref(reply) : NULL;
+    pthread_mutex_unlock(&o->mutex);
+    uint64_t one = 1;
+    ssize_t n = write(o->event_fd, &one, sizeof one);
+    (void)n; /* a full counter is readable all the same */
+}
+
+static bool is_done(struct outcome *o)
+{
+    pthread_mutex_lock(&o->mutex);
+    bool done = o->done;
+    pthread_mutex_unlock(&o->mutex);
+    return done;
+}
+
+/* False: a signal came first. */
+static bool wait_done(struct outcome *o, int signal_fd)
+{
+    struct pollfd fds[2] = {
+        {.fd = o->event_fd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    while (!is_done(o)) {
+        int ready = poll(fds, 2, -1);
+        if (ready > 0 && (fds[1].revents & POLLIN) != 0) {
+            return is_done(o);
+        }
     }
+    return true;
+}
+
+sigset_t client_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+static int call_and_wait(struct client *c, const struct rpc_request *request, struct outcome *o,
+                         bool *stopped, struct err *err)
+{
+    const sigset_t signals = client_signals();
+    if (rpc_channel_wait_ready(c->channel, CLIENT_TIMEOUT_MS, err) != 0) {
+        return unreachable(c, err);
+    }
+    int signal_fd = signals_open(&signals, err);
+    if (signal_fd < 0) {
+        return signal_fd;
+    }
+    int rc = rpc_call_start(c->channel, request, on_done, o, err);
+    *stopped = rc == 0 && !wait_done(o, signal_fd);
+    (void)close(signal_fd);
+    return rc;
+}
+
+int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
+                     unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err)
+{
+    struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
+                                  .method = method,
+                                  .body = body,
+                                  .timeout_ms = timeout_ms};
+    struct outcome o = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+                        .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    *stopped = false;
+    int rc = call_and_wait(c, &request, &o, stopped, err);
+    client_close(c); /* no callback comes after it */
+    if (rc == 0 && !*stopped && o.err.code != 0) {
+        *err = o.err;
+        rc = o.err.code;
+    } else if (rc == 0 && !*stopped) {
+        *reply = rpc_msg_ref(o.reply);
+    }
+    rpc_msg_unref(o.reply);
+    (void)close(o.event_fd);
+    pthread_mutex_destroy(&o.mutex);
     return rc;
 }

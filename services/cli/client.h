@@ -2,6 +2,9 @@
 #ifndef GRADUS_CLI_CLIENT_H
 #define GRADUS_CLI_CLIENT_H
 
+#include <signal.h>
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "cli/cli.h"
 #include "gradus/v1/jobs.pb-c.h"
@@ -23,5 +26,12 @@ void client_close(struct client *c);
  * rpc_msg_unref(). Errors name the master's address and how long it was tried. */
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
+/* SIGINT and SIGTERM: whoever waits for long blocks them first of all. */
+sigset_t client_signals(void);
+/* A call that may take as long as @timeout_ms once the master is connected, and the last of @c,
+ * which is closed. client_signals(), which are blocked, end it: *@stopped, and 0. The same errors;
+ * ERR_TIMEOUT comes from the call alone. */
+int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
+                     unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err);
 
 #endif

@@ -1,12 +1,6 @@
 /* gradus set: change keys of a job that exists, and wait until that is in force. */
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
@@ -32,52 +26,6 @@ static const struct field fields[] = {
      .max = 86400000,
      .help = "How long to wait until the change is in force"},
 };
-
-/* What the callback leaves for the main thread. */
-struct outcome {
-    pthread_mutex_t mutex;
-    bool done;
-    struct err err;
-    struct rpc_msg *reply;
-    int event_fd;
-};
-
-static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
-{
-    struct outcome *o = ctx;
-    pthread_mutex_lock(&o->mutex);
-    o->done = true;
-    o->err = status->err;
-    o->reply = status->err.code == 0 ? rpc_msg_ref(reply) : NULL;
-    pthread_mutex_unlock(&o->mutex);
-    uint64_t one = 1;
-    ssize_t n = write(o->event_fd, &one, sizeof one);
-    (void)n; /* a full counter is readable all the same */
-}
-
-static bool is_done(struct outcome *o)
-{
-    pthread_mutex_lock(&o->mutex);
-    bool done = o->done;
-    pthread_mutex_unlock(&o->mutex);
-    return done;
-}
-
-/* False: a signal came first. */
-static bool wait_done(struct outcome *o, int signal_fd)
-{
-    struct pollfd fds[2] = {
-        {.fd = o->event_fd, .events = POLLIN},
-        {.fd = signal_fd, .events = POLLIN},
-    };
-    while (!is_done(o)) {
-        int ready = poll(fds, 2, -1);
-        if (ready > 0 && (fds[1].revents & POLLIN) != 0) {
-            return is_done(o);
-        }
-    }
-    return true;
-}
 
 static void say_pending(const char *why, const char *job)
 {
@@ -115,8 +63,9 @@ static int show(const struct options *o, const Gradus__V1__Job *before,
     return CLI_OK;
 }
 
-static int start(struct client *client, const struct cli_args *args, struct outcome *outcome,
-                 struct err *err)
+/* The job as it is then in @after. */
+static int change(struct client *client, const struct cli_args *args, struct rpc_msg **after,
+                  bool *stopped, struct err *err)
 {
     const struct options *o = args->options;
     Gradus__V1__SetJobRequest body = GRADUS__V1__SET_JOB_REQUEST__INIT;
@@ -129,13 +78,8 @@ static int start(struct client *client, const struct cli_args *args, struct outc
     body.job = job;
     body.sets = sets;
     body.n_sets = count;
-    struct rpc_request request = {
-        .service = &gradus__v1__jobs__descriptor,
-        .method = "Set",
-        .body = &body.base,
-        .timeout_ms = (unsigned)o->timeout_ms,
-    };
-    int rc = rpc_call_start(client->channel, &request, on_done, outcome, err);
+    int rc =
+        client_call_last(client, "Set", &body.base, (unsigned)o->timeout_ms, after, stopped, err);
     for (size_t i = 0; i < count; i++) {
         free(sets[i]);
     }
@@ -155,51 +99,31 @@ static int ask(struct client *client, const char *id, struct rpc_msg **job, stru
     return rc;
 }
 
-/* @outcome's descriptors are open; @client is closed here: no callback comes after it. */
-static int set(struct client *client, const struct cli_args *args, struct outcome *outcome,
-               int signal_fd)
-{
-    const char *id = args->positional[0];
-    struct rpc_msg *before = NULL;
-    struct err err = {0};
-    int code = -1;
-    if (ask(client, id, &before, &err) != 0 || start(client, args, outcome, &err) != 0) {
-        code = cli_fail(&err);
-    } else if (!wait_done(outcome, signal_fd)) {
-        say_pending("not waiting any more", id);
-        code = FOLLOW_STOPPED;
-    }
-    client_close(client);
-    if (code < 0) {
-        code = outcome->err.code != 0 ? fail(&outcome->err, id)
-                                      : show(args->options, (const Gradus__V1__Job *)before->body,
-                                             (const Gradus__V1__Job *)outcome->reply->body);
-    }
-    rpc_msg_unref(before);
-    rpc_msg_unref(outcome->reply);
-    return code;
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
+    const char *id = args->positional[0];
     follow_block_signals();
     struct client client = {0};
+    struct rpc_msg *before = NULL;
+    struct rpc_msg *after = NULL;
     struct err err = {0};
-    if (client_open_common(&client, &o->common, &err) != 0) {
-        return cli_fail(&err);
+    bool stopped = false;
+    int code;
+    if (client_open_common(&client, &o->common, &err) != 0 ||
+        ask(&client, id, &before, &err) != 0) {
+        code = cli_fail(&err);
+    } else if (change(&client, args, &after, &stopped, &err) != 0) {
+        code = fail(&err, id);
+    } else if (stopped) {
+        say_pending("not waiting any more", id);
+        code = FOLLOW_STOPPED;
+    } else {
+        code = show(o, (const Gradus__V1__Job *)before->body, (const Gradus__V1__Job *)after->body);
     }
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    struct outcome outcome = {.mutex = PTHREAD_MUTEX_INITIALIZER,
-                              .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    int code = set(&client, args, &outcome, signal_fd);
-    (void)close(signal_fd);
-    (void)close(outcome.event_fd);
-    pthread_mutex_destroy(&outcome.mutex);
+    client_close(&client);
+    rpc_msg_unref(before);
+    rpc_msg_unref(after);
     return code;
 }
 

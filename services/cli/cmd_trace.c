@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/trace_json.h"
 
@@ -94,30 +95,43 @@ static int write_trace(const struct options *o, const char *path,
     return 0;
 }
 
+static int record(const struct options *o, const char *job, struct rpc_msg **reply, bool *stopped,
+                  struct err *err)
+{
+    struct client client = {0};
+    Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    int rc = client_open_common(&client, &o->common, err);
+    if (rc != 0) {
+        return rc;
+    }
+    request.job = mem_strdup(job);
+    request.steps = (uint32_t)o->steps;
+    request.timeout_ms = (uint32_t)o->timeout;
+    rc = client_call_last(&client, "Trace", &request.base, (unsigned)o->timeout + ANSWER_MS, reply,
+                          stopped, err);
+    free(request.job);
+    return rc;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    struct client client = {0};
+    const char *job = args->positional[0];
     struct rpc_msg *reply = NULL;
     struct err err = {0};
-    Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
-    request.steps = (uint32_t)o->steps;
-    request.timeout_ms = (uint32_t)o->timeout;
-    int rc = client_open_common(&client, &o->common, &err);
-    if (rc == 0) {
-        rc = client_call(&client, "Trace", &request.base, (unsigned)o->timeout + ANSWER_MS, &reply,
-                         &err);
+    bool stopped = false;
+    follow_block_signals();
+    int rc = record(o, job, &reply, &stopped, &err);
+    if (rc == 0 && stopped) {
+        (void)fprintf(stderr, "gradus: stopped; job %s is not recorded any more\n", job);
+        return FOLLOW_STOPPED;
     }
     if (rc == 0) {
-        char *path = o->out[0] != '\0' ? mem_strdup(o->out)
-                                       : mem_printf("%s.trace.json", args->positional[0]);
+        char *path = o->out[0] != '\0' ? mem_strdup(o->out) : mem_printf("%s.trace.json", job);
         rc = write_trace(o, path, (const Gradus__V1__TraceJobResponse *)reply->body, &err);
         free(path);
     }
     rpc_msg_unref(reply);
-    client_close(&client);
-    free(request.job);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
@@ -127,7 +141,8 @@ const struct cli_command cmd_trace = {
     .usage = "JOB",
     .examples = "  gradus trace digits-1 --steps 20 -o trace.json\n",
     .notes = "The file is the JSON of Chrome's trace viewer; ui.perfetto.dev reads it too.\n"
-             "docs/trace.md tells what is in it.",
+             "docs/trace.md tells what is in it. Ctrl-C ends the recording on all nodes, and\n"
+             "nothing is written.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

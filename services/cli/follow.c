@@ -53,18 +53,9 @@ struct follower {
     char reason_shown[256];
 };
 
-static sigset_t interrupts(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    return set;
-}
-
 void follow_block_signals(void)
 {
-    const sigset_t set = interrupts();
+    const sigset_t set = client_signals();
     signals_block(&set);
 }
 
@@ -379,7 +370,7 @@ static int loop(struct follower *f)
 
 int follow(struct client *client, const struct follow_options *options)
 {
-    const sigset_t set = interrupts();
+    const sigset_t set = client_signals();
     struct follower f = {
         .options = options,
         .client = client,

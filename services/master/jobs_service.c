@@ -193,7 +193,7 @@ const struct rpc_method jobs_methods[] = {
 #undef X
         {.name = "Submit", .request = on_submit_call},
     {.name = "Set", .request = on_set_call},
-    {.name = "Trace", .request = on_trace_call},
+    {.name = "Trace", .request = on_trace_call, .done = on_trace_done},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

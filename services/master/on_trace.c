@@ -4,7 +4,8 @@
  * It goes in rounds, each over when every node that takes part has answered or failed: the clocks,
  * a few times; the servers begin; the workers record their steps, which they answer when these are
  * over; the servers hand out what they have. So what a server did for a recorded step is recorded.
- * A node that fails takes no part in later rounds, and the client is told. */
+ * A node that fails takes no part in later rounds, and the client is told. When the client goes
+ * away the nodes are told to stop. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,8 @@ struct traced_node {
 struct tracing {
     struct tracing *prev, *next;
     struct shell *shell;
-    struct rpc_call *call; /* NULL: the client was answered */
+    struct rpc_call *call; /* NULL: the client was answered, or is gone */
+    bool stopped;          /* it is gone, and what was begun must end */
     char *job;
     char boot[TRACE_BOOT_BYTES];
     uint64_t id;
@@ -223,14 +225,19 @@ static void call_over(struct tracing *t)
     }
 }
 
+static void call_lost(struct tracing *t)
+{
+    if (atomic_fetch_sub(&t->open, 1) == 1) {
+        trace_free(t);
+    }
+}
+
 static void deliver(void *ctx)
 {
     struct traced_node *n = ctx;
     struct tracing *t = n->trace;
     if (loop_discarding(t->shell->loop)) {
-        if (atomic_fetch_sub(&t->open, 1) == 1) {
-            trace_free(t);
-        }
+        call_lost(t);
         return;
     }
     if (!n->failed && t->round <= ROUND_CLOCK_LAST) {
@@ -240,11 +247,10 @@ static void deliver(void *ctx)
 }
 
 /* When the mailbox is gone, so is the master: the last call frees. */
-static void post(struct traced_node *n)
+static void post(struct tracing *t, void (*run)(void *ctx), void *ctx)
 {
-    struct tracing *t = n->trace;
-    if (loop_post(t->shell->loop, deliver, n, NULL) != 0 && atomic_fetch_sub(&t->open, 1) == 1) {
-        trace_free(t);
+    if (loop_post(t->shell->loop, run, ctx, NULL) != 0) {
+        call_lost(t);
     }
 }
 
@@ -257,7 +263,7 @@ static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *
     if (!n->failed) {
         n->answer = rpc_msg_ref(reply);
     }
-    post(n);
+    post(n->trace, deliver, n);
 }
 
 static void ask(struct tracing *t, struct traced_node *n)
@@ -292,7 +298,7 @@ static void ask(struct tracing *t, struct traced_node *n)
     n->sent_ns = chrono_now_ns();
     if (channel == NULL || rpc_call_start(channel, &request, on_done, n, &n->err) < 0) {
         n->failed = true;
-        post(n);
+        post(t, deliver, n);
     }
 }
 
@@ -308,16 +314,91 @@ static void begin_round(struct tracing *t)
     call_over(t);
 }
 
+/* Without a client: what the servers began is taken from them, and thrown away. */
+static unsigned next_round(const struct tracing *t)
+{
+    if (t->call != NULL) {
+        return t->round + 1;
+    }
+    bool begun = t->round == ROUND_PS || t->round == ROUND_WORKERS;
+    return t->stopped && begun && !atomic_load(&t->shell->ending) ? ROUND_TAKE : ROUND_OVER;
+}
+
 static void round_over(struct tracing *t)
 {
-    t->round++;
-    if (t->call != NULL && t->round < ROUND_OVER) {
+    t->round = next_round(t);
+    if (t->round < ROUND_OVER) {
         begin_round(t);
         return;
     }
     answer(t);
     trace_unlink(t);
     trace_free(t);
+}
+
+/* ---- the client goes away ---- */
+
+static void deliver_told(void *ctx)
+{
+    struct tracing *t = ctx;
+    if (loop_discarding(t->shell->loop)) {
+        call_lost(t);
+    } else {
+        call_over(t);
+    }
+}
+
+static void on_told(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)status; /* who is not there records nothing */
+    (void)reply;
+    post(ctx, deliver_told, ctx);
+}
+
+/* A worker that records answers now. */
+static void tell_worker(struct tracing *t, const struct traced_node *n)
+{
+    Gradus__V1__TraceRequest q = GRADUS__V1__TRACE_REQUEST__INIT;
+    struct err err;
+    q.action = GRADUS__V1__TRACE_REQUEST__ACTION__TAKE;
+    q.job = t->job;
+    q.id = t->id;
+    struct rpc_request request = {.service = &gradus__v1__worker__descriptor,
+                                  .method = "Trace",
+                                  .body = &q.base,
+                                  .timeout_ms = CALL_MS};
+    struct rpc_channel *channel = peer_channel(t->shell, n->address, &err);
+    atomic_fetch_add(&t->open, 1);
+    if (channel == NULL || rpc_call_start(channel, &request, on_told, t, &err) < 0) {
+        post(t, deliver_told, t);
+    }
+}
+
+struct gone {
+    struct shell *shell;
+    struct rpc_call *call;
+};
+
+static void stop(void *ctx)
+{
+    struct gone *gone = ctx;
+    struct shell *s = gone->shell;
+    struct tracing *t = loop_discarding(s->loop) ? NULL : s->traces;
+    while (t != NULL && t->call != gone->call) {
+        t = t->next;
+    }
+    if (t != NULL) {
+        rpc_call_unref(t->call);
+        t->call = NULL;
+        t->stopped = true;
+        for (size_t i = 0; t->round == ROUND_WORKERS && i < t->count; i++) {
+            if (takes_part(t, &t->nodes[i])) {
+                tell_worker(t, &t->nodes[i]);
+            }
+        }
+    }
+    rpc_call_unref(gone->call);
+    free(gone);
 }
 
 /* ---- the request ---- */
@@ -418,4 +499,18 @@ static void run_trace(struct request *r)
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     request_begin(service, call, msg, run_trace);
+}
+
+void on_trace_done(struct rpc_call *call, bool cancelled, void *service)
+{
+    struct shell *s = service;
+    if (!cancelled) {
+        return;
+    }
+    struct gone *gone = mem_new(1, sizeof *gone);
+    *gone = (struct gone){s, rpc_call_ref(call)};
+    if (loop_post(s->loop, stop, gone, NULL) != 0) { /* the master ends */
+        rpc_call_unref(gone->call);
+        free(gone);
+    }
 }

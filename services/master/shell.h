@@ -116,6 +116,7 @@ void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_trace.c */
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
 void traces_end(struct shell *s, const char *why);
 
 /* on_submit.c */

@@ -370,7 +370,12 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
 
 static void handle_trace(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
 {
-    worker_job_trace_begin(j, call, (const Gradus__V1__TraceRequest *)body);
+    const Gradus__V1__TraceRequest *q = (const Gradus__V1__TraceRequest *)body;
+    if (q->action == GRADUS__V1__TRACE_REQUEST__ACTION__TAKE) {
+        worker_job_trace_stop(j, call, q);
+    } else {
+        worker_job_trace_begin(j, call, q);
+    }
 }
 
 /* ---- any thread ---- */

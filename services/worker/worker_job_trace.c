@@ -61,6 +61,10 @@ void worker_job_trace_begin(struct worker_job *j, struct rpc_call *call,
         worker_job_fail_call(call, ERR_INVALID, "a trace of 0 steps");
         return;
     }
+    if (q->id != 0 && q->id == t->stopped) {
+        worker_job_fail_call(call, ERR_CANCELLED, "this trace was stopped before it began");
+        return;
+    }
     t->call = rpc_call_ref(call);
     t->id = q->id;
     t->spans_max = q->spans_max;
@@ -69,6 +73,20 @@ void worker_job_trace_begin(struct worker_job *j, struct rpc_call *call,
     t->steps = 0;
     t->open = 0;
     loop_timer_set(j->loop, &t->timer, t->deadline_ns / NS_PER_MS, on_deadline, j);
+}
+
+void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
+                           const Gradus__V1__TraceRequest *q)
+{
+    struct worker_job_trace *t = &j->trace;
+    struct wire_trace reply;
+    if (t->id == q->id) {
+        worker_job_trace_end(j);
+    }
+    t->stopped = q->id;
+    wire_trace_to_proto(NULL, &reply);
+    (void)rpc_reply(call, &reply.response.base, NULL);
+    wire_trace_release(&reply);
 }
 
 /* The first step after it was asked for: from here on. */

@@ -18,6 +18,7 @@ struct worker_job_trace {
     struct trace recorder;
     struct rpc_call *call; /* NULL: nobody asks */
     uint64_t id, deadline_ns;
+    uint64_t stopped; /* the id of the last one that was; 0: none */
     size_t spans_max;
     uint32_t steps_wanted, steps; /* complete */
     bool begun;                   /* a step began since it was asked for */
@@ -34,6 +35,9 @@ struct worker_job_trace {
 /* TraceRequest.RECORD: keeps @call, or answers it with an error. */
 void worker_job_trace_begin(struct worker_job *j, struct rpc_call *call,
                             const Gradus__V1__TraceRequest *request);
+/* TraceRequest.TAKE: answers both, in whatever order they come. */
+void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
+                           const Gradus__V1__TraceRequest *request);
 /* A computation of @step begins. */
 void worker_job_trace_step(struct worker_job *j, uint64_t step, uint64_t now_ns);
 /* An exchange is begun to be sent, and is. */

@@ -192,7 +192,8 @@ static void on_trace(struct rpc_call *call, struct rpc_msg *msg, void *service)
         wire_trace_to_proto(NULL, &reply);
         (void)rpc_reply(call, &reply.response.base, NULL);
         wire_trace_release(&reply);
-    } else if (r->action == GRADUS__V1__TRACE_REQUEST__ACTION__RECORD) {
+    } else if (r->action == GRADUS__V1__TRACE_REQUEST__ACTION__RECORD ||
+               r->action == GRADUS__V1__TRACE_REQUEST__ACTION__TAKE) {
         post(service, call, msg, handle_trace);
     } else {
         (void)fail(call, ERR_INVALID, "a worker knows no such action of a trace");

@@ -80,11 +80,16 @@ class TraceTest(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
-    def running(self, ps, workers, **sets):
-        master, servers, nodes = self.start_cluster(ps, workers, PATIENT)
+    def running(self, ps, workers, slow_down=1, **sets):
+        master, servers, _ = self.start_cluster(ps, 0, PATIENT)
+        nodes = [self.start("worker", f"--master={master.address}", f"--slow-down={slow_down}") for _ in range(workers)]
         job = self.submit(master, cluster__workers=workers, cluster__ps=ps, **sets)
         self.wait_for("steps", lambda: self.status(master, job)["steps"] > 20)
         return master, servers, nodes, job
+
+    def running_slowly(self):
+        """An epoch, and a thousand steps, take long."""
+        return self.running(1, 2, 100, training__mode="async", training__batch_size=1)
 
     def trace(self, master, job, *args, expect=0):
         path = os.path.join(self.dir, "trace.json")
@@ -210,7 +215,7 @@ class Failures(TraceTest):
 
     def test_a_worker_that_dies(self):
         """The others are there; the file says who is missing."""
-        master, _, workers, job = self.running(1, 2, training__mode="async")
+        master, _, workers, job = self.running_slowly()
         workers[1].process.send_signal(signal.SIGSTOP)
         tracing = subprocess.Popen(
             [os.path.join(BIN, "gradus"), "trace", job, "-o", self.dir + "/t.json", "--steps", "3", "--timeout", "60s",
@@ -226,6 +231,34 @@ class Failures(TraceTest):
         self.assertNotIn(missing[0], trace.nodes.values())
         left = [n for n in trace.of_role("WORKER") if n != missing[0]]
         self.assertEqual(len(trace.spans("step", left[0])), 3)
+
+    def test_ctrl_c(self):
+        """Who asked goes away: no node records any more, and the next trace begins at once."""
+        master, _, _, job = self.running_slowly()
+        command = [os.path.join(BIN, "gradus"), "trace", job, "--steps", "1000", "--timeout", "600s",
+                   "-o", self.dir + "/stopped.json", "--master", master.address]
+        tracing = []
+
+        def recording():  # a worker says that it is busy with that one
+            if not tracing or tracing[-1].poll() is not None:
+                tracing.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                self.processes.append(tracing[-1])
+            probe = gradus("trace", job, "--steps", "1", "--timeout", "1ms", "-o", self.dir + "/probe.json",
+                           "--master", master.address)
+            return probe.returncode == 1 and "is being recorded already" in probe.stderr
+        self.wait_for("the recording", recording)
+        tracing[-1].send_signal(signal.SIGINT)
+        out, err = tracing[-1].communicate(timeout=60)
+        self.assertEqual((tracing[-1].returncode, out), (130, ""), err)
+        self.assertIn(f"stopped; job {job} is not recorded any more", err)
+        self.assertFalse(os.path.exists(self.dir + "/stopped.json"))
+
+        def again():  # the master hears of it a moment later
+            done = gradus("trace", job, "--steps", "2", "--timeout", "60s", "-o", self.dir + "/again.json",
+                          "--master", master.address)
+            return done.returncode == 0 and done.stderr == ""
+        self.wait_for("another one", again)
+        self.check_steps(Trace(self.dir + "/again.json"), 2, 1)
 
     def test_too_few_steps(self):
         """A worker that waits for another one makes none: what there is is taken after the time."""
