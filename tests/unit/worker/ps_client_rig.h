@@ -1,0 +1,230 @@
+/* The worker's side of the data plane in front of a server that does what it is told. */
+#ifndef GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H
+#define GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H
+
+#include "ps_fake.h"
+
+#include "service/local_socket.h"
+#include "service/loop.h"
+#include "tensor/shape.h"
+
+/* ---- set-up ---- */
+
+static inline void on_answer(void *ctx, const struct ps_answer *answer)
+{
+    struct fake *f = ctx;
+    pthread_mutex_lock(&f->lock);
+    assert_true(f->answered < ANSWERS_MAX);
+    f->answers[f->answered] = *answer;
+    if (answer->has_decision) {
+        assert_true(answer->decision_bytes <= WORKER_DECISION_BYTES_MAX);
+        memcpy(f->decision, answer->decision, answer->decision_bytes);
+        f->answers[f->answered].decision = f->decision;
+    }
+    if (answer->has_sums) {
+        assert_true(answer->sums_bytes <= sizeof f->sums);
+        memcpy(f->sums, answer->sums, answer->sums_bytes);
+    }
+    f->answered++;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static inline void make_plan(struct fake *f)
+{
+    struct variable_spec variables[2] = {0};
+    text_copy(variables[0].name, sizeof variables[0].name, "kernel");
+    variables[0].shape = (struct shape){.rank = 2, .dims = {ROWS, COLUMNS}};
+    text_copy(variables[1].name, sizeof variables[1].name, "bias");
+    variables[1].shape = (struct shape){.rank = 1, .dims = {BIASES}};
+    struct cluster_spec cluster = {
+        .ps = SHARDS, .workers = {1, 1}, .partitioner = PARTITIONER_FIXED, .partitions = 3};
+    assert_int_equal(plan_make(variables, 2, &cluster, &f->plan, NULL), 0);
+    f->offsets[0] = 0;
+    f->offsets[1] = BIAS_AT;
+}
+
+/* With @local also at a socket there, whose path is put into @path. */
+static inline void start_server(struct fake *f, const char *local, char path[LOCAL_SOCKET_BYTES])
+{
+    struct err err = {0};
+    const char *listen = "127.0.0.1:0";
+    struct rpc_server_options options = {.addresses = &listen, .address_count = 1};
+    f->server = rpc_server_new(&options, &err);
+    assert_non_null(f->server);
+    assert_int_equal(rpc_server_add(f->server, &gradus__v1__parameter_server__descriptor, methods,
+                                    sizeof methods / sizeof methods[0], f, &err),
+                     0);
+    assert_int_equal(rpc_server_bind(f->server, &err), 0);
+    if (local != NULL) {
+        assert_int_equal(local_socket_path(local, rpc_server_address(f->server, 0), path, &err), 0);
+        assert_int_equal(local_socket_prepare(path, &err), 0);
+        char *address = mem_printf("unix:%s", path);
+        assert_int_equal(rpc_server_bind_also(f->server, address, &err), 0);
+        assert_string_equal(rpc_server_address(f->server, 1), address);
+        free(address);
+    }
+    assert_int_equal(rpc_server_start(f->server, &err), 0);
+    assert_int_equal(rpc_server_bind_also(f->server, listen, &err), ERR_STATE);
+}
+
+static enum value_type gradients, parameters; /* how they travel, of the clients started next */
+
+static inline void start_with(struct fake *f, size_t message_bytes_max, const char *local,
+                              char path[LOCAL_SOCKET_BYTES])
+{
+    struct err err = {0};
+    memset(f, 0, sizeof *f);
+    f->result = GRADUS__V1__PUSH_RESULT__APPLIED;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    make_plan(f);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        f->shards[s] = mem_new(f->plan.shard_elements[s] + 1, sizeof(float));
+    }
+    f->gradient = mem_new(FLAT_COUNT, sizeof(float));
+    f->values = mem_new(FLAT_COUNT, sizeof(float));
+    for (size_t i = 0; i < FLAT_COUNT; i++) {
+        f->gradient[i] = (float)i;
+    }
+    start_server(f, local, path);
+    f->loop = loop_new(0);
+    assert_int_equal(loop_start(f->loop, "job", &err), 0);
+    const char *addresses[SHARDS] = {rpc_server_address(f->server, 0),
+                                     rpc_server_address(f->server, 0)};
+    struct ps_client_options client = {
+        .job = "job-1",
+        .worker = "worker-1",
+        .plan = &f->plan,
+        .variable_offsets = f->offsets,
+        .addresses = addresses,
+        .message_bytes_max = message_bytes_max,
+        .gradients = gradients,
+        .parameters = parameters,
+        .local_sockets = local,
+        .shared_memory = true,
+        .loop = f->loop,
+        .answered = on_answer,
+        .ctx = f,
+    };
+    assert_int_equal(ps_client_new(&client, &f->client, &err), 0);
+}
+
+static inline void start(struct fake *f, size_t message_bytes_max)
+{
+    start_with(f, message_bytes_max, NULL, NULL);
+}
+
+/* The order of worker_job_free(). */
+static inline void finish(struct fake *f)
+{
+    loop_stop(f->loop);
+    ps_client_cancel(f->client);
+    loop_join(f->loop);
+    ps_client_close(f->client);
+    ps_client_wait_sent(f->client, 0);
+    free(f->gradient); /* nobody reads it any more */
+    loop_free(f->loop);
+    ps_client_free(f->client);
+    rpc_server_free(f->server);
+    free(f->values);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        free(f->shards[s]);
+        windows_unref(f->windows[s]);
+    }
+    plan_release(&f->plan);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+}
+
+/* ---- exchanges ---- */
+
+struct ask {
+    struct fake *f;
+    struct worker_action action;
+};
+
+static inline void run_ask(void *ctx)
+{
+    struct ask *a = ctx;
+    struct fake *f = a->f;
+    static const double norms[] = {1.5, 2.5};
+    const struct ps_payload payload = {.values =
+                                           a->action.pull != WORKER_PULL_NONE ? f->values : NULL,
+                                       .gradient = a->action.push ? f->gradient : NULL,
+                                       .norms = norms,
+                                       .norm_count = a->action.decided ? 2 : 0,
+                                       .totals = "totals",
+                                       .totals_bytes = a->action.totals ? 6 : 0};
+    ps_client_exchange(f->client, &a->action, &payload);
+}
+
+static inline void carry_out(struct fake *f, const struct worker_action *action)
+{
+    struct ask ask = {.f = f, .action = *action};
+    /* What the test read of the last exchange it read before the server writes to it again. */
+    pthread_mutex_lock(&f->lock);
+    pthread_mutex_unlock(&f->lock);
+    ask.action.kind = WORKER_DO_EXCHANGE;
+    assert_int_equal(loop_call(f->loop, run_ask, &ask, NULL), 0);
+}
+
+static inline void exchange(struct fake *f, uint64_t number, uint32_t shard, bool push, bool pull)
+{
+    const struct worker_action action = {
+        .exchange = number,
+        .shard = shard,
+        .generation = 1,
+        .push = push,
+        .pull = pull ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
+        .examples = push ? 1 : 0,
+    };
+    carry_out(f, &action);
+}
+
+static inline void set_script(struct fake *f, enum script script)
+{
+    pthread_mutex_lock(&f->lock);
+    f->script = script;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static inline void set_result(struct fake *f, int32_t result)
+{
+    pthread_mutex_lock(&f->lock);
+    f->result = result;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* The answer to exchange @number, which must be the next one. */
+static inline struct ps_answer next_answer(struct fake *f, uint64_t number)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->answered == 0) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    struct ps_answer answer = f->answers[0];
+    f->answered--;
+    memmove(f->answers, f->answers + 1, f->answered * sizeof answer);
+    assert_true(!answer.has_decision || f->answered == 0);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(answer.exchange, number);
+    return answer;
+}
+
+/* Of a group of tests. */
+static inline int rig_setup(void **state)
+{
+    (void)state;
+    rpc_init();
+    return 0;
+}
+
+static inline int rig_teardown(void **state)
+{
+    (void)state;
+    rpc_shutdown();
+    return 0;
+}
+
+#endif

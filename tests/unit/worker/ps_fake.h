@@ -1,0 +1,376 @@
+/* A parameter server that does what it is told, right or wrong, behind real gRPC. */
+#ifndef GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H
+#define GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H
+
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "rpc/rpc.h"
+#include "service/windows.h"
+#include "wire/wire_values.h"
+#include "worker/ps_client.h"
+
+#define SHARDS 2
+#define VALUES_FIELD 15
+#define ANSWERS_MAX 64
+#define ANSWER_CHUNK 100001 /* elements; no divisor of anything here */
+#define ROWS 701
+#define COLUMNS 1000
+#define VERSION 40 /* of shard 0; shard 1 is one ahead */
+#define BIASES 7
+#define BIAS_AT (ROWS * COLUMNS + 13) /* in the flat arrays, behind padding */
+#define FLAT_COUNT (BIAS_AT + BIASES)
+
+enum script {
+    SCRIPT_RIGHT,
+    SCRIPT_REFUSE,      /* with `code` */
+    SCRIPT_BREAK,       /* the stream ends instead of an answer */
+    SCRIPT_NO_VALUES,   /* well, but nothing comes */
+    SCRIPT_TOTAL,       /* of another shard */
+    SCRIPT_GAP,         /* a chunk is left out */
+    SCRIPT_TOO_MANY,    /* more than the total */
+    SCRIPT_RAGGED,      /* half a float */
+    SCRIPT_OTHER_FIRST, /* an answer that nobody asked for comes first */
+    SCRIPT_UNREAD,      /* the stream is not read any more */
+    SCRIPT_TORN,        /* the second chunk is of another version */
+    SCRIPT_OLD,         /* of the version before */
+    SCRIPT_NO_SPARE,    /* no word of a spare replica */
+    SCRIPT_LONG,        /* a decision that is too long */
+    SCRIPT_EMPTY,       /* a decision about nobody, sums of nothing */
+    SCRIPT_NO_SUMS,     /* no word of sums */
+    SCRIPT_OTHER_SUMS,  /* those of another round */
+    SCRIPT_OTHER_TYPE,  /* floats, whatever was asked for */
+    SCRIPT_OVER,        /* of a step that is long over */
+    SCRIPT_NO_WINDOWS,  /* none are opened */
+    SCRIPT_WINDOW,      /* the values are in a window that was not named */
+    SCRIPT_BREAK_EARLY, /* the stream ends with the first message of a push */
+};
+
+struct fake {
+    struct rpc_server *server;
+    struct plan plan;
+    struct ps_client *client;
+    struct loop *loop;
+    uint64_t offsets[2];
+    float *gradient, *values; /* flat */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    enum script script;
+    int32_t code;
+    float *shards[SHARDS];   /* pushed last, pulled next */
+    uint64_t pushed[SHARDS]; /* elements of the last push */
+    unsigned messages[SHARDS];
+    uint64_t offset[SHARDS];           /* of the last message */
+    Gradus__V1__ExchangeRequest heard; /* the last first message; its parts follow */
+    Gradus__V1__Push heard_push;
+    Gradus__V1__Pull heard_pull;
+    uint64_t heard_step; /* of the decision, the request for a spare replica, sums or totals */
+    uint32_t heard_round;
+    double heard_norm; /* the last one */
+    size_t heard_bytes;
+    uint8_t heard_replicas[WORKER_DECISION_BYTES_MAX];
+    int32_t result; /* of pushes */
+    unsigned streams;
+    char peer[128]; /* of the last one */
+    struct ps_answer answers[ANSWERS_MAX];
+    uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
+    char sums[16];
+    size_t answered;
+    struct windows *windows[SHARDS];
+    unsigned gradient_windows, values_windows; /* named by requests */
+};
+
+/* ---- the server ---- */
+
+static inline void send_in_window(struct fake *f, struct rpc_call *call,
+                                  Gradus__V1__ExchangeResponse *m, uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    float *to = windows_values(f->windows[shard], window - 1);
+    f->values_windows++;
+    m->total = elements;
+    for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
+        m->offset = at;
+        m->in_window = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        memcpy(to + at, f->shards[shard] + at, m->in_window * sizeof(float));
+        assert_int_equal(rpc_send(call, &m->base, NULL), 0);
+    }
+}
+
+static inline void send_values(struct fake *f, struct rpc_call *call,
+                               Gradus__V1__ExchangeResponse *m, uint32_t shard)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    m->total = f->script == SCRIPT_TOTAL ? elements - 1 : elements;
+    for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
+        uint64_t n = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        struct rpc_piece piece = {f->shards[shard] + at, n * sizeof(float)};
+        struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        static unsigned char coded[ANSWER_CHUNK * sizeof(float)];
+        if (f->heard_pull.type != GRADUS__V1__WIRE_TYPE__FP32 && f->script != SCRIPT_OTHER_TYPE) {
+            enum value_type type = (enum value_type)f->heard_pull.type;
+            values_encode(type, f->shards[shard] + at, n, coded);
+            piece = (struct rpc_piece){coded, n * value_type_bytes(type)};
+            m->type = f->heard_pull.type;
+        }
+        if (f->script == SCRIPT_GAP && at == ANSWER_CHUNK) {
+            continue;
+        }
+        if (f->script == SCRIPT_RAGGED) {
+            piece.bytes -= 2;
+        }
+        m->offset = at;
+        m->version += f->script == SCRIPT_TORN && at > 0 ? 1 : 0;
+        assert_int_equal(rpc_send(call, &m->base, &blob), 0);
+    }
+}
+
+/* The answer to an exchange that has come in whole. */
+static inline void serve(struct fake *f, struct rpc_call *call,
+                         const Gradus__V1__ExchangeRequest *q, uint32_t shard, bool pull,
+                         uint32_t window)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    char message[] = "told to refuse";
+    m.exchange = q->exchange;
+    m.windows_open = f->windows[shard] != NULL;
+    m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
+    m.progress = 3;
+    m.staleness = 6;
+    if (f->heard.push != NULL) {
+        m.push = (Gradus__V1__PushResult)f->result;
+    }
+    static uint8_t replicas[WORKER_DECISION_BYTES_MAX + 1];
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
+    decision.step = VERSION - 1;
+    decision.replicas.data = replicas;
+    decision.replicas.len = f->script == SCRIPT_LONG    ? sizeof replicas
+                            : f->script == SCRIPT_EMPTY ? 0
+                                                        : sizeof replicas - 1;
+    replicas[0] = 0xA5;
+    replicas[WORKER_DECISION_BYTES_MAX - 1] = 0x5A;
+    m.decision = &decision; /* asked for or not */
+    spare.given = true;
+    spare.replica = 11;
+    spare.wait_ms = 12;
+    m.spare = f->script == SCRIPT_NO_SPARE ? NULL : &spare;
+    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
+    static uint8_t parts[] = "parts";
+    sums.step = f->heard_step;
+    sums.round = f->heard_round + (f->script == SCRIPT_OTHER_SUMS ? 1 : 0);
+    sums.known = f->script == SCRIPT_OVER;
+    sums.data = (ProtobufCBinaryData){
+        f->script == SCRIPT_EMPTY || f->script == SCRIPT_OVER ? 0 : sizeof parts, parts};
+    m.sums = f->script == SCRIPT_NO_SUMS ? NULL : &sums;
+    switch (f->script) {
+    case SCRIPT_REFUSE:
+        m.code = f->code;
+        m.message = message;
+        (void)rpc_send(call, &m.base, NULL);
+        return;
+    case SCRIPT_BREAK: {
+        struct err err;
+        (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    case SCRIPT_UNREAD:
+        rpc_pause(call);
+        return;
+    case SCRIPT_NO_VALUES:
+        (void)rpc_send(call, &m.base, NULL);
+        return;
+    case SCRIPT_OTHER_FIRST:
+        m.exchange = q->exchange + 1000;
+        (void)rpc_send(call, &m.base, NULL);
+        m.exchange = q->exchange;
+        break;
+    case SCRIPT_TOO_MANY: {
+        struct rpc_piece piece = {f->shards[shard], sizeof(float)};
+        struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        m.total = f->plan.shard_elements[shard];
+        m.offset = 0;
+        piece.bytes = (m.total + 1) * sizeof(float);
+        (void)rpc_send(call, &m.base, &blob);
+        return;
+    }
+    default:
+        break;
+    }
+    if (pull && window != 0) {
+        send_in_window(f, call, &m, shard, window);
+    } else if (pull && f->script == SCRIPT_WINDOW) {
+        m.total = m.in_window = f->plan.shard_elements[shard];
+        (void)rpc_send(call, &m.base, NULL);
+    } else if (pull) {
+        send_values(f, call, &m, shard);
+    } else {
+        (void)rpc_send(call, &m.base, NULL);
+    }
+}
+
+/* The client sends one exchange after the other, so the first message of one says what the rest
+ * belongs to: the shard, and whether it pulls, are kept at the call. */
+struct incoming {
+    uint32_t shard;
+    bool pull;
+    uint32_t window;
+};
+
+static inline void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
+{
+    f->heard = *q;
+    if (q->push != NULL) {
+        f->heard_push = *q->push;
+        f->heard_norm = q->push->n_norms > 0 ? q->push->norms[q->push->n_norms - 1] : -1;
+    }
+    if (q->pull != NULL) {
+        f->heard_pull = *q->pull;
+    }
+    if (q->decision != NULL) {
+        f->heard_step = q->decision->step;
+        f->heard_bytes = q->decision->replicas.len;
+        assert_true(f->heard_bytes <= sizeof f->heard_replicas);
+        memcpy(f->heard_replicas, q->decision->replicas.data, f->heard_bytes);
+    }
+    if (q->spare != NULL) {
+        f->heard_step = q->spare->step;
+    }
+    if (q->sums != NULL) {
+        f->heard_step = q->sums->step;
+        f->heard_round = q->sums->round;
+    }
+    if (q->totals != NULL) {
+        f->heard_step = q->totals->step;
+        f->heard_round = q->totals->round;
+        f->heard_bytes = q->totals->data.len;
+        memcpy(f->heard_replicas, q->totals->data.data, f->heard_bytes);
+    }
+}
+
+static inline void open_windows(struct fake *f, uint32_t shard, const Gradus__V1__Windows *m)
+{
+    struct err err;
+    struct windows_offer offer = {.pid = m->pid,
+                                  .fd = m->fd,
+                                  .elements = m->elements,
+                                  .gradients = m->gradients,
+                                  .values = m->values};
+    assert_int_equal(m->token.len, sizeof offer.token);
+    memcpy(offer.token, m->token.data, sizeof offer.token);
+    windows_unref(f->windows[shard]);
+    assert_int_equal(windows_open(&offer, f->plan.shard_elements[shard], &f->windows[shard], &err),
+                     0);
+}
+
+/* The whole push is in a window. */
+static inline void take_window(struct fake *f, uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    struct windows *w = f->windows[shard];
+    assert_non_null(w);
+    assert_true(windows_hold_gradient(w, window - 1));
+    memcpy(f->shards[shard], windows_gradient(w, window - 1), elements * sizeof(float));
+    windows_give_gradient(w, window - 1);
+    f->pushed[shard] = elements;
+    f->gradient_windows++;
+}
+
+static inline void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fake *f = service;
+    const Gradus__V1__ExchangeRequest *q = (const Gradus__V1__ExchangeRequest *)msg->body;
+    struct incoming *in = rpc_data(call);
+    pthread_mutex_lock(&f->lock);
+    if (q->shard != NULL) {
+        in->shard = q->shard->shard;
+        in->pull = q->pull != NULL;
+        in->window = q->values_window;
+        f->pushed[in->shard] = 0;
+        f->messages[in->shard] = 0;
+        hear(f, q);
+        if (q->windows != NULL && f->script != SCRIPT_NO_WINDOWS) {
+            open_windows(f, in->shard, q->windows);
+        }
+    } else {
+        assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
+        assert_true(q->sums == NULL && q->totals == NULL);
+    }
+    enum value_type type = (enum value_type)f->heard_push.type;
+    uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);
+    assert_true(q->offset <= f->plan.shard_elements[in->shard]);
+    assert_true(n <= f->plan.shard_elements[in->shard] - q->offset);
+    assert_true(wire_values_read(msg->bulk, type, f->shards[in->shard] + q->offset, n));
+    f->pushed[in->shard] += n;
+    if (q->gradient_window != 0) {
+        assert_int_equal(n, 0);
+        take_window(f, in->shard, q->gradient_window);
+    }
+    f->messages[in->shard]++;
+    f->offset[in->shard] = q->offset;
+    pthread_cond_broadcast(&f->changed);
+    if (f->script == SCRIPT_BREAK_EARLY) {
+        struct err err;
+        (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
+        (void)rpc_fail(call, &err);
+    } else if (f->pushed[in->shard] == q->total || f->script == SCRIPT_UNREAD) {
+        serve(f, call, q, in->shard, in->pull, in->window);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static inline void on_open(struct rpc_call *call, void *service)
+{
+    struct fake *f = service;
+    rpc_set_data(call, mem_new(1, sizeof(struct incoming)));
+    pthread_mutex_lock(&f->lock);
+    f->streams++;
+    text_copy(f->peer, sizeof f->peer, rpc_peer(call));
+    pthread_mutex_unlock(&f->lock);
+}
+
+static inline void on_over(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)cancelled;
+    (void)service;
+    free(rpc_data(call));
+}
+
+static inline void not_served(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    struct err err;
+    (void)err_set(&err, ERR_UNSUPPORTED, "not served");
+    (void)rpc_fail(call, &err);
+}
+
+static const struct rpc_method methods[] = {
+    {.name = "OpenShard", .request = not_served},
+    {.name = "SetMembership", .request = not_served},
+    {.name = "Pull", .request = not_served},
+    {.name = "Push", .request = not_served},
+    {.name = "PushPull", .request = not_served},
+    {.name = "Exchange",
+     .open = on_open,
+     .request = on_exchange,
+     .done = on_over,
+     .request_bulk = VALUES_FIELD,
+     .response_bulk = VALUES_FIELD},
+    {.name = "Pin", .request = not_served},
+    {.name = "Unpin", .request = not_served},
+    {.name = "Checkpoint", .request = not_served},
+    {.name = "CloseShard", .request = not_served},
+    {.name = "Stats", .request = not_served},
+    {.name = "Trace", .request = not_served},
+};
+
+#endif

@@ -1,0 +1,195 @@
+/* What requests say, and which answers are right. */
+#include "ps_client_rig.h"
+
+static void test_what_a_push_says(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    uint8_t replicas[WORKER_DECISION_BYTES_MAX] = {1, [WORKER_DECISION_BYTES_MAX - 1] = 2};
+    struct worker_action a = {
+        .exchange = 1,
+        .shard = 1,
+        .generation = 5,
+        .push = true,
+        .step = 8,
+        .examples = 9,
+        .base_version = 10,
+        .batch = {.epoch = 11, .split = 12, .batch = 13},
+        .batch_end = 14,
+        .decided = true,
+        .pull = WORKER_PULL_AT_LEAST,
+        .version = VERSION,
+        .has_decision = true,
+        .decision_step = 15,
+        .decision = replicas,
+        .decision_bytes = sizeof replicas,
+    };
+    carry_out(&f, &a);
+    struct ps_answer r = next_answer(&f, 1);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.shard, 1);
+    assert_int_equal(f.heard_push.step, 8);
+    assert_int_equal(f.heard_push.examples, 9);
+    assert_int_equal(f.heard_push.base_version, 10);
+    assert_int_equal(f.heard_push.epoch, 11);
+    assert_int_equal(f.heard_push.split, 12);
+    assert_int_equal(f.heard_push.batch, 13);
+    assert_int_equal(f.heard_push.batch_end, 14);
+    assert_true(f.heard_push.decided && !f.heard_push.spare);
+    assert_true(f.heard_push.n_norms == 2 && f.heard_norm == 2.5);
+    assert_int_equal(f.heard_pull.kind, GRADUS__V1__PULL__KIND__AT_LEAST);
+    assert_int_equal(f.heard_pull.version, VERSION);
+    assert_int_equal(f.heard_step, 15);
+    assert_int_equal(f.heard_bytes, sizeof replicas);
+    assert_memory_equal(f.heard_replicas, replicas, sizeof replicas);
+
+    a = (struct worker_action){.exchange = 2, .push = true, .replica_first = 3, .replica_end = 4};
+    a.spare = true;
+    carry_out(&f, &a);
+    assert_int_equal(next_answer(&f, 2).code, 0);
+    assert_true(f.heard_push.spare && !f.heard_push.decided);
+    assert_int_equal(f.heard_push.replica_first, 3);
+    assert_int_equal(f.heard_push.replica_end, 4);
+    assert_null(f.heard.decision);
+    assert_null(f.heard.pull);
+
+    a = (struct worker_action){.exchange = 3, .has_decision = true, .decision_step = 16};
+    a.decision = replicas;
+    a.decision_bytes = 1;
+    carry_out(&f, &a); /* alone */
+    r = next_answer(&f, 3);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.push, WORKER_PUSH_NONE);
+    assert_null(f.heard.push);
+    assert_int_equal(f.heard_step, 16);
+    assert_int_equal(f.heard_bytes, 1);
+
+    a = (struct worker_action){.exchange = 4, .totals = true, .step = 17, .round = 1};
+    carry_out(&f, &a);
+    r = next_answer(&f, 4);
+    assert_true(r.code == 0 && !r.has_sums);
+    assert_true(f.heard_step == 17 && f.heard_round == 1 && f.heard_bytes == 6);
+    assert_memory_equal(f.heard_replicas, "totals", 6);
+    finish(&f);
+}
+
+static void test_what_an_answer_says(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    for (int32_t result = 1; result <= WORKER_PUSH_DROPPED; result++) {
+        set_result(&f, result);
+        exchange(&f, (uint64_t)result, 0, true, false); /* of batches */
+        struct ps_answer r = next_answer(&f, (uint64_t)result);
+        assert_int_equal(r.code, 0);
+        assert_int_equal((int)r.push, result);
+        assert_int_equal(r.has_staleness, result == WORKER_PUSH_APPLIED);
+        assert_true(!r.has_staleness || r.staleness == 6);
+        assert_true(r.has_decision && !r.has_spare);
+        assert_int_equal(r.decision_step, VERSION - 1);
+        assert_int_equal(r.decision_bytes, WORKER_DECISION_BYTES_MAX);
+        assert_int_equal(r.decision[0], 0xA5);
+        assert_int_equal(r.decision[WORKER_DECISION_BYTES_MAX - 1], 0x5A);
+    }
+    set_result(&f, GRADUS__V1__PUSH_RESULT__APPLIED);
+    struct worker_action a = {.exchange = 20, .push = true, .replica_end = 1};
+    carry_out(&f, &a); /* of replicas */
+    assert_false(next_answer(&f, 20).has_staleness);
+
+    exchange(&f, 21, 0, false, true); /* what was not asked for is not looked at */
+    struct ps_answer r = next_answer(&f, 21);
+    assert_true(r.code == 0 && r.push == WORKER_PUSH_NONE && !r.has_decision && !r.has_spare);
+
+    a = (struct worker_action){.exchange = 22, .ask_spare = true, .step = 17};
+    carry_out(&f, &a);
+    r = next_answer(&f, 22);
+    assert_int_equal(f.heard_step, 17);
+    assert_true(r.code == 0 && r.has_spare && r.spare_given);
+    assert_int_equal(r.spare_replica, 11);
+    assert_int_equal(r.spare_wait_ms, 12);
+
+    a = (struct worker_action){.exchange = 23, .ask_sums = true, .step = 18, .round = 2};
+    carry_out(&f, &a);
+    r = next_answer(&f, 23);
+    assert_true(f.heard_step == 18 && f.heard_round == 2);
+    assert_true(r.code == 0 && r.has_sums && !r.sums_known && r.has_decision);
+    assert_int_equal(r.sums_bytes, sizeof "parts");
+    assert_string_equal(f.sums, "parts");
+    set_script(&f, SCRIPT_OVER);
+    a.exchange = 24;
+    carry_out(&f, &a);
+    r = next_answer(&f, 24);
+    assert_true(r.code == 0 && r.has_sums && r.sums_known && r.sums_bytes == 0);
+    finish(&f);
+}
+
+static void refused(struct fake *f, const struct worker_action *a, const char *part)
+{
+    carry_out(f, a);
+    struct ps_answer r = next_answer(f, a->exchange);
+    assert_int_equal(r.code, ERR_INTERNAL);
+    if (strstr(r.message, part) == NULL) {
+        fail_msg("expected \"%s\", got \"%s\"", part, r.message);
+    }
+}
+
+static void test_answers_to_other_questions(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    struct worker_action push = {.exchange = 1, .push = true};
+    static const int32_t results[] = {0, 6, -1, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        set_result(&f, results[i]);
+        refused(&f, &push, "answered a push with result");
+    }
+    set_result(&f, GRADUS__V1__PUSH_RESULT__STALE);
+    set_script(&f, SCRIPT_LONG);
+    refused(&f, &push, "a decision of 8193 bytes");
+    set_script(&f, SCRIPT_EMPTY);
+    refused(&f, &push, "a decision of 0 bytes");
+    set_script(&f, SCRIPT_NO_SPARE);
+    refused(&f, &(struct worker_action){.exchange = 2, .ask_spare = true}, "did not say whether");
+
+    static const enum script wrong[] = {SCRIPT_NO_SUMS, SCRIPT_OTHER_SUMS};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        set_script(&f, wrong[i]);
+        struct worker_action ask = {.exchange = 10 + i, .ask_sums = true, .step = 3, .round = 1};
+        refused(&f, &ask, "did not answer sums of round 1 of step 3");
+    }
+    set_script(&f, SCRIPT_EMPTY);
+    refused(&f, &(struct worker_action){.exchange = 12, .ask_sums = true}, "of 0 bytes");
+
+    /* Numbers of their own: more of an answer may come after it was refused. */
+    struct worker_action pull = {.exchange = 3, .pull = WORKER_PULL_VERSION, .version = VERSION};
+    set_script(&f, SCRIPT_TORN);
+    refused(&f, &pull, "mixed versions 40 and 41");
+    set_script(&f, SCRIPT_OLD);
+    pull.exchange = 4;
+    refused(&f, &pull, "answered version 39, asked for 40");
+    pull.exchange = 5;
+    pull.pull = WORKER_PULL_AT_LEAST;
+    refused(&f, &pull, "answered version 39, asked for 40");
+    set_script(&f, SCRIPT_RIGHT);
+    pull.exchange = 6;
+    pull.version = VERSION - 1; /* a later one will do */
+    carry_out(&f, &pull);
+    assert_int_equal(next_answer(&f, 6).code, 0);
+    pull.exchange = 7;
+    pull.pull = WORKER_PULL_VERSION; /* or not */
+    refused(&f, &pull, "answered version 40, asked for 39");
+    finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_push_says),
+        cmocka_unit_test(test_what_an_answer_says),
+        cmocka_unit_test(test_answers_to_other_questions),
+    };
+    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
+}
