@@ -43,7 +43,7 @@ struct windows {
     uint64_t bytes;
     /* The worker's: values windows that are taken, and windows that have memory. The server's:
      * gradient windows that it holds; what is in the memory anybody may have written. */
-    atomic_bool values_taken[WINDOWS_MAX];
+    _Atomic uint32_t values_taken[WINDOWS_MAX];
     atomic_bool backed[2 * WINDOWS_MAX];
     atomic_bool held[WINDOWS_MAX];
 };
@@ -192,20 +192,25 @@ static bool back(struct windows *w, uint32_t place)
     return true;
 }
 
-uint32_t windows_take_gradient(struct windows *w)
+/* The first of @count windows that is free, by their flags; they lie from @place on. */
+static uint32_t take(struct windows *w, _Atomic uint32_t *taken, uint32_t count, uint32_t place)
 {
-    struct header *h = header_of(w);
-    for (uint32_t i = 0; i < w->offer.gradients; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t free_one = 0;
-        if (atomic_compare_exchange_strong(&h->taken[i], &free_one, 1)) {
-            if (back(w, i)) {
+        if (atomic_compare_exchange_strong(&taken[i], &free_one, 1)) {
+            if (back(w, place + i)) {
                 return i;
             }
-            atomic_store(&h->taken[i], 0);
+            atomic_store(&taken[i], 0);
             break;
         }
     }
     return WINDOWS_NONE;
+}
+
+uint32_t windows_take_gradient(struct windows *w)
+{
+    return take(w, header_of(w)->taken, w->offer.gradients, 0);
 }
 
 void windows_return_gradient(struct windows *w, uint32_t i)
@@ -215,21 +220,12 @@ void windows_return_gradient(struct windows *w, uint32_t i)
 
 uint32_t windows_take_values(struct windows *w)
 {
-    for (uint32_t i = 0; i < w->offer.values; i++) {
-        if (!atomic_exchange(&w->values_taken[i], true)) {
-            if (back(w, w->offer.gradients + i)) {
-                return i;
-            }
-            atomic_store(&w->values_taken[i], false);
-            break;
-        }
-    }
-    return WINDOWS_NONE;
+    return take(w, w->values_taken, w->offer.values, w->offer.gradients);
 }
 
 void windows_return_values(struct windows *w, uint32_t i)
 {
-    atomic_store(&w->values_taken[i], false);
+    atomic_store(&w->values_taken[i], 0);
 }
 
 /* ---- the server's side ---- */

@@ -52,8 +52,7 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     struct job_file file = {0};
-    int code = cli_load_rules(&o->common);
-    code = code != CLI_OK ? code : job_file_read(&file, args->positional[0], args);
+    int code = job_file_read(&file, args, &o->common);
     if (code == CLI_OK) {
         struct model *model = NULL;
         struct dataset *train = NULL, *test = NULL;

@@ -12,7 +12,7 @@ static int read_text(const char *path, struct buf *text, struct err *err)
     return file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, JOB_FILE_BYTES_MAX, text, err);
 }
 
-int job_file_read(struct job_file *file, const char *path, const struct cli_args *args)
+static int read_file(struct job_file *file, const char *path, const struct cli_args *args)
 {
     struct err err = {0};
     file->path = path;
@@ -39,6 +39,21 @@ void job_file_release(struct job_file *file)
 {
     buf_release(&file->text);
     job_spec_release(&file->spec);
+}
+
+int job_file_read(struct job_file *file, const struct cli_args *args,
+                  const struct cli_common *common)
+{
+    int code = cli_load_rules(common);
+    if (code != CLI_OK) {
+        return code;
+    }
+    code = read_file(file, args->positional[0], args);
+    if (code != CLI_OK) {
+        job_file_release(file);
+        *file = (struct job_file){0};
+    }
+    return code;
 }
 
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,

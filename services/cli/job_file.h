@@ -17,9 +17,11 @@ struct job_file {
     struct job_spec spec; /* with every --set applied */
 };
 
-/* Read and check @path ("-": stdin) with the --set of @args. Prints every error as
- * file:line:column. @file is zeroed by the caller and released by it. Returns an exit code. */
-int job_file_read(struct job_file *file, const char *path, const struct cli_args *args);
+/* Read and check the file that is the first argument ("-": stdin) with the --set of @args, after
+ * cli_load_rules(). Prints every error as file:line:column. @file, zeroed by the caller, is to be
+ * released after CLI_OK. Returns an exit code. */
+int job_file_read(struct job_file *file, const struct cli_args *args,
+                  const struct cli_common *common);
 void job_file_release(struct job_file *file);
 /* Build the model of @spec for model.input, or else for the data itself, which is opened for it
  * (@train may come back NULL). Errors: what the data or the model has. */

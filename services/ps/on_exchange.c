@@ -241,11 +241,11 @@ static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
 static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                    size_t bytes, const struct err *err)
 {
-    ps_answer_refuse(s->call, m->exchange, 0, 0, err);
     if (in->buffer == NULL && s->windows != NULL && m->gradient_window != 0) {
         ps_windows_decline(s->windows, m->gradient_window);
     }
-    release_incoming(in);
+    release_incoming(in); /* before the client hears of it */
+    ps_answer_refuse(s->call, m->exchange, 0, 0, err);
     skip(s, in, bytes);
 }
 

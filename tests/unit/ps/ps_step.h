@@ -86,4 +86,18 @@ static inline struct chunk async_part(uint64_t exchange, uint32_t split, uint32_
                           .floats = floats};
 }
 
+/* Half of one, which takes the memory of all; and the rest. */
+static inline void begin_gradient(struct ps_rig *rig, struct client *c, uint64_t exchange)
+{
+    struct chunk k = async_part(exchange, 0, 0, 0, ELEMENTS / 2);
+    send_chunk(c, &k);
+    wait_for_bytes(rig, 1);
+}
+
+static inline void end_gradient(struct client *c, uint64_t exchange)
+{
+    struct chunk k = async_part(exchange, 0, 0, ELEMENTS / 2, ELEMENTS / 2);
+    send_chunk(c, &k);
+}
+
 #endif

@@ -148,6 +148,16 @@ static void test_chunks_in_any_order(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Until so many messages of an exchange came: one may be refused, and its number used again. */
+static void wait_messages(struct client *c, uint64_t exchange, unsigned count)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->answers[exchange].messages < count) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* Each element once: what comes again ends the exchange, whose rest is skipped. */
 static void test_chunks_that_overlap(void **state)
 {
@@ -175,11 +185,7 @@ static void test_chunks_that_overlap(void **state)
     k.floats = ELEMENTS - 151;
     send_chunk(&c, &k);
     send_push(&c, job, 0, 0, 0, 1, ELEMENTS, false); /* nothing of it is left */
-    pthread_mutex_lock(&c.lock);
-    while (c.answers[0].messages < 2) {
-        pthread_cond_wait(&c.changed, &c.lock);
-    }
-    pthread_mutex_unlock(&c.lock);
+    wait_messages(&c, 0, 2);
     assert_int_equal(c.answers[0].push, GRADUS__V1__PUSH_RESULT__APPLIED);
     client_close(&c);
     ps_rig_stop(&rig);
@@ -231,11 +237,7 @@ static void test_garbage_is_refused(void **state)
     expect_refusal(&c, &k, ERR_INVALID, "kind of pull 77");
     assert_int_equal(c.answers[4].messages, 1);
     send_push(&c, job, 4, 0, 0, 1, ELEMENTS, false); /* the number may be used again */
-    pthread_mutex_lock(&c.lock);
-    while (c.answers[4].messages < 2) {
-        pthread_cond_wait(&c.changed, &c.lock);
-    }
-    pthread_mutex_unlock(&c.lock);
+    wait_messages(&c, 4, 2);
     assert_int_equal(c.answers[4].push, GRADUS__V1__PUSH_RESULT__APPLIED);
     client_close(&c);
     ps_rig_stop(&rig);

@@ -91,9 +91,7 @@ static void test_room_for_one(void **state)
     start(&rig, "async", 1, 1);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
-    struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
-    wait_for_bytes(&rig, 1);
+    begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     push_async(&c[1], 1, 1, 1);
     wait_for_waits(&rig, 1);
@@ -101,8 +99,7 @@ static void test_room_for_one(void **state)
     wait_for_waits(&rig, 2);
     (void)ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version, &err);
     assert_int_equal(version, 0); /* who reads does not wait */
-    half = async_part(0, 0, 0, ELEMENTS / 2, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
+    end_gradient(&c[0], 0);
     push_async(&c[0], 1, 0, 1);
     pthread_join(thread, NULL);
     assert_int_equal(u.rc, 0);
@@ -134,9 +131,7 @@ static void test_the_ends_of_who_waits(void **state)
     for (size_t i = 0; i < 3; i++) {
         client_open(&c[i], &rig);
     }
-    struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
-    wait_for_bytes(&rig, 1);
+    begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     wait_for_waits(&rig, 1);
     Gradus__V1__PushRequest r = GRADUS__V1__PUSH_REQUEST__INIT;
@@ -178,9 +173,7 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
     start(&rig, "async", 1, 1);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
-    struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
-    wait_for_bytes(&rig, 1);
+    begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
     wait_for_waits(&rig, 2);
@@ -193,8 +186,7 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
     assert_string_equal(a->message, "job a-1 shard 0: closed");
     pthread_join(thread, NULL);
     assert_int_equal(u.rc, ERR_NOT_FOUND);
-    half = async_part(0, 0, 0, ELEMENTS / 2, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
+    end_gradient(&c[0], 0);
     assert_int_equal(wait_answer(&c[0], 0)->code, -ERR_NOT_FOUND);
     expect_all_given_back(&rig);
     client_close(&c[0]);
@@ -213,9 +205,7 @@ static void test_the_server_stops(void **state)
     start(&rig, "async", 1, 1);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
-    struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
-    wait_for_bytes(&rig, 1);
+    begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
     wait_for_waits(&rig, 2);
@@ -299,14 +289,12 @@ static void test_interleaved_gradients_need_room_for_all(void **state)
     struct client c;
     start(&rig, "async", 1, 1);
     client_open(&c, &rig);
-    struct chunk half = async_part(0, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c, &half);
+    begin_gradient(&rig, &c, 0);
     struct chunk other = async_part(1, 1, 0, 0, ELEMENTS);
     expect_refusal(&c, &other, ERR_EXHAUSTED,
                    "job a-1 shard 0: exchange 1: no memory for another gradient before the one of "
                    "exchange 0 is complete");
-    half = async_part(0, 0, 0, ELEMENTS / 2, ELEMENTS / 2);
-    send_chunk(&c, &half);
+    end_gradient(&c, 0);
     assert_int_equal(wait_answer(&c, 0)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(exchange(&c, &other)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     client_close(&c);

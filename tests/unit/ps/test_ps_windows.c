@@ -172,9 +172,7 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
     offer_windows(&c[1], &w);
-    struct chunk half = async_part(1, 0, 0, 0, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
-    wait_for_bytes(&rig, 1);
+    begin_gradient(&rig, &c[0], 1);
     uint32_t g = windows_take_gradient(w);
     memcpy(windows_gradient(w, g), gradient, sizeof gradient);
     struct chunk k = async_part(1, 1, 0, 0, 0);
@@ -182,8 +180,7 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     send_chunk(&c[1], &k);
     wait_for_waits(&rig, 1);
     assert_false(c[1].answers[1].complete);
-    half = async_part(1, 0, 0, ELEMENTS / 2, ELEMENTS / 2);
-    send_chunk(&c[0], &half);
+    end_gradient(&c[0], 1);
     assert_int_equal(wait_answer(&c[0], 1)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(wait_answer(&c[1], 1)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(c[1].answers[1].version, 2);
