@@ -47,17 +47,29 @@ struct runner_ready {
     void *ctx;
 };
 
+/* Who is asked before gradients are computed whether a variable may be read: 0, once, or why the
+ * computation is to be given up. */
+struct runner_need {
+    int (*call)(void *ctx, size_t variable);
+    void *ctx;
+};
+
 /* Forward and backward over @b, whose count is at most batch_max and whose classes lie below the
  * model's (mean_squared_error and sigmoid_cross_entropy read targets). @values[i] holds variable i.
  * @gradients[i] receives d(sum over the batch of the loss)/d(variable i): a SUM over examples,
  * overwritten, not added to. An empty batch gives zeros.
  * @metrics (may be NULL) gets this batch's contribution added.
+ * @need (may be NULL) is called for each variable before it is read for the first time, first
+ * layers first, and for all before anything is told to @ready. When it refuses, its answer is
+ * returned:
+ * @gradients hold nothing then, and @metrics got nothing. Otherwise returns 0.
  * @ready (may be NULL) is called as soon as a part of a gradient is final and the values of its
  * layer are not read any more: each element once, last layers first, and within a layer from the
  * last variable's end down. The bits do not depend on it. */
-void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
-                      const struct runner_step *step, float *const *gradients,
-                      struct metrics *metrics, const struct runner_ready *ready);
+int runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
+                     const struct runner_step *step, float *const *gradients,
+                     struct metrics *metrics, const struct runner_need *need,
+                     const struct runner_ready *ready);
 /* Forward only (dropout off), adding to @metrics. */
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,
                      struct metrics *metrics);

@@ -129,14 +129,29 @@ static struct layer_run run_of(struct runner *r, size_t i, size_t count, const f
                               .scratch = r->arena + r->scratch};
 }
 
-/* Run the first @layers; @step is NULL outside training. Returns the output of the last. */
-static const float *forward(struct runner *r, size_t layers, const float *const *values,
-                            const struct batch *b, const struct runner_step *step)
+static int needs(const struct runner_need *need, const struct layer *l)
+{
+    int rc = 0;
+    for (size_t j = 0; need != NULL && j < l->variable_count && rc == 0; j++) {
+        rc = need->call(need->ctx, l->first_variable + j);
+    }
+    return rc;
+}
+
+/* Run the first @layers; @step is NULL outside training. @y: the output of the last. Returns 0 or
+ * what @need answered. */
+static int forward(struct runner *r, size_t layers, const float *const *values,
+                   const struct batch *b, const struct runner_step *step,
+                   const struct runner_need *need, const float **y)
 {
     assert(b->count <= r->batch_max);
     const float *x = b->features;
     for (size_t i = 0; i < layers; i++) {
         const struct layer *l = &r->model->layers[i].layer;
+        int rc = needs(need, l);
+        if (rc != 0) {
+            return rc;
+        }
         r->places[i].x = x;
         if (l->kind->view) {
             continue;
@@ -148,7 +163,17 @@ static const float *forward(struct runner *r, size_t layers, const float *const 
         l->kind->forward(&run);
         x = run.y;
     }
-    return x;
+    *y = x;
+    return 0;
+}
+
+/* Nobody has to be asked. */
+static const float *output(struct runner *r, size_t layers, const float *const *values,
+                           const struct batch *b)
+{
+    const float *y = NULL;
+    (void)forward(r, layers, values, b, NULL, NULL, &y);
+    return y;
 }
 
 void layer_ready(const struct layer_run *r, size_t variable, uint64_t first, uint64_t count)
@@ -193,6 +218,15 @@ static void backward(struct runner *r, const float *const *values, size_t count,
     }
 }
 
+static int all_needed(const struct model *m, const struct runner_need *need)
+{
+    int rc = 0;
+    for (size_t i = 0; i < m->layer_count && rc == 0; i++) {
+        rc = needs(need, &m->layers[i].layer);
+    }
+    return rc;
+}
+
 static void zero_gradients(const struct model *m, float *const *gradients,
                            const struct runner_ready *ready)
 {
@@ -220,28 +254,37 @@ static void run_loss(struct runner *r, const float *y, const struct batch *b, fl
     }
 }
 
-void runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
-                      const struct runner_step *step, float *const *gradients,
-                      struct metrics *metrics, const struct runner_ready *ready)
+int runner_gradients(struct runner *r, const float *const *values, const struct batch *b,
+                     const struct runner_step *step, float *const *gradients,
+                     struct metrics *metrics, const struct runner_need *need,
+                     const struct runner_ready *ready)
 {
     if (b->count == 0) {
-        zero_gradients(r->model, gradients, ready);
-        return;
+        int rc = all_needed(r->model, need);
+        if (rc == 0) {
+            zero_gradients(r->model, gradients, ready);
+        }
+        return rc;
     }
-    const float *y = forward(r, r->model->loss_layers, values, b, step);
+    const float *y;
+    int rc = forward(r, r->model->loss_layers, values, b, step, need, &y);
+    if (rc != 0) {
+        return rc;
+    }
     run_loss(r, y, b, floats_at(r, r->gradient[0]), metrics);
     backward(r, values, b->count, gradients, ready);
+    return 0;
 }
 
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,
                      struct metrics *metrics)
 {
-    run_loss(r, forward(r, r->model->loss_layers, values, b, NULL), b, NULL, metrics);
+    run_loss(r, output(r, r->model->loss_layers, values, b), b, NULL, metrics);
 }
 
 const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b,
                             size_t *outputs)
 {
     *outputs = r->model->outputs;
-    return forward(r, r->model->layer_count, values, b, NULL);
+    return output(r, r->model->layer_count, values, b);
 }

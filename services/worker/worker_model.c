@@ -172,7 +172,7 @@ int worker_model_gradient(struct worker_model *m, const struct ledger_batch *bat
     for (size_t i = 0; i < m->variable_count; i++) {
         m->gradients[i] = m->slots[slot] + m->offsets[i];
     }
-    runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, ready);
+    (void)runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, NULL, ready);
     loader_return(m->loader, b);
     m->summed[slot] = false;
     round_slot(m, slot);

@@ -107,7 +107,7 @@ static void step(struct bench *s, struct local_result *sum)
     struct metrics m;
     metrics_init(&m, 1U << METRIC_LOSS);
     const uint64_t start = chrono_now_ns();
-    runner_gradients(s->runner, values, b, &identity, s->gradients, &m, NULL);
+    runner_gradients(s->runner, values, b, &identity, s->gradients, &m, NULL, NULL);
     const uint64_t computed = chrono_now_ns();
     update(s);
     const uint64_t end = chrono_now_ns();

@@ -152,7 +152,7 @@ static inline double models_gradients(struct models_rig *rig, uint64_t step)
     const struct runner_step identity = {.seed = 5, .step = step, .replica = 1};
     metrics_init(&m, 0);
     runner_gradients(rig->runner, models_values(rig), &rig->batch, &identity, rig->gradients, &m,
-                     NULL);
+                     NULL, NULL);
     double loss = m.loss_sum;
     metrics_release(&m);
     return loss;

@@ -11,7 +11,7 @@
  * zero values and target -0.5, it is the sum over records of the (scaled or dropped) feature. */
 static void gradient_of(struct models_rig *rig, const struct runner_step *step, float *out)
 {
-    runner_gradients(rig->runner, models_values(rig), &rig->batch, step, rig->gradients, NULL,
+    runner_gradients(rig->runner, models_values(rig), &rig->batch, step, rig->gradients, NULL, NULL,
                      NULL);
     memcpy(out, rig->gradients[0], WIDTH * sizeof *out);
 }

@@ -105,7 +105,7 @@ static void test_a_step_allocates_nothing(void **state)
     const size_t before = allocations;
     for (int i = 0; i < 3; i++) {
         runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, &m,
-                         NULL);
+                         NULL, NULL);
         runner_evaluate(rig.runner, models_values(&rig), &rig.batch, &m);
         (void)runner_predict(rig.runner, models_values(&rig), &rig.batch, &outputs);
     }
@@ -261,7 +261,7 @@ static void test_ready_comes_from_the_last_layer_on(void **state)
         }
         rig.batch.count = empty ? 0 : 6;
         runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL,
-                         &ready);
+                         NULL, &ready);
         assert_int_equal(rig.count, seen.count);
         check_seen(&rig, &seen);
     }
@@ -281,14 +281,106 @@ static void test_a_large_kernel_is_ready_in_blocks(void **state)
     models_add(&spec, "dense", "units=129 activation=relu");
     models_add(&spec, "dense", "units=4");
     models_rig_init(&rig, &spec, MODELS_SHAPE(1100), 4, 6, 3);
-    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL, NULL);
+    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL, NULL,
+                     NULL);
     float **silent = copy_gradients(&rig);
-    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL,
+    runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients, NULL, NULL,
                      &ready);
     assert_true(same_gradients(&rig, silent));
     check_seen(&rig, &seen);
     assert_int_equal(seen.count, 3 + 2); /* 1100 · 129 floats are two blocks of 64 Ki and more */
     free_copy(&rig, silent);
+    models_rig_release(&rig);
+    model_spec_release(&spec);
+}
+
+/* Values come one after the other, as they are asked for: until then they are not numbers. */
+struct arrivals {
+    struct models_rig *rig;
+    float **values;
+    size_t count, refused; /* from this one on; SIZE_MAX: none */
+    size_t told;           /* of the gradient, meanwhile */
+};
+
+static int arrive(void *ctx, size_t variable)
+{
+    struct arrivals *a = ctx;
+    assert_int_equal(variable, a->count);
+    assert_int_equal(a->told, 0);
+    if (variable == a->refused) {
+        return ERR_UNAVAILABLE;
+    }
+    memcpy(a->rig->values[variable], a->values[variable], a->rig->sizes[variable] * sizeof(float));
+    a->count++;
+    return 0;
+}
+
+static void tell(void *ctx, size_t variable, uint64_t first, uint64_t count)
+{
+    (void)variable;
+    (void)first;
+    (void)count;
+    struct arrivals *a = ctx;
+    assert_int_equal(a->count, a->rig->count);
+    a->told++;
+}
+
+static void spoil_values(const struct models_rig *rig)
+{
+    for (size_t i = 0; i < rig->count; i++) {
+        for (size_t j = 0; j < rig->sizes[i]; j++) {
+            rig->values[i][j] = NAN;
+        }
+    }
+}
+
+/* From the first layer on, each variable once, and all of them before a gradient leaves; refused
+ * anywhere it counts for nothing. */
+static void test_values_may_come_late_or_not_at_all(void **state)
+{
+    (void)state;
+    struct model_spec spec;
+    struct models_rig rig;
+    struct metrics m;
+    const struct runner_step step = {.seed = 1};
+    build_all(&spec);
+    models_rig_init(&rig, &spec, MODELS_SHAPE(9, 8), 4, 6, 4);
+    float **values = mem_new(rig.count, sizeof *values);
+    for (size_t i = 0; i < rig.count; i++) {
+        values[i] = mem_new(rig.sizes[i], sizeof(float));
+        memcpy(values[i], rig.values[i], rig.sizes[i] * sizeof(float));
+    }
+    metrics_init(&m, 0);
+    assert_int_equal(runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step,
+                                      rig.gradients, NULL, NULL, NULL),
+                     0);
+    float **expected = copy_gradients(&rig);
+    for (size_t refused = 0; refused <= rig.count; refused++) {
+        struct arrivals a = {.rig = &rig, .values = values, .refused = refused};
+        const struct runner_need need = {arrive, &a};
+        const struct runner_ready ready = {tell, &a};
+        spoil_values(&rig);
+        int rc = runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients,
+                                  &m, &need, &ready);
+        assert_int_equal(rc, refused < rig.count ? ERR_UNAVAILABLE : 0);
+        assert_int_equal(a.count, refused);
+        assert_int_equal(a.told > 0, refused == rig.count);
+        assert_int_equal(m.examples, refused < rig.count ? 0 : 6);
+    }
+    assert_true(same_gradients(&rig, expected));
+    struct arrivals empty = {.rig = &rig, .values = values, .refused = SIZE_MAX};
+    const struct runner_need need = {arrive, &empty};
+    rig.batch.count = 0;
+    assert_int_equal(runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step,
+                                      rig.gradients, &m, &need, NULL),
+                     0);
+    assert_int_equal(empty.count, rig.count);
+    metrics_release(&m);
+    free_copy(&rig, expected);
+    for (size_t i = 0; i < rig.count; i++) {
+        free(values[i]);
+    }
+    free(values);
     models_rig_release(&rig);
     model_spec_release(&spec);
 }
@@ -404,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_sums),
         cmocka_unit_test(test_ready_comes_from_the_last_layer_on),
         cmocka_unit_test(test_a_large_kernel_is_ready_in_blocks),
+        cmocka_unit_test(test_values_may_come_late_or_not_at_all),
         cmocka_unit_test(test_an_empty_batch_gives_zeros),
         cmocka_unit_test(test_predict_against_naive),
         cmocka_unit_test(test_layers_in_place),
