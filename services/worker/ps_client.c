@@ -171,6 +171,11 @@ static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shar
     link->answered_end = &link->answered;
     link->partitions = plan_shard(o->plan, shard, &link->partition_count);
     link->pieces = mem_new(link->partition_count, sizeof *link->pieces);
+    link->variable_ends = mem_new(o->plan->variable_count, sizeof *link->variable_ends);
+    for (size_t i = 0; i < link->partition_count; i++) {
+        const struct partition *p = &link->partitions[i];
+        link->variable_ends[p->variable] = p->offset + p->count; /* they lie in a row */
+    }
     link->elements = o->plan->shard_elements[shard];
     link->address = mem_strdup(o->addresses[shard]);
     return link_connect(link, err);
@@ -201,6 +206,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->link_count = o->plan->shard_count;
     for (uint32_t s = 0; s < c->link_count; s++) {
         pthread_mutex_init(&c->links[s].mutex, NULL);
+        ps_client_tail_init(&c->links[s]);
     }
     for (uint32_t s = 0; s < c->link_count && rc == 0; s++) {
         rc = link_init(&c->links[s], c, s, o, &local);
@@ -222,6 +228,7 @@ void ps_client_cancel(struct ps_client *c)
         pthread_mutex_lock(&link->mutex);
         link->cancelled = true;
         rpc_channel_cancel(link->channel);
+        pthread_cond_broadcast(&link->landed);
         pthread_mutex_unlock(&link->mutex);
     }
 }
@@ -258,6 +265,8 @@ void ps_client_free(struct ps_client *c)
         ps_client_pending_release(&c->links[s]);
         free(c->links[s].address);
         free(c->links[s].pieces);
+        free(c->links[s].variable_ends);
+        ps_client_tail_release(&c->links[s]);
         pthread_mutex_destroy(&c->links[s].mutex);
     }
     free(c->links);

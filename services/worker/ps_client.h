@@ -23,6 +23,10 @@
 /* Of a gradient in the making less is not sent before the end: each message costs both sides a
  * wake-up, which takes as long as so many bytes. */
 #define PS_CLIENT_PART_BYTES_MIN (512U << 10)
+/* How long the job's thread waits for the next message of an answer that has begun: four times as
+ * long as for the one before, but so long at least and at most. Meanwhile it hears of nothing. */
+#define PS_CLIENT_STALL_MS_MIN 1000
+#define PS_CLIENT_STALL_MS_MAX 10000
 
 struct ps_client;
 
@@ -35,6 +39,7 @@ struct ps_answer {
     uint32_t waited_us, applied_us; /* of this time, at the shard */
     bool training;                  /* not a pull for an evaluation */
     uint64_t version;
+    bool partial; /* the rest of the values is still coming */
     uint32_t progress;
     uint64_t clock;
     enum worker_push_result push; /* NONE without a push */
@@ -83,7 +88,7 @@ struct ps_client_options {
 /* Errors: ERR_INVALID an address. */
 int ps_client_new(const struct ps_client_options *options, struct ps_client **out, struct err *err);
 /* Any thread: end what is under way and refuse what comes, so that the job's thread is not kept
- * waiting by a server that takes nothing. */
+ * waiting by a server that takes or sends nothing. */
 void ps_client_cancel(struct ps_client *c);
 /* Cancel everything and wait until no thread posts to the loop or reads a gradient any more. */
 void ps_client_close(struct ps_client *c);
@@ -104,5 +109,12 @@ void ps_client_made(struct ps_client *c, size_t variable, uint64_t first, uint64
 void ps_client_made_all(struct ps_client *c);
 /* Wait until nothing is sent from the gradient in @slot any more. */
 void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
+/* An exchange with `early` may be answered when the first part of its values has come: the rest
+ * goes on landing in the array, until another exchange pulls into it. Is @variable there? */
+bool ps_client_has_values(struct ps_client *c, const float *values, size_t variable);
+/* Wait until it is. Errors: ERR_UNAVAILABLE the rest does not come, or nothing came for a while:
+ * the array is to be pulled anew. */
+int ps_client_wait_values(struct ps_client *c, const float *values, size_t variable,
+                          struct err *err);
 
 #endif

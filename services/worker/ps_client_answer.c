@@ -26,6 +26,7 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
     if (link->pending_count == WORKER_EXCHANGES_MAX) {
         return NULL;
     }
+    ps_client_tail_detach(link, values);
     struct pending *p = link->spare;
     if (p != NULL) {
         link->spare = p->next;
@@ -47,6 +48,7 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
         .batches = a->push && a->replica_first == a->replica_end,
         .ask_spare = a->ask_spare,
         .ask_sums = a->ask_sums,
+        .early = a->early,
         .step = a->step,
         .round = a->round,
         .answer = {.exchange = a->exchange,
@@ -131,8 +133,7 @@ void ps_client_deliver(struct shard_link *link)
     }
 }
 
-/* Under the link's mutex. True: ps_client_deliver() is due. */
-static bool finish(struct shard_link *link, struct pending *p)
+bool ps_client_answer(struct shard_link *link, struct pending *p)
 {
     struct pending **at = &link->open;
     while (*at != p) {
@@ -147,6 +148,10 @@ static bool finish(struct shard_link *link, struct pending *p)
         windows_return_values(link->windows, p->window);
         p->window = WINDOWS_NONE;
     }
+    if (p->tail) {
+        ps_client_tail_end(link, p);
+        return false;
+    }
     *link->answered_end = p;
     link->answered_end = &p->next;
     bool due = !link->posted;
@@ -159,7 +164,7 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
 {
     p->answer.code = code == 0 ? ERR_INTERNAL : code;
     text_copy(p->answer.message, sizeof p->answer.message, message);
-    return finish(link, p);
+    return ps_client_answer(link, p);
 }
 
 /* ---- what a message says ---- */
@@ -217,7 +222,7 @@ static int take_values(struct shard_link *link, struct pending *p,
                        (int)r->type, value_type_names[p->type]);
     }
     const float *window = shared ? windows_values(link->windows, p->window) : NULL;
-    if (!scatter(link, r->offset, n, spans, p->type, window, p->values)) {
+    if (!p->detached && !scatter(link, r->offset, n, spans, p->type, window, p->values)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
     p->received += n;
@@ -373,6 +378,25 @@ static void trace_receive(const struct shard_link *link, const struct pending *p
     trace_add(link->client->trace, link->client->job, &span, NULL);
 }
 
+/* Under the link's mutex: a message was taken that can be right. True: ps_client_deliver() is due.
+ */
+static bool taken(struct shard_link *link, struct pending *p, uint64_t total)
+{
+    uint64_t now_ns = chrono_now_ns();
+    if (p->message_ns != 0) {
+        link->gap_ns = now_ns - p->message_ns;
+    }
+    p->message_ns = now_ns;
+    if (p->received >= total) {
+        return ps_client_answer(link, p);
+    }
+    if (p->tail) {
+        ps_client_tail_landed(link, p);
+        return false;
+    }
+    return ps_client_tail_begin(link, p);
+}
+
 static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
 {
     (void)stream;
@@ -381,6 +405,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     pthread_mutex_lock(&link->mutex);
     struct pending *p = pending_find(link, r->exchange);
     link->windows_open |= r->windows_open && link->windows != NULL;
+    link->landing = p != NULL && p->tail;
     pthread_mutex_unlock(&link->mutex);
     if (p == NULL) {
         return;
@@ -393,14 +418,12 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     if (traced) {
         trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
     }
-    if (rc == 0 && p->received < r->total) {
-        return;
-    }
     if (rc != 0 && r->code == 0) {
         p->window = WINDOWS_NONE; /* who knows what such a server still writes there */
     }
     pthread_mutex_lock(&link->mutex);
-    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : finish(link, p);
+    link->landing = false;
+    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : taken(link, p, r->total);
     pthread_mutex_unlock(&link->mutex);
     if (due) {
         ps_client_deliver(link);

@@ -23,11 +23,15 @@ struct pending {
     enum value_type type;
     uint64_t version;
     bool push, batches, ask_spare, ask_sums;
+    bool early;     /* may be answered with the first message */
     uint32_t round; /* and step: of sums */
     uint64_t step;
     /* what came */
     bool begun;
+    bool tail;     /* it is answered: these are the values that were still to come */
+    bool detached; /* and nobody wants them any more */
     uint64_t received;
+    uint64_t message_ns; /* when the last message came */
     struct ps_answer answer;
     uint8_t *decision; /* answer.decision points here */
     size_t decision_capacity;
@@ -46,11 +50,21 @@ struct parts {
     uint64_t made, sent;     /* elements of the shard from these on */
 };
 
+/* The values that are still to come of an answer that was delivered with its first message. */
+struct tail {
+    const float *values;     /* the array they land in; NULL: there is none, or all of it came */
+    struct pending *pending; /* NULL: it failed */
+    uint64_t landed;         /* elements of the shard, from its first on */
+    char message[256];       /* why it failed */
+};
+
 struct shard_link {
     struct ps_client *client;
     uint32_t shard;
     const struct partition *partitions;
     size_t partition_count;
+    uint64_t *variable_ends;  /* [variables] the elements of the shard up to a variable's last one
+                                 there; 0: it has none of it */
     struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
     uint64_t elements;
     char *address;
@@ -70,6 +84,10 @@ struct shard_link {
     struct pending *spare;
     size_t pending_count; /* open and answered */
     bool posted;          /* a message that delivers the answers is on its way */
+    struct tail tail;
+    bool landing;          /* a message of a tail is being put in its place */
+    uint64_t gap_ns;       /* between the last two messages of an answer */
+    pthread_cond_t landed; /* any of these changed */
 };
 
 struct ps_client {
@@ -126,8 +144,24 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
 /* Under the link's mutex: end an open exchange. True: ps_client_deliver() is due. */
 bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
                             const char *message);
+/* The same, well. */
+bool ps_client_answer(struct shard_link *link, struct pending *p);
 /* Without the mutex: have the loop deliver what is answered. */
 void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
+
+/* ps_client_tail.c, under the link's mutex */
+
+void ps_client_tail_init(struct shard_link *link);
+void ps_client_tail_release(struct shard_link *link);
+/* More is to come after the first message of @p: answer it now, if that may be. The message that
+ * follows finds the tail. True: ps_client_deliver() is due. */
+bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
+/* A message of it was put in its place. */
+void ps_client_tail_landed(struct shard_link *link, const struct pending *p);
+/* @p, out of the list, is over: all of it came, or p->answer says why not. */
+void ps_client_tail_end(struct shard_link *link, struct pending *p);
+/* Something else is to land in @values: from now on nothing of a tail does. The job's thread. */
+void ps_client_tail_detach(struct shard_link *link, const float *values);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "base/text.h"
 #include "worker/worker_state.h"
 
@@ -200,10 +201,34 @@ static void pump(struct worker *w)
     worker_report_pump(w);
 }
 
-static void on_computed(struct worker *w)
+/* Nothing of it was pushed. Parameters that came in part are no good: all are pulled anew, and not
+ * early, so the same batch is computed the next time. */
+static void given_up(struct worker *w, enum computing was)
+{
+    if (!MUTANT(lost_values_known)) {
+        worker_set_forget(w, w->current);
+    }
+    if (was == COMPUTING_PUSHED) {
+        worker_drop_pushes(w, w->computing_slot);
+    }
+    if (w->next_pending || w->fenced) {
+        return;
+    }
+    if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_given_up(w, was);
+    } else {
+        worker_async_given_up(w, was);
+    }
+}
+
+static void on_computed(struct worker *w, const struct worker_event *event)
 {
     enum computing was = w->computing;
     w->computing = COMPUTING_NOTHING;
+    if (was != COMPUTING_EVALUATION && event->code != 0) {
+        given_up(w, was);
+        return;
+    }
     w->measured = w->measured || was == COMPUTING_BATCH || was == COMPUTING_PUSHED;
     if (was != COMPUTING_BATCH && was != COMPUTING_SPARE) {
         return;
@@ -227,7 +252,7 @@ static void take_event(struct worker *w, const struct worker_event *event)
         worker_on_evaluate(w, event);
         break;
     case WORKER_COMPUTED:
-        on_computed(w);
+        on_computed(w, event);
         break;
     case WORKER_EXCHANGED:
         worker_on_exchanged(w, event);

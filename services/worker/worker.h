@@ -87,7 +87,9 @@ enum worker_event_kind {
     WORKER_ASSIGN,
     WORKER_EVALUATE,
     WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; pushes that came with it may
-                         have been answered before */
+                         have been answered before. With a code: a COMPUTE was given up, because
+                         its parameters, which were said to be there `early`, did not all come;
+                         EXCHANGE actions right behind it that push its slot were skipped */
     WORKER_EXCHANGED, /* an EXCHANGE is answered, well or with an error */
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
@@ -102,13 +104,14 @@ struct worker_event {
     enum worker_event_kind kind;
     uint64_t now_ms;
     uint64_t tag; /* ASSIGN, EVALUATE: of the call, for the reply */
-    int code;     /* 0 or ERR_*: EXCHANGED, LEASED, …_REPORTED, FAIL */
+    int code;     /* 0 or ERR_*: COMPUTED, EXCHANGED, LEASED, …_REPORTED, FAIL */
     const char *message;
     struct worker_assignment assign;
     const char *pin_id; /* EVALUATE */
     uint64_t first, count;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
+    bool partial; /* of an `early` one: the rest of the values is still coming */
     uint32_t progress;
     uint64_t clock; /* bounded: the answer to a pull that joined */
     enum worker_push_result push;
@@ -176,6 +179,7 @@ struct worker_action {
     bool progress;
     uint64_t clock; /* bounded: Push.clock and Pull.clock */
     bool joins;     /* bounded: Pull.joins */
+    bool early; /* EXCHANGE: what it pulls is for a COMPUTE, which may begin with a part of it */
     enum worker_set set;
     uint32_t slot, slot_from;
     /* COMPUTE, PREFETCH, EXCHANGE of async, REPORT_SPLIT (batch_end only) */

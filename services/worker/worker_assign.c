@@ -122,6 +122,10 @@ void worker_begin_next(struct worker *w)
     w->idle_reported = false;
     w->idle_due = false;
     memset(w->slot_users, 0, sizeof w->slot_users);
+    if (w->landing) {
+        worker_set_forget(w, w->current); /* what did not come would be missed too late */
+        w->landing = false;
+    }
     /* Nothing of the old mode is left: what it held, summed or waited for. */
     memset(&w->sync, 0, sizeof w->sync);
     if (!MUTANT(leases_over_generations)) {

@@ -103,6 +103,7 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
         if (pull) {
             request.pull = WORKER_PULL_LATEST;
             request.set = overlaps(w) ? worker_other_set(w) : w->current;
+            request.early = !overlaps(w);
         }
         worker_exchange(w, &request, false);
     }
@@ -270,6 +271,28 @@ void worker_async_computed(struct worker *w)
     a->making = g->next == g->end ? MAKING_READY : MAKING_BATCHES;
 }
 
+void worker_async_given_up(struct worker *w, enum computing was)
+{
+    struct async_state *a = &w->async;
+    const struct group *g = &a->group;
+    if (was == COMPUTING_PUSHED) {
+        if (a->phase == ASYNC_PUSH && is_bounded(w)) {
+            a->clock -= g->end - g->first;
+        }
+        a->phase = ASYNC_STILL;
+    } else if (g->next > g->first) {
+        worker_slot_drop(w, g->slot);
+    }
+    worker_slot_drop(w, w->computing_slot);
+    a->making = MAKING_NOTHING;
+    a->prefetch_lost = true;
+    struct holding *h = worker_lease_find(w, g->epoch, g->split);
+    if (h != NULL && !MUTANT(given_up_is_done)) {
+        h->state = HOLDING_OPEN;
+        h->next = g->first;
+    }
+}
+
 /* Is the batch that was named last a push of its own, and none in its way? What overlaps with the
  * push before it has to wait for that one. */
 static bool goes_alone(const struct worker *w)
@@ -331,6 +354,7 @@ static void compute_next(struct worker *w, struct holding *h)
     w->computing_slot = worker_slot_take(w);
     w->computing = COMPUTING_BATCH;
     w->computing_batch = batch;
+    w->landing = false;
     a->idle_told = false;
     struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
     action->batch = batch;

@@ -93,6 +93,18 @@ void worker_drop_waiting(struct worker *w)
     }
 }
 
+void worker_drop_pushes(struct worker *w, uint32_t slot)
+{
+    for (size_t i = 0; i < w->exchange_count;) {
+        const struct worker_action *r = &w->exchanges[i].request;
+        if (r->push && r->slot == slot) {
+            close_exchange(w, i);
+        } else {
+            i++;
+        }
+    }
+}
+
 static bool retriable(int code)
 {
     /* FAILED_PRECONDITION: the shard has not heard of this generation yet. NOT_FOUND: the server
@@ -152,6 +164,7 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
     }
     if (event->code == 0 && request.pull != WORKER_PULL_NONE) {
         w->versions[request.set][request.shard] = event->version;
+        w->landing = w->landing || event->partial;
     }
     close_exchange(w, i);
     if (event->code != 0) {

@@ -11,7 +11,7 @@
 
 #define LOOP_MESSAGES 16384 /* more than shards, calls and reports there can be at once */
 
-static void fail_job(struct worker_job *j, const struct err *err)
+void worker_job_fail(struct worker_job *j, const struct err *err)
 {
     struct worker_event event = {.kind = WORKER_FAIL, .code = err->code, .message = err->msg};
     j->halted = true;
@@ -19,96 +19,6 @@ static void fail_job(struct worker_job *j, const struct err *err)
 }
 
 /* ---- computing ---- */
-
-static struct metrics *sums_of(struct worker_job *j, uint64_t epoch)
-{
-    struct epoch_sums *free_one = NULL;
-    for (size_t i = 0; i < EPOCHS_MAX; i++) {
-        struct epoch_sums *e = &j->measured.epochs[i];
-        if (e->used && e->epoch == epoch) {
-            e->batches++;
-            return &e->sums;
-        }
-        if (!e->used && free_one == NULL) {
-            free_one = e;
-        }
-    }
-    if (free_one == NULL) {
-        return NULL; /* the master was away for epochs: those in between go without train metrics */
-    }
-    *free_one = (struct epoch_sums){.used = true, .epoch = epoch, .batches = 1};
-    metrics_init(&free_one->sums, j->model.spec.model.metrics);
-    return &free_one->sums;
-}
-
-/* A replica of another worker is that one's to measure. */
-static void computed(void *ctx)
-{
-    struct worker_job *j = ctx;
-    if (!loop_discarding(j->loop)) {
-        struct worker_event event = {.kind = WORKER_COMPUTED};
-        worker_job_step(j, &event);
-    }
-}
-
-/* Behind the messages that came while it was computed: they may say that the next computation,
- * which begins with this event, is not wanted any more. */
-static void tell_computed(struct worker_job *j)
-{
-    if (loop_post(j->loop, computed, j, NULL) == ERR_EXHAUSTED) {
-        computed(j);
-    }
-}
-
-void worker_job_count_times(struct worker_job *j)
-{
-    const struct step_times *t = &j->clock.times;
-    meter_add(j->meters->steps, t->steps);
-    for (int part = 0; part < STEP_PART_COUNT; part++) {
-        meter_change(j->meters->step_seconds[part], (double)t->ns[part] * 1e-9);
-    }
-    step_times_add(&j->measured.times, t);
-    j->clock.times = (struct step_times){0};
-}
-
-static void do_compute(struct worker_job *j, const struct worker_action *a)
-{
-    struct err err = {0};
-    if (worker_model_slot(&j->model, a->slot, &err) == NULL) {
-        fail_job(j, &err);
-        return;
-    }
-    uint64_t began = chrono_now_ns();
-    step_clock_begin(&j->clock, a->step, began);
-    worker_job_trace_step(j, a->step, began);
-    if (j->client != NULL) {
-        ps_client_wait_sent(j->client, a->slot);
-    }
-    worker_job_sums_changed(&j->sums, a->slot);
-    uint64_t begin = chrono_now_ns();
-    uint64_t used = chrono_thread_ns();
-    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, began, begin);
-    struct runner_step identity = {
-        .seed = (uint64_t)j->model.spec.training.seed,
-        .step = a->step,
-        .replica = a->replica,
-    };
-    if (worker_model_gradient(&j->model, &a->batch, &identity, a->set, a->slot,
-                              a->spare ? NULL : sums_of(j, a->batch.epoch),
-                              worker_job_push_begin(j, a->slot), &err) != 0) {
-        fail_job(j, &err);
-        return;
-    }
-    slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
-    uint64_t loaded = begin + j->model.load_ns;
-    worker_job_busy(j, STEP_LOAD, TRACE_LOAD, begin, loaded);
-    worker_job_busy(j, STEP_COMPUTE, TRACE_COMPUTE, loaded, chrono_now_ns());
-    worker_job_push_end(j);
-    worker_job_count_times(j);
-    meter_add(j->meters->batches, 1);
-    meter_add(j->meters->examples, a->batch.count);
-    tell_computed(j);
-}
 
 static void do_add(struct worker_job *j, const struct worker_action *a)
 {
@@ -144,7 +54,7 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     }
     metrics_release(&sums);
     meter_add(j->meters->evaluations, 1);
-    tell_computed(j);
+    worker_job_tell_computed(j, 0);
 }
 
 static void do_exchange(struct worker_job *j, const struct worker_action *a)
@@ -154,7 +64,7 @@ static void do_exchange(struct worker_job *j, const struct worker_action *a)
     if (a->pull != WORKER_PULL_NONE) {
         payload.values = worker_model_set(&j->model, a->set, &err);
         if (payload.values == NULL) {
-            fail_job(j, &err);
+            worker_job_fail(j, &err);
             return;
         }
     }
@@ -165,7 +75,7 @@ static void do_exchange(struct worker_job *j, const struct worker_action *a)
         payload.gradient = j->model.slots[a->slot];
     }
     if (worker_job_sums_attach(&j->sums, &j->model, a, &payload, &err) != 0) {
-        fail_job(j, &err);
+        worker_job_fail(j, &err);
         return;
     }
     uint64_t begin = chrono_now_ns();
@@ -182,7 +92,7 @@ static void do_join(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
     if (worker_job_sums_join(&j->sums, a, &err) != 0) {
-        fail_job(j, &err);
+        worker_job_fail(j, &err);
     }
 }
 
@@ -234,7 +144,7 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
-        do_compute(j, a);
+        worker_job_compute(j, a);
         break;
     case WORKER_DO_EVALUATE:
         do_evaluate(j, a);

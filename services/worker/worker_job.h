@@ -14,7 +14,7 @@ struct worker_job;
 
 /* What all jobs of this process share. */
 struct worker_meters {
-    struct meter *batches, *examples, *evaluations, *exchanges_failed;
+    struct meter *batches, *examples, *evaluations, *exchanges_failed, *given_up;
     struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
 

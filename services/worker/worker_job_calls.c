@@ -165,6 +165,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .code = a->code,
         .message = a->message,
         .version = a->version,
+        .partial = a->partial,
         .progress = a->progress,
         .clock = a->clock,
         .push = a->push,

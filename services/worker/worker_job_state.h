@@ -45,6 +45,15 @@ struct job_push {
     size_t next; /* the first action that was not begun along with it */
 };
 
+/* A computation, whose parameters may still be on their way. */
+struct job_compute {
+    uint64_t since_ns; /* what it took until then is accounted for */
+    bool loaded;       /* with the time for its batch */
+    const float *values;
+    struct runner_need need;
+    struct err lost; /* why they do not come; code 0: they do */
+};
+
 struct worker_job {
     char *id, *text;
     struct membership *membership;
@@ -65,6 +74,8 @@ struct worker_job {
     struct worker_actions actions; /* of the running step */
     size_t at;                     /* the one that is carried out */
     bool stepping;
+    struct job_compute compute;
+    int computed_code; /* of the last computation, until the core hears of it */
     struct job_push push;
     struct measurements measured, reporting;
     bool report_again; /* the report under way was sent before */
@@ -105,6 +116,12 @@ bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *cal
                                       uint64_t generation, bool hold);
 /* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
 void worker_job_drain_over(struct worker_job *j);
+
+/* worker_job_compute.c */
+void worker_job_compute(struct worker_job *j, const struct worker_action *a);
+/* The computation or evaluation is over; a code: it was given up. */
+void worker_job_tell_computed(struct worker_job *j, int code);
+void worker_job_fail(struct worker_job *j, const struct err *err);
 
 /* worker_job_push.c: around the computation into @slot, which is the action at `at`. Whom to tell
  * what is made of its gradient; NULL: nobody. */

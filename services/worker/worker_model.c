@@ -158,8 +158,8 @@ void worker_model_round_sum(struct worker_model *m, uint32_t slot)
 
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
                           const struct runner_step *step, enum worker_set set, uint32_t slot,
-                          struct metrics *metrics, const struct runner_ready *ready,
-                          struct err *err)
+                          struct metrics *metrics, const struct runner_need *need,
+                          const struct runner_ready *ready, struct err *err)
 {
     const struct batch *b;
     uint64_t begin = chrono_now_ns();
@@ -172,8 +172,11 @@ int worker_model_gradient(struct worker_model *m, const struct ledger_batch *bat
     for (size_t i = 0; i < m->variable_count; i++) {
         m->gradients[i] = m->slots[slot] + m->offsets[i];
     }
-    (void)runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, NULL, ready);
+    rc = runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, need, ready);
     loader_return(m->loader, b);
+    if (rc != 0) {
+        return rc;
+    }
     m->summed[slot] = false;
     round_slot(m, slot);
     return 0;

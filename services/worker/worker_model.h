@@ -44,12 +44,13 @@ float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err)
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
 /* The gradient of one batch, rounded to the type in which gradients travel, so that it is the same
  * whether it is pushed or added to others here; both arrays exist. @metrics (may be NULL) gets the
- * batch's contribution; @ready (may be NULL) hears what is made, which is not rounded yet. Errors:
- * ERR_RANGE a batch outside the data: then nothing is. */
+ * batch's contribution; @need (may be NULL) is asked for the parameters; @ready (may be NULL) hears
+ * what is made, which is not rounded yet. Errors: ERR_RANGE a batch outside the data: then nothing
+ * is; what @need refused with, which has said why. */
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
                           const struct runner_step *step, enum worker_set set, uint32_t slot,
-                          struct metrics *metrics, const struct runner_ready *ready,
-                          struct err *err);
+                          struct metrics *metrics, const struct runner_need *need,
+                          const struct runner_ready *ready, struct err *err);
 void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
 /* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
  * single ones are rounded already. */

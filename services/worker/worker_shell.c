@@ -150,6 +150,9 @@ static void make_meters(struct worker_meters *m, struct meter_registry *r)
         meter_counter(r, "worker_evaluations_total", "Chunks of test records evaluated", NULL, 0);
     m->exchanges_failed = meter_counter(r, "worker_exchanges_failed_total",
                                         "Exchanges with shards that failed", NULL, 0);
+    m->given_up = meter_counter(
+        r, "worker_batches_given_up_total",
+        "Mini-batches whose parameters did not all come; they are computed again", NULL, 0);
     m->steps = meter_counter(r, "worker_steps_total",
                              "Steps begun: global ones in sync mode, else batches", NULL, 0);
     for (int part = 0; part < STEP_PART_COUNT; part++) {

@@ -57,6 +57,13 @@ struct sync_state {
     uint32_t own_spares;   /* of these, how many it was given and was first with, in this step */
 
     struct sums_state sums;
+    /* As it was before the gradient that is being computed was taken in. */
+    struct {
+        uint32_t replica_next;
+        bool step_begun;
+        struct stacked stack[TREE_BLOCKS_MAX];
+        size_t stack_count;
+    } before;
 };
 
 enum holding_state {
@@ -159,6 +166,8 @@ struct worker {
     /* parameters */
     enum worker_set current;
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
+    bool landing; /* a part of the current set may still be on its way, or lost: no computation was
+                     begun on it since it was pulled early */
     enum computing computing;
     struct ledger_batch computing_batch;
     uint32_t computing_slot; /* COMPUTING_PUSHED: the exchanges' */
@@ -229,6 +238,8 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event);
 void worker_retry_exchanges(struct worker *w);
 /* Failed exchanges that only wait to be tried again will not be: their generation is over. */
 void worker_drop_waiting(struct worker *w);
+/* Those that push the gradient in @slot were never begun, and will not be. */
+void worker_drop_pushes(struct worker *w, uint32_t slot);
 /* worker_evaluate.c */
 void worker_on_evaluate(struct worker *w, const struct worker_event *event);
 void worker_evaluation_pump(struct worker *w);
@@ -247,6 +258,8 @@ void worker_on_progress_reported(struct worker *w, const struct worker_event *ev
 void worker_sync_begin(struct worker *w);
 void worker_sync_pump(struct worker *w);
 void worker_sync_computed(struct worker *w, enum computing was);
+/* Its parameters did not all come: as if it had not been begun. */
+void worker_sync_given_up(struct worker *w, enum computing was);
 void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
                            const struct worker_event *event);
 /* Sync without replicas, where nobody else's step needs this worker. */
@@ -292,6 +305,7 @@ void worker_lease_give_back(struct worker *w);
 void worker_async_begin(struct worker *w);
 void worker_async_pump(struct worker *w);
 void worker_async_computed(struct worker *w);
+void worker_async_given_up(struct worker *w, enum computing was); /* as in sync */
 void worker_async_exchanged(struct worker *w, const struct worker_action *request,
                             const struct worker_event *event);
 

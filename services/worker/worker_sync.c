@@ -3,7 +3,9 @@
  * for every worker. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/mutant.h"
 #include "worker/worker_state.h"
 
 void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
@@ -128,6 +130,7 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     w->computing_batch = *batch;
     w->computing_slot = worker_slot_take(w);
     w->computing = what;
+    w->landing = false;
     struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
     action->batch = *batch;
     action->step = w->position;
@@ -158,6 +161,7 @@ static void push_node(struct worker *w, const struct stacked *node, bool last)
         } else if (last && !loose(w)) {
             request.pull = WORKER_PULL_VERSION;
             request.version = w->position + 1;
+            request.early = w->config.rounds == 0;
         }
         worker_exchange(w, &request, false);
     }
@@ -224,6 +228,14 @@ static void stack_push(struct worker *w)
     s->stack_count = kept;
 }
 
+static void remember(struct sync_state *s)
+{
+    s->before.replica_next = s->replica_next;
+    s->before.step_begun = s->step_begun;
+    s->before.stack_count = s->stack_count;
+    memcpy(s->before.stack, s->stack, s->stack_count * sizeof s->stack[0]);
+}
+
 static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
 {
     struct sync_state *s = &w->sync;
@@ -257,6 +269,21 @@ void worker_sync_computed(struct worker *w, enum computing was)
         worker_slot_drop(w, w->computing_slot); /* the step is complete without it */
     } else {
         take_in(w, w->computing_slot, w->computing_batch.count);
+    }
+}
+
+/* Those below it on the stack, which its pushes had with them, are all empty: without a slot. */
+void worker_sync_given_up(struct worker *w, enum computing was)
+{
+    struct sync_state *s = &w->sync;
+    s->prefetch_lost = true;
+    if (was != COMPUTING_PUSHED) {
+        worker_slot_drop(w, w->computing_slot);
+    } else if (!MUTANT(given_up_is_done)) {
+        s->replica_next = s->before.replica_next;
+        s->step_begun = s->before.step_begun;
+        s->stack_count = s->before.stack_count;
+        memcpy(s->stack, s->before.stack, s->stack_count * sizeof s->stack[0]);
     }
 }
 
@@ -320,6 +347,7 @@ static void compute_next(struct worker *w)
             worker_sync_compute(w, COMPUTING_BATCH, s->replica_next, &batch);
             if (alone) {
                 w->computing = COMPUTING_PUSHED;
+                remember(s);
                 take_in(w, w->computing_slot, batch.count);
             }
             return;

@@ -144,10 +144,10 @@ static void print_counts(const struct tally *t, double seconds)
            t->runs, seconds, (double)t->runs / seconds,
            t->runs == 0 ? 0 : (double)c->events / (double)t->runs, t->failed_count);
     printf("messages %" PRIu64 ", updates %" PRIu64 ", duplicates %" PRIu64 ", dropped %" PRIu64
-           ", old requests %" PRIu64 ", speculated %" PRIu64 ", checkpoints %" PRIu64
-           ", recoveries %" PRIu64 "\nfaults:",
-           c->messages, c->steps, c->duplicates, c->dropped, c->old, c->speculated, c->checkpoints,
-           c->recoveries);
+           ", old requests %" PRIu64 ", given up %" PRIu64 ", speculated %" PRIu64
+           ", checkpoints %" PRIu64 ", recoveries %" PRIu64 "\nfaults:",
+           c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
+           c->checkpoints, c->recoveries);
     for (uint32_t i = 0; i < FAULT_KIND_COUNT; i++) {
         printf(" %s %" PRIu64, sim_fault_names[i], c->faults[i]);
     }

@@ -41,7 +41,9 @@
     X(old_totals, SUMS, "totals of a round that is over count for the present one")                \
     X(last_totals_forgotten, SUMS, "a shard does not keep the totals of the step it applied last") \
     X(sums_over_generations, SUMS, "sums that are begun survive a change of generation")           \
-    X(totals_not_told, SUMS, "a worker joins anew what a shard knows the totals of")
+    X(totals_not_told, SUMS, "a worker joins anew what a shard knows the totals of")               \
+    X(lost_values_known, ANY, "parameters of which a part never came are not pulled again")        \
+    X(given_up_is_done, ANY, "a batch that was given up for want of parameters counts as done")
 
 enum mutant {
     MUTANT_NONE,

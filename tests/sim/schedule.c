@@ -239,6 +239,18 @@ static void bad_machines(struct maker *m)
     }
 }
 
+/* On a calm day, too. With draws of their own, so that everything else of a seed is as it was. */
+static void early_answers(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "early")};
+    struct sim_knobs *k = &s->knobs;
+    if (chance(&m, 50)) {
+        k->early_part = (uint32_t)about(&m, 50000, 1000000);
+        k->early_us = (uint32_t)about(&m, 100, 30000);
+        k->lost_part = chance(&m, 70) ? (uint32_t)about(&m, 1000, 300000) : 0;
+    }
+}
+
 /* ---- faults ---- */
 
 static uint64_t when(struct maker *m)
@@ -455,6 +467,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         make_job(&m, i, mode);
     }
     make_faults(&m);
+    early_answers(s);
     for (uint32_t i = 0; i < s->spare_count; i++) {
         add_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);
     }

@@ -103,6 +103,8 @@ struct sim_knobs {
     uint32_t tail_part, tail_us; /* some take up to so much longer */
     uint32_t loss_part, twice_part, break_part;
     uint32_t compute_us, load_us, file_us;
+    /* Answers that are told early: the rest of the values comes up to so much later, or never. */
+    uint32_t early_part, early_us, lost_part;
     uint32_t reader_part, reader_us, readers_max; /* slow readers of snapshots */
     bool skew;                                    /* clocks differ, and run at 0.9 to 1.1 */
 };
@@ -257,6 +259,7 @@ struct exchange { /* a request or an answer on its way */
     uint64_t number, generation;
     uint16_t name;
     bool has_push, has_pull, idle, has_decision, has_spare, spare_given, has_values;
+    bool partial; /* told early: the rest of the values is still coming */
     struct shard_push push;
     struct shard_pull pull;
     char pin_id[64];
@@ -334,7 +337,7 @@ struct sim_link {    /* of a worker's job to a shard */
 };
 
 struct pending_exchange {
-    bool open, pulls;
+    bool open, pulls, early;
     uint64_t number;
     uint32_t shard, stream;
     enum worker_set set;
@@ -349,6 +352,9 @@ struct worker_values { /* a set: what came from each shard */
         uint64_t version, opened;
         struct ids ids;
         bool known;
+        uint64_t lands_us; /* the last of it */
+        uint32_t stream;   /* on which it comes until then */
+        bool lost;         /* it does not */
     } shard[SIM_SHARDS_MAX];
 };
 
@@ -540,6 +546,7 @@ extern const char *const sim_invariant_texts[INVARIANT_COUNT];
 
 struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated;
+    uint64_t given_up;
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };
 
@@ -586,7 +593,7 @@ struct world {
     char why[400];
     sigjmp_buf *escape;
     bool tracing;
-    uint64_t serials;
+    uint64_t serials, answers; /* the latter: that may be early */
     struct sim_counts counts;
 };
 
@@ -687,6 +694,8 @@ void worker_computed(struct world *w, uint32_t node, uint32_t serial);
 /* worker_act.c */
 void job_feed(struct world *w, uint32_t node, struct worker_event *e);
 void job_go_on(struct world *w, uint32_t node);
+/* What was still to land in @set from @shard does not. */
+void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t shard);
 
 /* disk.c */
 struct disk *disk_new(void);

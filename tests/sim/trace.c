@@ -227,11 +227,11 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              (unsigned long long)(s->quiet_us / SIM_MS));
     line(ctx, text);
     snprintf(text, sizeof text,
-             "delay %u us, tail %u/1e6 %u us, loss %u, twice %u, break %u, compute %u us, load %u "
-             "us, file %u us, readers %u/1e6 %u us at most %u%s",
+             "delay %u us, tail %u/1e6 %u us, loss %u, twice %u, break %u, compute %u us, early "
+             "%u/1e6 %u us lost %u, load %u us, file %u us, readers %u/1e6 %u us at most %u%s",
              k->delay_us, k->tail_part, k->tail_us, k->loss_part, k->twice_part, k->break_part,
-             k->compute_us, k->load_us, k->file_us, k->reader_part, k->reader_us, k->readers_max,
-             k->skew ? ", clocks differ" : "");
+             k->compute_us, k->early_part, k->early_us, k->lost_part, k->load_us, k->file_us,
+             k->reader_part, k->reader_us, k->readers_max, k->skew ? ", clocks differ" : "");
     line(ctx, text);
     for (uint32_t i = 0; i < s->job_count; i++) {
         snprintf(text, sizeof text, "job %u at %llu ms: %u records, %u to test", i,

@@ -99,6 +99,54 @@ static void measure(struct world *w, struct sim_worker_job *j, const struct ledg
     violated(w, INVARIANT_ORDER, "a worker computes epoch %u", (unsigned)b->epoch);
 }
 
+/* When the last of a set's values are there, whatever was told. */
+static uint64_t lands_us(const struct sim_worker_job *j, enum worker_set set)
+{
+    uint64_t us = 0;
+    for (uint32_t s = 0; s < j->shard_count; s++) {
+        uint64_t lands = j->sets[set].shard[s].lands_us;
+        us = lands > us ? lands : us;
+    }
+    return us;
+}
+
+/* Values that nobody may compute with. */
+void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t shard)
+{
+    set->shard[shard].lost = true;
+    for (uint32_t k = job->shard_elements[shard] / 2; k < job->shard_elements[shard]; k++) {
+        set->t.v[job->map[shard][k]] = -1e9F;
+    }
+}
+
+/* As the client: waits for the values, and gives up when they do not come. What was to be pushed
+ * is skipped. */
+static bool gives_up(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    const struct worker_action *a = &j->computing;
+    struct worker_values *set = &j->sets[a->set];
+    bool lost = false;
+    for (uint32_t s = 0; s < j->shard_count; s++) {
+        lost = lost || set->shard[s].lost;
+        set->shard[s].lands_us = 0;
+    }
+    if (!lost) {
+        return false;
+    }
+    TRACE(w, node, "gives up step %llu replica %u: its parameters did not all come",
+          (unsigned long long)a->step, a->replica);
+    w->counts.given_up++;
+    j->slots[a->slot].examples = UINT64_MAX; /* there is no gradient */
+    for (; j->at < j->actions.count; j->at++) {
+        const struct worker_action *next = &j->actions.items[j->at];
+        if (next->kind != WORKER_DO_EXCHANGE || !next->push || next->slot != a->slot) {
+            break;
+        }
+    }
+    return true;
+}
+
 static void compute(struct world *w, uint32_t node, const struct worker_action *a)
 {
     struct sim_node *n = &w->nodes[node];
@@ -106,6 +154,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
     uint64_t us = w->schedule->knobs.compute_us;
     us = w->schedule->knobs.even ? us : us / 2 + world_takes(w, "compute", us);
     us *= n->slow;
+    us = lands_us(j, a->set) > w->now_us + us ? lands_us(j, a->set) - w->now_us : us;
     check_compute(w, node, a);
     TRACE(w, node, "computes step %llu replica %u, batch %u of split %u of epoch %u%s",
           (unsigned long long)a->step, a->replica, a->batch.batch, a->batch.split,
@@ -291,6 +340,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_action 
     struct pending_exchange *p = take_pending(w, j);
     *p = (struct pending_exchange){.open = true,
                                    .pulls = x->has_pull,
+                                   .early = a->early,
                                    .number = a->exchange,
                                    .shard = a->shard,
                                    .stream = link->stream,
@@ -414,7 +464,9 @@ void job_go_on(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     struct worker_event e = {.kind = WORKER_COMPUTED, .now_ms = node_ms(w, node)};
-    if (j->computing.kind == WORKER_DO_COMPUTE) {
+    if (j->computing.kind == WORKER_DO_COMPUTE && gives_up(w, node)) {
+        e.code = ERR_UNAVAILABLE;
+    } else if (j->computing.kind == WORKER_DO_COMPUTE) {
         finish_compute(w, node);
     } else {
         finish_evaluate(w, node);

@@ -255,6 +255,7 @@ static void clear(struct world *w)
     w->node_count = 0;
     w->client_request = 0;
     w->serials = 0;
+    w->answers = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
     memset(w->jobs, 0, sizeof w->jobs);
