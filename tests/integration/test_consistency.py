@@ -118,7 +118,7 @@ class Partial(Digits, FaultTest):
 class Changes(Digits, FaultTest):
     """gradus set on a job that runs."""
 
-    epochs = 50  # as long as it takes to ask for six changes on a machine that does other things as well
+    epochs = 70  # as long as it takes to ask for six changes on a machine that does other things as well
     sizes = {"training.batch_size": 16, "training.epochs": epochs}
 
     def train(self, **sets):

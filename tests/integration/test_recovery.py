@@ -135,7 +135,8 @@ class SameBits:
         self.wait_done(job, 0.6)
         self.replace_ps(0)
         self.replace_worker(1)
-        self.assertEqual(self.assert_same(job)["recoveries"], 2)
+        # On a machine so busy that a node is not heard for too long it may take one more.
+        self.assertIn(self.assert_same(job)["recoveries"], (2, 3))
 
 
 class DigitsBits(Digits, SameBits, FaultTest):
