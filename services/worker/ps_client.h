@@ -20,8 +20,8 @@
 
 #define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
 #define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
-/* Of a gradient in the making less is not sent before the end: each message costs both sides a
- * wake-up, which takes as long as so many bytes. */
+/* Of a gradient in the making less is not sent before the end, and less than that of an answer is
+ * waited for: each message costs both sides a wake-up, which takes as long as so many bytes. */
 #define PS_CLIENT_PART_BYTES_MIN (512U << 10)
 /* How long the job's thread waits for the next message of an answer that has begun: four times as
  * long as for the one before, but so long at least and at most. Meanwhile it hears of nothing. */
@@ -109,8 +109,8 @@ void ps_client_made(struct ps_client *c, size_t variable, uint64_t first, uint64
 void ps_client_made_all(struct ps_client *c);
 /* Wait until nothing is sent from the gradient in @slot any more. */
 void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
-/* An exchange with `early` may be answered when the first part of its values has come: the rest
- * goes on landing in the array, until another exchange pulls into it. Is @variable there? */
+/* An exchange with `early` may be answered when the first variable has come, if the rest is much:
+ * it goes on landing in the array, until another exchange pulls into it. Is @variable there? */
 bool ps_client_has_values(struct ps_client *c, const float *values, size_t variable);
 /* Wait until it is. Errors: ERR_UNAVAILABLE the rest does not come, or nothing came for a while:
  * the array is to be pulled anew. */

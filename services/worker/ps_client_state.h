@@ -23,7 +23,7 @@ struct pending {
     enum value_type type;
     uint64_t version;
     bool push, batches, ask_spare, ask_sums;
-    bool early;     /* may be answered with the first message */
+    bool early;     /* may be answered before all values are there */
     uint32_t round; /* and step: of sums */
     uint64_t step;
     /* what came */
@@ -50,7 +50,7 @@ struct parts {
     uint64_t made, sent;     /* elements of the shard from these on */
 };
 
-/* The values that are still to come of an answer that was delivered with its first message. */
+/* The values that are still to come of an answer that was delivered early. */
 struct tail {
     const float *values;     /* the array they land in; NULL: there is none, or all of it came */
     struct pending *pending; /* NULL: it failed */
@@ -154,8 +154,8 @@ void ps_client_pending_release(struct shard_link *link); /* after the loop was f
 
 void ps_client_tail_init(struct shard_link *link);
 void ps_client_tail_release(struct shard_link *link);
-/* More is to come after the first message of @p: answer it now, if that may be. The message that
- * follows finds the tail. True: ps_client_deliver() is due. */
+/* More is to come after this message of @p: answer it now, if that may be and helps. The message
+ * that follows finds the tail. True: ps_client_deliver() is due. */
 bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
 /* A message of it was put in its place. */
 void ps_client_tail_landed(struct shard_link *link, const struct pending *p);

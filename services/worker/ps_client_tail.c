@@ -1,5 +1,5 @@
-/* Answers that are delivered with their first message, while the rest of their values is still on
- * its way: a computation may begin with the first layers.
+/* Answers that are delivered with the first of their values, while the rest is still on its way: a
+ * computation may begin with the first layers.
  *
  * What is left of such an answer, its tail, is checked as the whole would be. It belongs to the
  * stream's callbacks like any open exchange; the job's thread only reads the array that it lands
@@ -63,10 +63,19 @@ static struct pending *tail_of(struct shard_link *link, struct pending *p)
     return t;
 }
 
+/* A computation begins with the first variable; and what is soon there costs less than a wake-up.
+ * So does what passes in memory, where copying and computing would only be in each other's way. */
+static bool is_worth_it(const struct shard_link *link, const struct pending *p)
+{
+    uint64_t first_end = link->variable_ends[link->partitions[0].variable];
+    uint64_t rest_bytes = (link->elements - p->received) * value_type_bytes(p->type);
+    return p->window == WINDOWS_NONE && p->received >= first_end &&
+           rest_bytes >= PS_CLIENT_PART_BYTES_MIN;
+}
+
 bool ps_client_tail_begin(struct shard_link *link, struct pending *p)
 {
-    bool shared = p->window != WINDOWS_NONE; /* soon there, and copying needs the same memory */
-    if (!p->early || shared || link->tail.values != NULL) {
+    if (!p->early || link->tail.values != NULL || !is_worth_it(link, p)) {
         return false;
     }
     struct pending *t = tail_of(link, p);

@@ -1,4 +1,5 @@
-/* Answers that are delivered with their first message: a test that sends the rest, or does not. */
+/* Answers that are delivered with the first of their values: a test that sends the rest, or does
+ * not. */
 #include "support/test.h"
 
 #include <pthread.h>
@@ -16,7 +17,7 @@
 #define VALUES_FIELD 15
 #define VARIABLES 3
 #define ROWS 40 /* of each variable; half of them on each shard */
-#define COLUMNS 25
+#define COLUMNS 4000
 #define COUNT (ROWS * COLUMNS)
 #define FLAT_COUNT (VARIABLES * COUNT)
 #define PART (COUNT / 2) /* of a variable on a shard */
@@ -269,7 +270,7 @@ static int wait_for(struct fake *f, size_t variable)
 
 static float value_of(uint32_t shard, uint64_t i, float mark)
 {
-    return mark + (float)(shard * 10000 + i);
+    return mark + (float)(shard * 1000000 + i);
 }
 
 static void respond(struct fake *f, const Gradus__V1__ExchangeResponse *m, uint32_t shard,
@@ -284,7 +285,7 @@ static void respond(struct fake *f, const Gradus__V1__ExchangeResponse *m, uint3
 static void send_version(struct fake *f, uint64_t number, uint32_t shard, uint64_t first,
                          uint64_t count, float mark, uint64_t version)
 {
-    float part[VARIABLES * PART];
+    static float part[VARIABLES * PART];
     for (uint64_t i = 0; i < count; i++) {
         part[i] = value_of(shard, first + i, mark);
     }
@@ -410,6 +411,25 @@ static void test_an_answer_in_one_message_is_there(void **state)
     assert_false(f.answers[0].partial);
     assert_true(has(&f, 2));
     assert_int_equal(wait_for(&f, 2), 0);
+    finish(&f);
+}
+
+/* Nothing could begin with a part of the first variable; and a few last values are soon there. */
+static void test_too_little_is_no_reason(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f);
+    ask(&f, 1, 0, true, true);
+    send_part(&f, 1, 0, 0, PART - 1, 1);
+    after_all_that(&f, 2, 0);
+    send_part(&f, 1, 0, PART - 1, VARIABLES * PART - 10 - (PART - 1), 1);
+    after_all_that(&f, 3, 0);
+    send_part(&f, 1, 0, VARIABLES * PART - 10, 10, 1);
+    wait_answered(&f, 3);
+    assert_int_equal(f.answers[2].exchange, 1);
+    assert_false(f.answers[2].partial);
+    check_landed(&f, 0, 0, VARIABLES * PART, 1);
     finish(&f);
 }
 
@@ -606,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_the_first_variable_does_not_wait_for_the_last),
         cmocka_unit_test(test_who_does_not_ask_for_it_waits_for_all),
         cmocka_unit_test(test_an_answer_in_one_message_is_there),
+        cmocka_unit_test(test_too_little_is_no_reason),
         cmocka_unit_test(test_every_shard_is_waited_for),
         cmocka_unit_test(test_a_tail_that_fails_ends_the_wait),
         cmocka_unit_test(test_what_was_lost_is_pulled_anew),
