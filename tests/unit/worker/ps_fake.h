@@ -4,6 +4,8 @@
 
 #include "support/test.h"
 
+#include "ps_methods.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,6 @@
 #include "worker/ps_client.h"
 
 #define SHARDS 2
-#define VALUES_FIELD 15
 #define ANSWERS_MAX 64
 #define ANSWER_CHUNK 100001 /* elements; no divisor of anything here */
 #define ROWS 701
@@ -344,33 +345,7 @@ static inline void on_over(struct rpc_call *call, bool cancelled, void *service)
     free(rpc_data(call));
 }
 
-static inline void not_served(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)msg;
-    (void)service;
-    struct err err;
-    (void)err_set(&err, ERR_UNSUPPORTED, "not served");
-    (void)rpc_fail(call, &err);
-}
-
-static const struct rpc_method methods[] = {
-    {.name = "OpenShard", .request = not_served},
-    {.name = "SetMembership", .request = not_served},
-    {.name = "Pull", .request = not_served},
-    {.name = "Push", .request = not_served},
-    {.name = "PushPull", .request = not_served},
-    {.name = "Exchange",
-     .open = on_open,
-     .request = on_exchange,
-     .done = on_over,
-     .request_bulk = VALUES_FIELD,
-     .response_bulk = VALUES_FIELD},
-    {.name = "Pin", .request = not_served},
-    {.name = "Unpin", .request = not_served},
-    {.name = "Checkpoint", .request = not_served},
-    {.name = "CloseShard", .request = not_served},
-    {.name = "Stats", .request = not_served},
-    {.name = "Trace", .request = not_served},
-};
+static const struct rpc_method methods[] =
+    PS_METHODS(.open = on_open, .request = on_exchange, .done = on_over);
 
 #endif

@@ -2,6 +2,8 @@
  * not. */
 #include "support/test.h"
 
+#include "ps_methods.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,6 @@
 #include "worker/ps_client.h"
 
 #define SHARDS 2
-#define VALUES_FIELD 15
 #define VARIABLES 3
 #define ROWS 40 /* of each variable; half of them on each shard */
 #define COLUMNS 4000
@@ -62,32 +63,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     pthread_mutex_unlock(&f->lock);
 }
 
-static void not_served(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)msg;
-    (void)service;
-    struct err err;
-    (void)err_set(&err, ERR_UNSUPPORTED, "not served");
-    (void)rpc_fail(call, &err);
-}
-
-static const struct rpc_method methods[] = {
-    {.name = "OpenShard", .request = not_served},
-    {.name = "SetMembership", .request = not_served},
-    {.name = "Pull", .request = not_served},
-    {.name = "Push", .request = not_served},
-    {.name = "PushPull", .request = not_served},
-    {.name = "Exchange",
-     .request = on_exchange,
-     .request_bulk = VALUES_FIELD,
-     .response_bulk = VALUES_FIELD},
-    {.name = "Pin", .request = not_served},
-    {.name = "Unpin", .request = not_served},
-    {.name = "Checkpoint", .request = not_served},
-    {.name = "CloseShard", .request = not_served},
-    {.name = "Stats", .request = not_served},
-    {.name = "Trace", .request = not_served},
-};
+static const struct rpc_method methods[] = PS_METHODS(.request = on_exchange);
 
 static void on_answer(void *ctx, const struct ps_answer *answer)
 {

@@ -2,6 +2,8 @@
  * and the test is its master and its parameter server. */
 #include "support/test.h"
 
+#include "ps_methods.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,7 +23,6 @@
 
 #define AS_WORKER "as-worker"
 #define WAIT_MS 30000
-#define VALUES_FIELD 15
 #define RECORDS 64
 #define BATCH 8
 #define SPLIT_BATCHES 4
@@ -248,32 +249,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     pthread_mutex_unlock(&f->lock);
 }
 
-static void not_served(struct rpc_call *call, struct rpc_msg *msg, void *service)
-{
-    (void)msg;
-    (void)service;
-    struct err err;
-    (void)err_set(&err, ERR_UNSUPPORTED, "not served");
-    (void)rpc_fail(call, &err);
-}
-
-static const struct rpc_method ps_methods[] = {
-    {.name = "OpenShard", .request = not_served},
-    {.name = "SetMembership", .request = not_served},
-    {.name = "Pull", .request = not_served},
-    {.name = "Push", .request = not_served},
-    {.name = "PushPull", .request = not_served},
-    {.name = "Exchange",
-     .request = on_exchange,
-     .request_bulk = VALUES_FIELD,
-     .response_bulk = VALUES_FIELD},
-    {.name = "Pin", .request = not_served},
-    {.name = "Unpin", .request = not_served},
-    {.name = "Checkpoint", .request = not_served},
-    {.name = "CloseShard", .request = not_served},
-    {.name = "Stats", .request = not_served},
-    {.name = "Trace", .request = not_served},
-};
+static const struct rpc_method ps_methods[] = PS_METHODS(.request = on_exchange);
 
 /* ---- set-up ---- */
 
