@@ -61,8 +61,7 @@ struct runner_need {
  * @metrics (may be NULL) gets this batch's contribution added.
  * @need (may be NULL) is called for each variable before it is read for the first time, first
  * layers first, and for all before anything is told to @ready. When it refuses, its answer is
- * returned:
- * @gradients hold nothing then, and @metrics got nothing. Otherwise returns 0.
+ * returned, @gradients hold nothing, and @metrics got nothing. Otherwise returns 0.
  * @ready (may be NULL) is called as soon as a part of a gradient is final and the values of its
  * layer are not read any more: each element once, last layers first, and within a layer from the
  * last variable's end down. The bits do not depend on it. */

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "ps/ps_stream.h"
 
-/* Touched before the gate is asked whether they may stay: 1 MiB, as much as a message has. */
+/* Touched before the gate is asked whether they may stay: 1 MiB. */
 #define FILL_ELEMENTS (UINT64_C(1) << 18)
 
 struct ps_window {

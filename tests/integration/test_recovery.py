@@ -63,15 +63,11 @@ class SameBits:
     def test_speculation_and_a_worker_that_stops_and_goes(self):
         self.cluster(workers=4, heartbeat_ms=10000)
         job = self.train(cluster__workers=4, training__speculate="true")
-
-        def goes_on():  # on a busy machine the job may be over before it is asked
-            now = self.now(job)
-            return now["steps"] > before or now["state"] == "SUCCEEDED"
-        for part in (0.1, 0.3, 0.5, 0.7):
+        for part in (0.1, 0.2, 0.35, 0.5):  # the job is not over before it is asked
             self.wait_done(job, part)
             self.workers[1].process.send_signal(signal.SIGSTOP)
             before = self.now(job)["steps"]
-            self.wait_for("steps without it", goes_on)
+            self.wait_for("steps without it", lambda: self.now(job)["steps"] > before)
             self.workers[1].process.send_signal(signal.SIGCONT)
         status = self.assert_same(job)
         self.assertGreater(status["speculated"], 0)
@@ -125,7 +121,7 @@ class SameBits:
         self.assert_resumed_from_a_checkpoint(self.master, job)
 
     def test_everything_killed_once(self):
-        self.cluster(workers=2)
+        self.cluster(workers=2, heartbeat_ms=3000)  # who is busy is not dead: that would be one recovery more
         job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs",
                          training__speculate="true")
         self.wait_done(job, 0.3)
@@ -135,8 +131,7 @@ class SameBits:
         self.wait_done(job, 0.6)
         self.replace_ps(0)
         self.replace_worker(1)
-        # On a machine so busy that a node is not heard for too long it may take one more.
-        self.assertIn(self.assert_same(job)["recoveries"], (2, 3))
+        self.assertEqual(self.assert_same(job)["recoveries"], 2)
 
 
 class DigitsBits(Digits, SameBits, FaultTest):
