@@ -112,7 +112,7 @@ struct shard_event {
     uint64_t decision_step;
     const uint8_t *decision; /* a bit for each replica */
     size_t decision_bytes;
-    bool has_spare; /* sync, speculate: the worker has nothing left to do at this step */
+    bool has_spare; /* loose sync: the worker has nothing left to do at this step */
     uint64_t spare_step;
     bool has_sums;   /* sync: asks for the partial sums of a round */
     bool has_totals; /* sync: brings the totals of a round, to be borrowed by SHARD_SETTLE; whoever
@@ -191,7 +191,7 @@ struct shard_action {
     const uint8_t *decision;
     size_t decision_bytes;
     bool has_spare, spare_given;
-    uint32_t spare_replica, spare_wait_ms; /* wait 0: the step is complete */
+    uint32_t spare_replica, spare_wait_ms; /* wait 0: all of the step is in */
     bool has_sums;       /* SHARD_REPLY: the partial sums of this round of the present step, */
     bool sums_known;     /* or the totals of it; of the step that was applied last, maybe */
     bool sums_over;      /* the step is so long over that its totals are gone: no data */

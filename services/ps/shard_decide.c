@@ -47,6 +47,12 @@ bool shard_decide_pending(const struct shard *s)
     return find(s, s->version) != NULL;
 }
 
+bool shard_decide_includes(const struct shard *s, uint32_t replica)
+{
+    const struct shard_decision *d = find(s, s->version);
+    return d != NULL && has(d, replica);
+}
+
 void shard_decide_begin(struct shard *s)
 {
     s->full_in = 0;
@@ -101,6 +107,9 @@ void shard_decide_push(struct shard *s, const struct shard_event *e, struct shar
     request->partial = true;
     request->step = p->step;
     request->replica = p->replica_first;
+    if (p->step == s->version) {
+        shard_spare_came(s, p, e->now_ms);
+    }
     if (p->step < s->version || s->nodes[p->replica_first].in) {
         shard_release_buffer(out, p->buffer);
         request->push = SHARD_PUSH_DUPLICATE;

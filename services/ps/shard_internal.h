@@ -33,9 +33,9 @@ struct shard_late {
     uint64_t given_ms; /* the last time */
 };
 
-/* Speculation, lead: when the replicas of a step come from their owners. */
+/* Speculation: when the replicas of a step come from their owners. */
 struct shard_pacing {
-    struct shard_late *late; /* [replicas], NULL: no speculation */
+    struct shard_late *late; /* [replicas], NULL: every step waits for everybody */
     uint64_t *came_ms;       /* [replicas] of the non-empty ones, in the order in which they came */
     uint32_t came;
     uint32_t empty;      /* replicas without data that came */
@@ -210,6 +210,8 @@ void shard_decide_sum(struct shard *s, struct shard_actions *out);
 void shard_decide_begin(struct shard *s);
 /* Does the present step have a decision that is not carried out? The lead is a step ahead then. */
 bool shard_decide_pending(const struct shard *s);
+/* Is @replica part of it? */
+bool shard_decide_includes(const struct shard *s, uint32_t replica);
 /* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 /* The result of a push whose step is complete, into its reply @a. */

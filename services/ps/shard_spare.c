@@ -1,9 +1,14 @@
-/* Speculation: the lead gives replicas that are late to workers that have nothing left to do.
+/* Speculation: replicas that are late are given to workers that have nothing left to do.
  *
  * A replica is late when it takes longer than `speculate` times the usual time, which is the median
  * over the replicas that came from their owners: of this step as soon as more than half of them are
- * in, else of the last one. Bits do not depend on who computes, so a wrong guess costs nothing but
- * the time of somebody who had nothing to do. */
+ * in, else of the last one; in the first step, the time of the last one that is in. Bits do not
+ * depend on who computes, so a wrong guess costs nothing but the time of somebody who had nothing
+ * to do.
+ *
+ * Mostly it is the lead that is asked. The others are when it has all of a step and they do not: a
+ * worker may stop between two pushes of the same gradient. So they do it where not all replicas are
+ * waited for, too: then what a decision names is late after LATE_TIMES usual times. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -13,6 +18,7 @@
 /* Whose replica was given away gets it back when it comes within so many usual times: not just in
  * time not to be late, for then everybody would wait for it from now on. */
 #define TIMELY 1.5
+#define LATE_TIMES 3     /* without speculation */
 #define LATE_MS_MIN 20   /* below it, what the network does is no sign of a slow worker */
 #define WAIT_MS_MIN 5    /* so that idle workers do not ask in a loop, */
 #define WAIT_MS_MAX 1000 /* and hear of it when the usual time turns out to be less */
@@ -37,7 +43,7 @@ void shard_spare_resize(struct shard *s)
     free(s->pacing.late);
     free(s->pacing.came_ms);
     s->pacing = (struct shard_pacing){0};
-    if (s->lead && s->replicas > 0 && s->consistency.speculate > 0) {
+    if (s->replicas > 0 && consistency_is_loose(&s->consistency)) {
         s->pacing.late = mem_new(s->replicas, sizeof *s->pacing.late);
         s->pacing.came_ms = mem_new(s->replicas, sizeof *s->pacing.came_ms);
     }
@@ -98,6 +104,8 @@ static bool usual_times(const struct shard *s, double times, uint64_t *limit_ms)
     uint64_t typical = p->typical_ms;
     if (p->came > (s->replicas - p->empty) / 2) {
         typical = since(p->began_ms, p->came_ms[(p->came - 1) / 2]);
+    } else if (!p->usual && p->came > 0) {
+        typical = since(p->began_ms, p->came_ms[p->came - 1]);
     } else if (!p->usual) {
         return false;
     }
@@ -108,10 +116,9 @@ static bool usual_times(const struct shard *s, double times, uint64_t *limit_ms)
     return true;
 }
 
-/* How long after the beginning of the step a replica is late; false: nobody knows yet. */
-static bool late_after(const struct shard *s, uint64_t *limit_ms)
+static double late_times(const struct shard *s)
 {
-    return usual_times(s, s->consistency.speculate, limit_ms);
+    return s->consistency.speculate > 0 ? s->consistency.speculate : LATE_TIMES;
 }
 
 void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t now_ms)
@@ -124,7 +131,7 @@ void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t n
         p->began_ms = later(p->began_ms, before(now_ms, p->typical_ms));
     }
     uint64_t limit = 0;
-    double times = s->consistency.speculate < TIMELY ? s->consistency.speculate : TIMELY;
+    double times = late_times(s) < TIMELY ? late_times(s) : TIMELY;
     bool known = usual_times(s, times, &limit);
     bool in_time = !known || since(p->began_ms, now_ms) <= limit;
     for (uint32_t r = push->replica_first; r < push->replica_end; r++) {
@@ -143,6 +150,25 @@ void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t n
 }
 
 /* ---- requests of idle workers ---- */
+
+/* Does the step wait for replica @r? Before it is decided which ones it takes, for none. */
+static bool lacks(const struct shard *s, uint32_t r)
+{
+    return !s->nodes[r].in &&
+           (!consistency_is_partial(&s->consistency) || shard_decide_includes(s, r));
+}
+
+static bool has_all(const struct shard *s)
+{
+    if (consistency_is_partial(&s->consistency) && !shard_decide_pending(s)) {
+        return false;
+    }
+    uint32_t r = 0;
+    while (r < s->replicas && !lacks(s, r)) {
+        r++;
+    }
+    return r == s->replicas;
+}
 
 /* Since when @l is late, if it is at @now_ms; else when it will be. */
 static bool is_late(const struct shard *s, const struct shard_late *l, uint64_t limit_ms,
@@ -165,7 +191,7 @@ static struct shard_late *find_late(const struct shard *s, uint64_t limit_ms, ui
     for (uint32_t r = s->replicas; r-- > 0;) {
         struct shard_late *l = &s->pacing.late[r];
         uint64_t at = 0;
-        if (s->nodes[r].in) {
+        if (!lacks(s, r)) {
             continue;
         }
         if (!is_late(s, l, limit_ms, now_ms, &at)) {
@@ -179,7 +205,7 @@ static struct shard_late *find_late(const struct shard *s, uint64_t limit_ms, ui
 
 static uint32_t wait_ms(uint64_t at_ms, uint64_t now_ms)
 {
-    uint64_t wait = at_ms == UINT64_MAX ? 0 : since(now_ms, at_ms);
+    uint64_t wait = since(now_ms, at_ms); /* undecided: as long as may be */
     return wait < WAIT_MS_MIN ? WAIT_MS_MIN : wait > WAIT_MS_MAX ? WAIT_MS_MAX : (uint32_t)wait;
 }
 
@@ -194,9 +220,12 @@ static void ask(struct shard_pacing *p, uint64_t now_ms)
 
 static void give(struct shard *s, uint64_t now_ms, struct shard_action *a)
 {
+    if (has_all(s)) {
+        return; /* what it waits for is not a replica */
+    }
     ask(&s->pacing, now_ms);
     uint64_t limit = 0;
-    if (!late_after(s, &limit)) {
+    if (!usual_times(s, late_times(s), &limit)) {
         a->spare_wait_ms = LATE_MS_MIN;
         return;
     }

@@ -8,7 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "worker/worker_state.h"
+
+/* Before a shard is asked for what it lacks: mostly the others are complete right after the lead,
+ */
+#define SPARE_NEXT_MS 5
+/* and where not all replicas are waited for, it is rarely that one is missed. */
+#define SPARE_PARTIAL_MS 20
 
 static bool partial(const struct worker *w)
 {
@@ -216,10 +223,6 @@ static void count_spare(struct worker *w, const struct worker_action *request,
 static void lead_answered_push(struct worker *w, const struct worker_action *request,
                                const struct worker_event *event)
 {
-    if (request->spare) {
-        count_spare(w, request, event);
-        return;
-    }
     if (request->examples > 0) {
         w->sync.lead_holds--;
         if (event->push == WORKER_PUSH_STALE) {
@@ -232,18 +235,25 @@ static void lead_answered_push(struct worker *w, const struct worker_action *req
 
 /* ---- spare replicas ---- */
 
+/* The present one has all of the step. */
+static void ask_next_shard(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    s->spare_ask_ms = ++s->spare_shard < w->config.shard_count ? w->now_ms + SPARE_NEXT_MS : 0;
+}
+
 static void take_spare_answer(struct worker *w, const struct worker_event *event)
 {
     struct sync_state *s = &w->sync;
     if (!event->has_spare || (!event->spare_given && event->spare_wait_ms == 0)) {
-        s->spare_none = true;
+        ask_next_shard(w);
     } else if (!event->spare_given) {
         s->spare_ask_ms = w->now_ms + event->spare_wait_ms;
     } else if (event->spare_replica >= w->a.consistency.replicas) {
         char message[128];
         (void)snprintf(message, sizeof message,
-                       "the lead gave spare replica %" PRIu32 " of %" PRIu32, event->spare_replica,
-                       w->a.consistency.replicas);
+                       "shard %" PRIu32 " gave spare replica %" PRIu32 " of %" PRIu32,
+                       s->spare_shard, event->spare_replica, w->a.consistency.replicas);
         worker_fail_job(w, ERR_INVALID, message);
     } else {
         s->spare_given = true;
@@ -251,11 +261,12 @@ static void take_spare_answer(struct worker *w, const struct worker_event *event
     }
 }
 
+/* To the shard that gave it and to all behind it: those before it have it. */
 static void push_spare(struct worker *w, uint32_t slot)
 {
     w->sync.spare_given = false;
     w->sync.spare_ask_ms = 0;
-    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+    for (uint32_t s = w->sync.spare_shard; s < w->config.shard_count; s++) {
         struct worker_action request = worker_request(w, s);
         request.push = true;
         request.spare = true;
@@ -304,24 +315,46 @@ static bool spare_open(const struct worker *w)
     return false;
 }
 
+/* The shard to ask for a spare replica now; shard_count: none. It stays the same one until all that
+ * it was asked and pushed is answered. */
+static uint32_t spare_shard(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    uint32_t count = w->config.shard_count;
+    if (spare_open(w)) {
+        return count;
+    }
+    while (s->spare_shard < count && w->heard[s->spare_shard] > w->position) {
+        ask_next_shard(w);
+    }
+    if (MUTANT(lead_has_all) && s->spare_shard != WORKER_LEAD) {
+        return count;
+    }
+    return s->spare_ask_ms > w->now_ms ? count : s->spare_shard;
+}
+
 void worker_loose_wait(struct worker *w)
 {
     struct sync_state *s = &w->sync;
     if (!s->next_pulled) {
         worker_loose_pull_next(w, NULL); /* it has no replicas of its own */
     }
-    if (w->a.consistency.speculate <= 0 || s->step_over) {
+    if (s->step_over) {
         return;
     }
     if (s->spare_given) {
         spare_compute(w);
         return;
     }
-    bool lead_is_past = w->heard[WORKER_LEAD] > w->position;
-    if (s->spare_none || lead_is_past || s->spare_ask_ms > w->now_ms || spare_open(w)) {
+    if (partial(w) && !s->spare_waits) {
+        s->spare_waits = true;
+        s->spare_ask_ms = w->now_ms + SPARE_PARTIAL_MS;
+    }
+    uint32_t shard = spare_shard(w);
+    if (shard == w->config.shard_count) {
         return;
     }
-    struct worker_action request = worker_request(w, WORKER_LEAD);
+    struct worker_action request = worker_request(w, shard);
     request.ask_spare = true;
     request.step = w->position;
     s->spare_ask_ms = 0;
@@ -343,7 +376,9 @@ static bool every_shard_is_past(const struct worker *w)
 void worker_loose_answered(struct worker *w, const struct worker_action *request,
                            const struct worker_event *event)
 {
-    if (request->shard == WORKER_LEAD && request->push) {
+    if (request->spare && request->shard == w->sync.spare_shard) {
+        count_spare(w, request, event);
+    } else if (request->shard == WORKER_LEAD && request->push && !request->spare) {
         lead_answered_push(w, request, event);
     }
     if (request->shard == WORKER_LEAD && request->ask_sums) {

@@ -48,11 +48,12 @@ struct sync_state {
     bool decision_sent;  /* of this step */
     uint8_t decisions[2][WORKER_DECISION_BYTES_MAX]; /* of an even and of an odd step */
 
-    /* speculative */
+    /* spare replicas */
     bool spare_given; /* to be computed, or being computed */
     uint32_t spare_replica;
     uint64_t spare_ask_ms; /* not before; 0: at once */
-    bool spare_none;       /* the lead says that the step is complete */
+    bool spare_waits;      /* partial: spare_ask_ms is set, in this step */
+    uint32_t spare_shard;  /* the one to ask: those before it have all of this step */
     uint32_t own_end;      /* of its replicas those from here on are left to whoever asks first */
     uint32_t own_spares;   /* of these, how many it was given and was first with, in this step */
 

@@ -38,7 +38,8 @@ void worker_sync_step_begin(struct worker *w)
     s->decision_sent = false;
     s->spare_given = false;
     s->spare_ask_ms = 0;
-    s->spare_none = false;
+    s->spare_waits = false;
+    s->spare_shard = WORKER_LEAD;
     worker_sums_step_begin(w);
     s->own_spares = 0;
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
@@ -381,7 +382,7 @@ void worker_sync_pump(struct worker *w)
         return;
     }
     compute_next(w);
-    if (loose(w) && w->computing == COMPUTING_NOTHING && w->sync.replica_next == w->sync.own_end) {
+    if (loose(w) && w->computing == COMPUTING_NOTHING) {
         worker_loose_wait(w);
     }
 }

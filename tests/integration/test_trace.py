@@ -239,8 +239,10 @@ class Failures(TraceTest):
                    "-o", self.dir + "/stopped.json", "--master", master.address]
         tracing = []
 
-        def recording():  # a worker says that it is busy with that one
+        def recording():  # the workers say that they are busy with that one
             if not tracing or tracing[-1].poll() is not None:
+                if os.path.exists(self.dir + "/stopped.json"):
+                    os.remove(self.dir + "/stopped.json")  # of one worker: a probe was at the other first
                 tracing.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
                 self.processes.append(tracing[-1])
             probe = gradus("trace", job, "--steps", "1", "--timeout", "1ms", "-o", self.dir + "/probe.json",

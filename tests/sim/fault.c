@@ -83,6 +83,10 @@ void fault_begin(struct world *w, uint32_t index)
         pause_node(w, f->node, f->until_us);
         end_at(w, index, f->until_us);
         break;
+    case FAULT_FREEZE:
+        n->freezing = true;
+        n->freezing_pushes = f->number;
+        break;
     case FAULT_SLOW:
         n->slow = f->number;
         end_at(w, index, f->until_us);
@@ -157,9 +161,7 @@ void faults_stop(struct world *w)
         struct sim_node *n = &w->nodes[i];
         n->armed = false;
         n->slow = 1;
-        if (n->paused) {
-            n->paused = false;
-        }
+        n->paused = n->frozen;
         if (!n->up && n->life > 0) {
             node_start(w, i);
         }

@@ -9,6 +9,7 @@
 #include "job/job_spec.h"
 
 #define HEARTBEAT_TIMEOUT_MS 3000
+#define PATIENT_MS 100000000
 #define PARK_MARGIN_MS 300
 #define SHORT_MS 5000
 #define CLIENT_REQUEST (UINT64_C(1) << 62) /* requests of clients, who are at the master's door */
@@ -263,8 +264,11 @@ void master_tick(struct world *w)
 
 void master_begin(struct world *w)
 {
-    w->master = master_new(&(struct master_config){
-        .heartbeat_timeout_ms = HEARTBEAT_TIMEOUT_MS, .jobs_max = 16, .finished_max = 100});
+    bool patient = schedule_freezes(w->schedule);
+    w->master = master_new(
+        &(struct master_config){.heartbeat_timeout_ms = patient ? PATIENT_MS : HEARTBEAT_TIMEOUT_MS,
+                                .jobs_max = 16,
+                                .finished_max = 100});
     w->master_timer = SIM_TIMER_NONE;
     disk_restore(w);
 }

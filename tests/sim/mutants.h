@@ -43,7 +43,8 @@
     X(sums_over_generations, SUMS, "sums that are begun survive a change of generation")           \
     X(totals_not_told, SUMS, "a worker joins anew what a shard knows the totals of")               \
     X(lost_values_known, ANY, "parameters of which a part never came are not pulled again")        \
-    X(given_up_is_done, ANY, "a batch that was given up for want of parameters counts as done")
+    X(given_up_is_done, ANY, "a batch that was given up for want of parameters counts as done")    \
+    X(lead_has_all, SPECULATE, "only the lead is asked what is late")
 
 enum mutant {
     MUTANT_NONE,

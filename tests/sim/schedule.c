@@ -19,6 +19,9 @@ struct maker {
     uint64_t key, draws;
     uint64_t length_us; /* about how long the jobs take when nothing goes wrong */
     uint64_t records_min;
+    /* The job needs none of its workers, if it has two: steps of so many records. */
+    bool goes_on;
+    uint32_t step_records;
 };
 
 static uint64_t below(struct maker *m, uint64_t n)
@@ -93,11 +96,14 @@ static void put_mode(struct maker *m, struct text *t, enum sim_mode mode, uint64
     switch (mode) {
     case SIM_PARTIAL:
         if (replicas > 1) {
-            put(t, "  replicas_to_aggregate: %u\n", (unsigned)between(m, 1, replicas - 1));
+            uint64_t aggregate = between(m, 1, replicas - 1);
+            put(t, "  replicas_to_aggregate: %u\n", (unsigned)aggregate);
+            m->goes_on = aggregate <= replicas / 2;
         }
         break;
     case SIM_SPECULATE:
         put(t, "  speculate: true\n  speculate_after: %u\n", (unsigned)between(m, 1, 4));
+        m->goes_on = true;
         break;
     case SIM_BOUNDED:
         put(t, "  mode: bounded\n  staleness: %u\n", (unsigned)staleness);
@@ -185,6 +191,8 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
         put(&t, "  checkpoints_keep: %u\n", (unsigned)between(m, 0, 2));
     }
     put_mode(m, &t, mode, replicas);
+    m->goes_on = m->goes_on && most > 1;
+    m->step_records = (uint32_t)(batch * replicas);
     put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitions: 3\n", (unsigned)least,
         (unsigned)most, (unsigned)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count));
     uint64_t steps = batches * epochs;
@@ -249,6 +257,39 @@ static void early_answers(struct sim_schedule *s)
         k->early_us = (uint32_t)about(&m, 100, 30000);
         k->lost_part = chance(&m, 70) ? (uint32_t)about(&m, 1000, 300000) : 0;
     }
+}
+
+/* A job that needs none of its workers goes on when one stops for good between any two pushes,
+ * although the master never finds out. Nothing else goes wrong: what would, would end it. */
+static void freeze(struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "freeze")};
+    uint32_t whole_steps = s->jobs[0].records / of->step_records;
+    if (!of->goes_on || s->job_count > 1 || s->worker_count < 2 || s->ps_count < 2 ||
+        whole_steps == 0 || !chance(&m, 25)) {
+        return;
+    }
+    /* At the end of an epoch there may be less than a step, all of it of the one that stops. */
+    s->jobs[0].records = whole_steps * of->step_records;
+    struct sim_knobs *k = &s->knobs;
+    k->tail_part = k->loss_part = k->twice_part = k->break_part = 0;
+    s->jobs[0].test_records = 0; /* an evaluation has a chunk for every worker */
+    s->fault_count = 0;
+    s->spare_count = 0;
+    struct sim_fault *f = &s->faults[s->fault_count++];
+    uint32_t node = s->ps_count + (uint32_t)between(&m, 1, s->worker_count);
+    *f = (struct sim_fault){
+        .kind = FAULT_FREEZE, .node = node, .number = (uint32_t)about(&m, 1, 100)};
+}
+
+bool schedule_freezes(const struct sim_schedule *s)
+{
+    for (uint32_t i = 0; i < s->fault_count; i++) {
+        if (s->faults[i].kind == FAULT_FREEZE && !s->faults[i].off) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- faults ---- */
@@ -476,6 +517,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
             set(&m);
         }
     }
+    freeze(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {
         uint64_t until =

@@ -137,6 +137,7 @@ void shrink(struct world *w, struct sim_schedule *s)
     for (int rounds = 0; better && rounds < 6; rounds++) {
         better = drop_faults(w, s, f);
         better = calm_knobs(w, s, f) || better;
-        better = smaller_jobs(w, s, f) || better;
+        /* A smaller job may need the worker that stops. */
+        better = (!schedule_freezes(s) && smaller_jobs(w, s, f)) || better;
     }
 }

@@ -67,6 +67,7 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(CRASH, crash)           /* killed; started again at the end */                               \
     X(MIDSTEP, midstep)       /* killed after `number` actions of its next step with any */        \
     X(PAUSE, pause)           /* SIGSTOP, SIGCONT */                                               \
+    X(FREEZE, freeze)         /* SIGSTOP for good before a push; the master never finds out */     \
     X(SLOW, slow)             /* computes `number` times as long */                                \
     X(CUT, cut)               /* nothing goes from node to other */                                \
     X(SPLIT, split)           /* nothing goes between node and other */                            \
@@ -127,6 +128,8 @@ struct sim_schedule {
     uint64_t quiet_us; /* nothing goes wrong from then on */
 };
 
+/* A worker of it is stopped, and nobody ever counts as dead. */
+bool schedule_freezes(const struct sim_schedule *s);
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *out);
 
 /* ---- what is pushed and read ---- */
@@ -431,6 +434,8 @@ struct sim_node {
     uint64_t clock_offset_us, clock_rate;
     bool armed; /* dies after so many actions */
     uint32_t armed_actions;
+    bool freezing, frozen; /* stops for good after so many pushes; has stopped */
+    uint32_t freezing_pushes;
     uint64_t back_us; /* when it starts again after that; 0: when things are quiet */
     uint32_t link_count[SIM_NODES_MAX]; /* messages sent to each: the counters of its draws */
 
@@ -614,6 +619,8 @@ void node_start(struct world *w, uint32_t node);
 void node_kill(struct world *w, uint32_t node);
 /* Counts an action of the node; true: the machine has just died, do nothing more. */
 bool node_acts(struct world *w, uint32_t node);
+/* Counts a push of the node; true: it has just stopped for good, do nothing more. */
+bool node_freezes(struct world *w, uint32_t node);
 uint16_t name_of(struct world *w, const char *id);
 void world_check_end(struct world *w);
 void timer_set(struct world *w, uint32_t node, enum event_kind kind, uint32_t arg,

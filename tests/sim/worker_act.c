@@ -437,6 +437,9 @@ static void act_all(struct world *w, uint32_t node)
             node_kill(w, node);
             return;
         }
+        if (a->kind == WORKER_DO_EXCHANGE && a->push && node_freezes(w, node)) {
+            return;
+        }
         act(w, node, a);
         if (!j->there || j->serial != serial || j->busy) {
             return; /* the rest comes when it is computed */

@@ -151,6 +151,8 @@ void node_start(struct world *w, uint32_t node)
     n->paused = false;
     n->leaving = false;
     n->armed = false;
+    n->freezing = false;
+    n->frozen = false;
     n->life++;
     n->incarnation = rng_u64(rng_key_mix(w->key, 77), (uint64_t)node << 32 | n->life) | 1;
     n->name = 0;
@@ -194,6 +196,20 @@ bool node_acts(struct world *w, uint32_t node)
         return false;
     }
     n->armed = false;
+    return true;
+}
+
+bool node_freezes(struct world *w, uint32_t node)
+{
+    struct sim_node *n = &w->nodes[node];
+    if (!n->freezing || n->freezing_pushes-- > 0) {
+        return false;
+    }
+    n->freezing = false;
+    n->frozen = true;
+    n->paused = true;
+    n->resume_us = UINT64_MAX;
+    TRACE(w, node, "freezes");
     return true;
 }
 
@@ -432,7 +448,7 @@ static bool is_clean(const struct world *w)
 {
     for (uint32_t i = 1; i < w->node_count; i++) {
         const struct sim_node *n = &w->nodes[i];
-        if (n->job->there) {
+        if (n->job->there && !n->frozen) {
             return false;
         }
         for (uint32_t k = 0; k < SIM_SHARDS_OF_PS; k++) {

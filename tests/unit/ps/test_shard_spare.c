@@ -1,5 +1,4 @@
-/* Speculation: any part of a step from anyone, and which replicas the lead gives to idle workers.
- */
+/* Speculation: any part of a step from anyone, and which replicas idle workers are given. */
 #include "shard_gradient.h"
 
 static void open_spare(struct rig *r, uint32_t number, uint32_t replicas)
@@ -328,9 +327,74 @@ static void test_empty_replicas_are_not_waited_for(void **state)
     rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
     rig_push_sync(&r, 2, 0, 4, 6, 0, 0); /* one push, two replicas */
     push_at(&r, 1100, 3, 0, 0, 2, false);
-    expect_wait(ask_at(&r, 1100, 4, 0), 20);
+    expect_wait(ask_at(&r, 1100, 4, 0), 201); /* three times 100 ms after 1000 */
     push_at(&r, 1120, 5, 0, 2, 3, false);
-    expect_wait(ask_at(&r, 1120, 6, 0), 181); /* 1000 + 300 + 1 */
+    expect_wait(ask_at(&r, 1120, 6, 0), 181); /* of the median: 1000 + 300 + 1 */
+    rig_release(&r);
+}
+
+/* A worker stopped between its pushes to the lead and to this shard: only here it is missed. */
+static void test_a_shard_that_is_not_the_lead_gives_what_it_lacks(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_spare(&r, 1, 4);
+    run_first_step(&r);
+    push_at(&r, 1215, 1, 1, 0, 2, false);
+    push_at(&r, 1220, 2, 1, 2, 3, false);
+    expect_wait(ask_at(&r, 1225, 3, 1), 181); /* three times 95 ms after 1120 */
+    expect_given(ask_at(&r, 1406, 4, 1), 3);
+    push_at(&r, 1500, 5, 1, 3, 4, true);
+    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    expect_wait(ask_at(&r, 1501, 6, 1), 0);
+    rig_release(&r);
+}
+
+static void partial_push(struct rig *r, uint64_t now_ms, uintptr_t tag, uint64_t step,
+                         uint32_t replica)
+{
+    push_at(r, now_ms, tag, step, replica, replica + 1, false);
+}
+
+/* Where not all replicas are waited for, those that the decision names are. */
+static void test_what_a_decision_names_is_given_away(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_partial(&r, 1, 4, 2);
+    r.now_ms = 1000;
+    rig_pull(&r, 90, SHARD_PULL_VERSION, 0);
+    partial_push(&r, 1060, 1, 0, 1);
+    partial_push(&r, 1100, 2, 0, 2);
+    decide(&r, 3, 0, &(uint8_t){0x06}, 1);
+    assert_int_equal(r.version, 1);
+    partial_push(&r, 1160, 4, 1, 0);
+    partial_push(&r, 1180, 5, 1, 1);
+    expect_wait(ask_at(&r, 9000, 6, 1), 1000); /* nobody knows what it takes */
+    decide(&r, 7, 1, &(uint8_t){0x09}, 1);
+    expect_given(ask_at(&r, 9001, 8, 1), 3);  /* never 2 */
+    expect_wait(ask_at(&r, 9002, 9, 1), 180); /* three times 60 ms after it was given */
+    push_at(&r, 9010, 10, 1, 3, 4, true);
+    rig_expect_push(&r, 10, SHARD_PUSH_APPLIED);
+    assert_int_equal(r.version, 2);
+    expect_wait(ask_at(&r, 9011, 11, 1), 0);
+    rig_release(&r);
+}
+
+/* The lead decides with what is in: before that it misses nobody. */
+static void test_the_lead_of_partial_steps_gives_nothing(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_partial(&r, 0, 4, 2);
+    partial_push(&r, 1000, 1, 0, 1);
+    expect_wait(ask_at(&r, 9000, 2, 0), 1000);
+    partial_push(&r, 9001, 3, 0, 0);
+    partial_push(&r, 9100, 4, 1, 0);
+    expect_wait(ask_at(&r, 99000, 5, 1), 1000);
+    r.can_apply = false;
+    partial_push(&r, 99001, 6, 1, 1);
+    assert_int_equal(r.version, 1);
     rig_release(&r);
 }
 
@@ -350,11 +414,7 @@ static void test_requests_that_cannot_be(void **state)
     r.generation = 1;
     r.can_apply = false;
     push_at(&r, 1000, 4, 0, 0, 4, false);
-    expect_wait(ask_at(&r, 1001, 5, 0), 5); /* complete but for a snapshot */
-    rig_release(&r);
-    open_spare(&r, 1, 4);
-    (void)ask_at(&r, 1000, 6, 0);
-    rig_expect(&r, 6, ERR_INVALID, "ask the lead");
+    expect_wait(ask_at(&r, 1001, 5, 0), 0); /* complete but for a snapshot */
     rig_release(&r);
     rig_init(&r, TRAINING_SYNC, 4);
     (void)ask_at(&r, 1000, 7, 0);
@@ -404,7 +464,8 @@ static void random_ask(struct rig *r, uint32_t *seed)
     uint64_t step = r->version > 0 ? r->version - random_below(seed, 2) : 0;
     const struct rig_reply *reply = ask_at(r, r->now_ms, r->reply_count + 1, step);
     assert_int_equal(reply->code, 0);
-    assert_true(reply->spare_given || (reply->spare_wait_ms == 0) == (step < version));
+    bool all_in = step < version || shard_wants_snapshot(r->shard);
+    assert_true(reply->spare_given || (reply->spare_wait_ms == 0) == all_in);
 }
 
 static uint64_t run_cluster(uint32_t seed)
@@ -429,7 +490,7 @@ static uint64_t run_cluster(uint32_t seed)
         } else if (dice < 90) {
             rig_event(r, SHARD_SNAPSHOT, 0);
         } else if (dice < 99) {
-            random_ask(&rigs[0], &seed);
+            random_ask(r, &seed);
         } else {
             uint64_t generation = r->generation + 1;
             rig_membership(r, r->reply_count + 1, generation, 1 + random_below(&seed, 4));
@@ -474,6 +535,9 @@ int main(void)
         cmocka_unit_test(test_a_new_generation_forgives),
         cmocka_unit_test(test_empty_replicas_are_no_measure),
         cmocka_unit_test(test_empty_replicas_are_not_waited_for),
+        cmocka_unit_test(test_a_shard_that_is_not_the_lead_gives_what_it_lacks),
+        cmocka_unit_test(test_what_a_decision_names_is_given_away),
+        cmocka_unit_test(test_the_lead_of_partial_steps_gives_nothing),
         cmocka_unit_test(test_requests_that_cannot_be),
         cmocka_unit_test(test_random_parts_give_the_bits_of_the_tree),
     };

@@ -196,11 +196,20 @@ static inline void fake_push_sync(struct fake_shard *s, struct fake_request *r)
     }
 }
 
+/* The replicas that the step waits for; @known: false while that is not decided. */
+static inline uint32_t fake_lacks(const struct fake_shard *s, bool *known)
+{
+    uint32_t all = (uint32_t)((UINT64_C(1) << s->consistency.replicas) - 1);
+    uint32_t wanted = consistency_is_partial(&s->consistency) ? s->decided[s->version] : all;
+    *known = wanted != 0;
+    return wanted & ~s->in;
+}
+
 static inline void fake_spare(struct fake_shard *s, const struct fake_request *r,
                               struct fake_answers *out)
 {
     const struct worker_action *a = &r->action;
-    assert_int_equal(s->number, 0);
+    assert_true(a->step <= s->version);
     assert_false(a->push || a->pull != WORKER_PULL_NONE);
     fake_answer(s, r, 0, out);
     struct worker_event *e = &out->items[out->count - 1].event;
@@ -208,12 +217,14 @@ static inline void fake_spare(struct fake_shard *s, const struct fake_request *r
     if (a->step < s->version) {
         return; /* over */
     }
-    e->spare_wait_ms = 5;
+    bool known;
+    uint32_t lacks = fake_lacks(s, &known);
+    e->spare_wait_ms = known && lacks == 0 ? 0 : 5;
     if (++s->spares_wanted % 3 == 0) {
         return;
     }
     for (uint32_t k = s->consistency.replicas; k-- > 0 && !e->spare_given;) {
-        if ((s->in & (UINT32_C(1) << k)) == 0) {
+        if ((lacks & (UINT32_C(1) << k)) != 0) {
             e->spare_given = true;
             e->spare_replica = k;
         }

@@ -29,6 +29,17 @@ static void start(struct script *t, const struct worker_assignment *a, uint64_t 
     script_answer_both(t, version, WORKER_PUSH_NONE);
 }
 
+static void answer_spare(struct script *t, const struct worker_action *ask, bool given,
+                         uint32_t replica, uint32_t wait_ms)
+{
+    struct worker_event e = script_answer_of(ask, 0, WORKER_PUSH_NONE);
+    e.has_spare = true;
+    e.spare_given = given;
+    e.spare_replica = replica;
+    e.spare_wait_ms = wait_ms;
+    script_feed(t, e);
+}
+
 static void test_partial_pushes_single_replicas(void **state)
 {
     (void)state;
@@ -81,6 +92,10 @@ static void test_partial_carries_the_decision(void **state)
     script_feed(&t, e);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* once is enough */
     script_refuse(&t, &decision, ERR_UNAVAILABLE);
+    script_timer(&t);
+    struct worker_action ask = script_exchange(&t, 1); /* what does it lack? */
+    assert_true(ask.ask_spare);
+    answer_spare(&t, &ask, false, 0, 1000);
     script_timer(&t);
     decision = script_exchange(&t, 1); /* until it is heard */
     assert_true(decision.has_decision && decision.decision[0] == bits);
@@ -343,17 +358,6 @@ static void test_hold_names_the_first_step_not_begun(void **state)
 
 /* ---- speculation ---- */
 
-static void answer_spare(struct script *t, const struct worker_action *ask, bool given,
-                         uint32_t replica, uint32_t wait_ms)
-{
-    struct worker_event e = script_answer_of(ask, 0, WORKER_PUSH_NONE);
-    e.has_spare = true;
-    e.spare_given = given;
-    e.spare_replica = replica;
-    e.spare_wait_ms = wait_ms;
-    script_feed(t, e);
-}
-
 /* Its replica of step 0 is pushed; returns its request for a spare one. */
 static struct worker_action wait_for_spares(struct script *t, struct worker_action push[2])
 {
@@ -509,6 +513,83 @@ static void test_a_worker_that_is_fast_again_does_its_own(void **state)
     script_end(&t);
 }
 
+/* A worker stopped between its pushes to the lead, who goes on, and to the other. */
+static void test_speculation_asks_the_others_after_the_lead(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_action push[2];
+    struct worker_action ask = wait_for_spares(&t, push);
+    answer_spare(&t, &ask, false, 0, 1000);
+    script_answer(&t, &push[0], 1, WORKER_PUSH_ACCEPTED); /* the next version */
+    assert_int_equal(t.open_count, 0);
+    assert_int_equal(t.timer_ms, t.now_ms + 5); /* mostly the other follows at once */
+    script_timer(&t);
+    ask = script_exchange(&t, 1);
+    assert_true(ask.ask_spare && ask.step == 0);
+    answer_spare(&t, &ask, true, 3, 0);
+    struct worker_action spare = script_compute(&t);
+    assert_true(spare.spare && spare.replica == 3 && spare.step == 0 && spare.set != push[0].set);
+    struct worker_action other = script_exchange(&t, 1);
+    assert_true(other.push && other.spare && other.replica_first == 3);
+    assert_int_equal(t.open_count, 0); /* the lead has it */
+    script_answer(&t, &other, 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &push[1], 1, WORKER_PUSH_ACCEPTED);
+    assert_int_equal(script_compute(&t).step, 1);
+    assert_int_equal(script_report(&t).speculated, 1);
+    script_end(&t);
+}
+
+/* The lead has all of the step, and what it waits for (sums, a free snapshot) others may need. */
+static void test_speculation_asks_every_shard_once_it_has_all(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_action push[2];
+    struct worker_action ask = wait_for_spares(&t, push);
+    answer_spare(&t, &ask, false, 0, 0);
+    script_timer(&t);
+    ask = script_exchange(&t, 1);
+    assert_true(ask.ask_spare);
+    answer_spare(&t, &ask, false, 0, 0);
+    script_timer(&t);
+    assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* nobody is left */
+    script_end(&t);
+}
+
+/* With its own replicas at the lead the step has enough: it computes no more of them, but what the
+ * others lack. */
+static void test_partial_asks_for_what_a_decision_names(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = partial(2, 0, 3);
+    start(&t, &a, 0);
+    (void)script_compute(&t);
+    struct worker_action first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    (void)script_compute(&t);
+    struct worker_action second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    assert_true(second[1].push);
+    assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
+    assert_int_equal(t.timer_ms, t.now_ms + 20);
+    script_timer(&t);
+    struct worker_action ask = script_exchange(&t, 0);
+    assert_true(ask.ask_spare);
+    answer_spare(&t, &ask, false, 0, 1000);
+    script_answer(&t, &first[0], 1, WORKER_PUSH_APPLIED);
+    assert_int_equal(script_compute(&t).replica, 2); /* the decision may be of long ago */
+    assert_true(script_exchange(&t, 0).push && script_exchange(&t, 1).push);
+    assert_int_equal(t.timer_ms, t.now_ms + 5);
+    script_timer(&t);
+    ask = script_exchange(&t, 1);
+    assert_true(ask.ask_spare && ask.step == 0);
+    answer_spare(&t, &ask, true, 3, 0);
+    assert_int_equal(script_compute(&t).replica, 3);
+    struct worker_action spare = script_exchange(&t, 1);
+    assert_true(spare.push && spare.spare && spare.replica_first == 3);
+    script_end(&t);
+}
+
 static void test_speculation_stops_asking(void **state)
 {
     (void)state;
@@ -605,6 +686,9 @@ int main(void)
         cmocka_unit_test(test_speculation_ends_with_the_step),
         cmocka_unit_test(test_a_late_worker_shares_its_replicas),
         cmocka_unit_test(test_a_worker_that_is_fast_again_does_its_own),
+        cmocka_unit_test(test_speculation_asks_the_others_after_the_lead),
+        cmocka_unit_test(test_speculation_asks_every_shard_once_it_has_all),
+        cmocka_unit_test(test_partial_asks_for_what_a_decision_names),
         cmocka_unit_test(test_speculation_stops_asking),
         cmocka_unit_test(test_speculation_of_a_worker_without_replicas),
         cmocka_unit_test(test_speculation_sums_along_the_tree),
