@@ -2,7 +2,7 @@
 
 import signal
 
-from faults import Digits, FashionMnist, FaultTest, main
+from faults import Digits, FashionMnist, FaultTest, epochs, main
 
 
 class Kills:
@@ -56,7 +56,7 @@ class Kills:
 
 
 class DigitsKills(Digits, Kills, FaultTest):
-    sizes = {"training.batch_size": 16, "training.epochs": 40}
+    sizes = {"training.batch_size": 16, "training.epochs": epochs(40)}
 
 
 class FashionMnistKills(FashionMnist, Kills, FaultTest):
@@ -118,7 +118,7 @@ class Partial(Digits, FaultTest):
 class Changes(Digits, FaultTest):
     """gradus set on a job that runs."""
 
-    epochs = 70  # as long as it takes to ask for six changes on a machine that does other things as well
+    epochs = epochs(70)  # as long as it takes to ask for six changes on a machine that does other things as well
     sizes = {"training.batch_size": 16, "training.epochs": epochs}
 
     def train(self, **sets):
@@ -168,11 +168,12 @@ class Changes(Digits, FaultTest):
         self.assert_complete(job)
 
     def test_the_same_bits_when_only_the_end_moves(self):
+        end = epochs(30)
         expected = self.run_job("plain", self.file, training__replicas=4, training__batch_size=16,
-                                training__epochs=30, training__evaluate_every="never")
+                                training__epochs=end, training__evaluate_every="never")
         job = self.train(training__epochs=1000)
         self.wait_done(job, 0.002)
-        self.set_keys(job, "training.epochs=30", "training.speculate=true")
+        self.set_keys(job, f"training.epochs={end}", "training.speculate=true")
         self.wait_end(job)
         self.assertEqual(self.bits(job), self.bits(expected["job"], "plain"))
 
