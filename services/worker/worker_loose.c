@@ -11,10 +11,9 @@
 #include "base/mutant.h"
 #include "worker/worker_state.h"
 
-/* Before a shard is asked for what it lacks: mostly the others are complete right after the lead,
- */
+/* Before the next shard is asked what it lacks: mostly it follows the one before at once. */
 #define SPARE_NEXT_MS 5
-/* and where not all replicas are waited for, it is rarely that one is missed. */
+/* Before the first one is, where not all replicas are waited for: rarely one is missed. */
 #define SPARE_PARTIAL_MS 20
 
 static bool partial(const struct worker *w)
