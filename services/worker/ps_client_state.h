@@ -163,5 +163,8 @@ void ps_client_tail_landed(struct shard_link *link, const struct pending *p);
 void ps_client_tail_end(struct shard_link *link, struct pending *p);
 /* Something else is to land in @values: from now on nothing of a tail does. The job's thread. */
 void ps_client_tail_detach(struct shard_link *link, const float *values);
+/* How long the next message of an answer is waited for when the last one came @gap_ns after the one
+ * before it. */
+uint64_t ps_client_patience_ns(uint64_t gap_ns);
 
 #endif

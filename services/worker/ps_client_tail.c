@@ -135,9 +135,9 @@ static bool is_there(const struct shard_link *link, const float *values, size_t 
     return link->tail.values != values || link->tail.landed >= link->variable_ends[variable];
 }
 
-static uint64_t patience_ns(const struct shard_link *link)
+uint64_t ps_client_patience_ns(uint64_t gap_ns)
 {
-    uint64_t ns = 4 * link->gap_ns;
+    uint64_t ns = 4 * gap_ns;
     uint64_t least = PS_CLIENT_STALL_MS_MIN * NS_PER_MS;
     uint64_t most = PS_CLIENT_STALL_MS_MAX * NS_PER_MS;
     return ns < least ? least : ns > most ? most : ns;
@@ -147,7 +147,7 @@ static uint64_t patience_ns(const struct shard_link *link)
 static bool wait_for_message(struct shard_link *link)
 {
     uint64_t landed = link->tail.landed;
-    uint64_t until_ns = chrono_now_ns() + patience_ns(link);
+    uint64_t until_ns = chrono_now_ns() + ps_client_patience_ns(link->gap_ns);
     const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
                                    .tv_nsec = (long)(until_ns % NS_PER_S)};
     int rc = 0;

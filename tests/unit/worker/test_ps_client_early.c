@@ -13,7 +13,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client.h"
+#include "worker/ps_client_state.h"
 
 #define SHARDS 2
 #define VARIABLES 3
@@ -596,6 +596,18 @@ static void test_closing_with_a_tail_on_its_way(void **state)
     finish(&f);
 }
 
+/* 1 s; four times as long as for the message before; 10 s. */
+static void test_the_patience_follows_the_network(void **state)
+{
+    (void)state;
+    const uint64_t ms = 1000000;
+    assert_int_equal(ps_client_patience_ns(0), 1000 * ms);
+    assert_int_equal(ps_client_patience_ns(250 * ms), 1000 * ms);
+    assert_int_equal(ps_client_patience_ns(300 * ms), 1200 * ms);
+    assert_int_equal(ps_client_patience_ns(2500 * ms), 10000 * ms);
+    assert_int_equal(ps_client_patience_ns(3600000 * ms), 10000 * ms);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -610,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_a_detached_tail_fails_alone),
         cmocka_unit_test(test_detaching_waits_for_what_is_landing),
         cmocka_unit_test(test_closing_with_a_tail_on_its_way),
+        cmocka_unit_test(test_the_patience_follows_the_network),
     };
     rpc_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
