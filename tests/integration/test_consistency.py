@@ -120,6 +120,7 @@ class Changes(Digits, FaultTest):
 
     epochs = epochs(70)  # as long as it takes to ask for six changes on a machine that does other things as well
     sizes = {"training.batch_size": 16, "training.epochs": epochs}
+    heartbeat_ms = 3000  # nobody is thought dead for being busy
 
     def train(self, **sets):
         self.cluster(workers=3)

@@ -3,7 +3,7 @@
 import signal
 import time
 
-from faults import Digits, FaultTest, main
+from faults import SLOWER, Digits, FaultTest, main
 
 
 class Members(Digits, FaultTest):
@@ -27,7 +27,7 @@ class Members(Digits, FaultTest):
                              training__epochs=epochs, training__evaluate_every="never")
         self.assertEqual(self.bits(job), self.bits(plain["job"], "plain"))
 
-    def members(self, job, count, timeout=10):
+    def members(self, job, count, timeout=10 * SLOWER):
         self.wait_for(f"{count} workers", lambda: len(self.now(job)["workers"]) == count, timeout)
 
     def one_more(self, mode):

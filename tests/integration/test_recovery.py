@@ -121,7 +121,8 @@ class SameBits:
         self.assert_resumed_from_a_checkpoint(self.master, job)
 
     def test_everything_killed_once(self):
-        self.cluster(workers=2, heartbeat_ms=3000)  # who is busy is not dead: that would be one recovery more
+        # Who is busy is not dead: that would be one recovery more.
+        self.cluster(workers=2, heartbeat_ms=3 * self.heartbeat_ms)
         job = self.train(cluster__workers=2, training__checkpoint_every="2 epochs",
                          training__speculate="true")
         self.wait_done(job, 0.3)
