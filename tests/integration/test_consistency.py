@@ -64,7 +64,8 @@ class FashionMnistKills(FashionMnist, Kills, FaultTest):
 
 
 class Policies(Digits, FaultTest):
-    sizes = {"training.batch_size": 16, "training.epochs": 5}
+    # Half of them are enough on an idle machine; how stale gradients are depends on what else it does.
+    sizes = {"training.batch_size": 16, "training.epochs": 10}
 
     def test_each_learns(self):
         for keys in ({"staleness_policy": "scale_lr"}, {"staleness_policy": "delay_compensation"},
@@ -74,10 +75,10 @@ class Policies(Digits, FaultTest):
             with self.subTest(keys):
                 state = "-".join(str(v) for pair in keys.items() for v in pair)
                 result = self.run_job(state, self.file, **{
-                    "training__mode": "async", "training__batch_size": 16, "training__epochs": 5,
+                    "training__mode": "async", "training__batch_size": 16, "training__epochs": 10,
                     "cluster__workers": 3, "cluster__ps": 2, "cluster__partitions": 2,
                     **{"training__" + key: value for key, value in keys.items()}})
-                self.assertEqual(result["steps"], 5 * 125)
+                self.assertEqual(result["steps"], 10 * 125)
                 self.assert_learned(result)
 
 
