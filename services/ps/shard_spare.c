@@ -160,14 +160,8 @@ static bool lacks(const struct shard *s, uint32_t r)
 
 static bool has_all(const struct shard *s)
 {
-    if (consistency_is_partial(&s->consistency) && !shard_decide_pending(s)) {
-        return false;
-    }
-    uint32_t r = 0;
-    while (r < s->replicas && !lacks(s, r)) {
-        r++;
-    }
-    return r == s->replicas;
+    bool decided = !consistency_is_partial(&s->consistency) || shard_decide_pending(s);
+    return decided && shard_sync_ready(s);
 }
 
 /* Since when @l is late, if it is at @now_ms; else when it will be. */
