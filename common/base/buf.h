@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A growing byte buffer that is always NUL-terminated, for text and for small messages.
  * A zeroed struct is a valid empty buffer. Not for tensors. */
 #ifndef GRADUS_BASE_BUF_H

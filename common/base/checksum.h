@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checksums of files and buffers: XXH3, 64 bits (xxhash), against damage, not against forgery. */
 #ifndef GRADUS_BASE_CHECKSUM_H
 #define GRADUS_BASE_CHECKSUM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Time. Only shells read clocks; cores get the time with the event. */
 #ifndef GRADUS_BASE_CHRONO_H
 #define GRADUS_BASE_CHRONO_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: a code and a message that reads from the outside in.
  *
  * A fallible function returns 0 or a negative code and takes `struct err *err` as its last

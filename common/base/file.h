@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files: whole reads with a limit, and writes that are there completely or not at all. */
 #ifndef GRADUS_BASE_FILE_H
 #define GRADUS_BASE_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Structured logs: one line of key=value on stderr, written with one write(2).
  * Programs log; libraries and cores return errors instead.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory.
  *
  * Small bookkeeping memory comes from mem_new() and friends, which end the process with a clear

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deliberate bugs for the simulator: does it find them?
  *
  * MUTANT(name) is false, and nothing is left of it, unless the file is compiled with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Items of one size that are used again instead of freed, so that the step path allocates nothing
  * once it is warm. Any thread; lives as long as the process. */
 #ifndef GRADUS_BASE_RECYCLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signals that one place waits for and no thread is interrupted by. */
 #ifndef GRADUS_BASE_SIGNALS_H
 #define GRADUS_BASE_SIGNALS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text: numbers in and out, and the nearest known word for a typo. Locale-independent. */
 #ifndef GRADUS_BASE_TEXT_H
 #define GRADUS_BASE_TEXT_H

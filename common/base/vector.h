@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What loops over floats share, so that compilers vectorise them alike everywhere.
  *
  * VECTOR_LOOP stands before a `for` over elements whose only possible overlap is out == in: without

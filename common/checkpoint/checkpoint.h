@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A complete checkpoint, opened for reading: the values and slots of a job as whole variables,
  * however many shards wrote them, so that it restores onto any number of parameter servers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory that holds a job's checkpoints:
  *
  *     <dir>/step-000000500/shard-0-of-2.safetensors, shard-1-of-2.safetensors, manifest.json

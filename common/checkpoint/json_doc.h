@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* JSON that a file holds, read with checks (the only user of jansson in this room), and the strings
  * of JSON that we write. Messages begin with the key, so a caller wraps them with the file. */
 #ifndef GRADUS_CHECKPOINT_JSON_DOC_H

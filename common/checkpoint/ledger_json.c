@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/ledger_json.h"
 
 #include <inttypes.h>

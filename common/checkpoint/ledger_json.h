@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger as compact JSON: {"epoch":3,"records":60000,"batch_records":64,"split_batches":16,
  * "done":[[16,40],[5,1],[0,18]]}, done being pairs of (batches done, how many splits in a row). */
 #ifndef GRADUS_CHECKPOINT_LEDGER_JSON_H

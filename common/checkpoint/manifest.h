@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The manifest of a checkpoint: what it is of, and which files with which sizes and checksums
  * belong to it. It is written last, so a directory without one is not a checkpoint. JSON; its last
  * member is the checksum of all text before that member's line. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors format (github.com/huggingface/safetensors): what numpy, PyTorch and others read.
  *
  *     8 bytes    length n of the header, little-endian

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/shard_file.h"
 
 #include <inttypes.h>

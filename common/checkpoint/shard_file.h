@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file of one shard in a checkpoint: safetensors, one tensor per partition and slot.
  *
  *     dense_1.kernel[0:392]      values of rows 0 to 391 of variable dense_1.kernel

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Between field tables and YAML trees: read a mapping into a struct, write a struct as a mapping.
  */
 #ifndef GRADUS_CONFIG_BINDING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines and config files over field tables: defaults, then a YAML file, then flags.
  *
  * A row "store.path" is the key `path` below `store:` in the file and the flag --store-path. Flags

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of a command: --help and --print-config. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All that is wrong with an input, not just the first thing.
  *
  * Entries are kept ordered: files as they first appear, then lines and columns. A zeroed struct is

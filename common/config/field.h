@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Field tables: one row per key gives parsing, default, range, help, schema and reference page.
  *
  * A struct of settings is described by rows of `struct field`; the job file, the services' config

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fields as text: values, and what is allowed. */
 #include <inttypes.h>
 #include <math.h>

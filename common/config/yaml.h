@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* YAML documents as small trees with a position on every node, and trees as canonical text.
  *
  * Only the plain data of YAML: mappings with text keys, sequences, scalars. Anchors, aliases, tags

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What class labels mean, learned from the train records and applied to all.
  *
  * Labels that are the whole numbers 0..k-1 are used as they are. Other labels are sorted (by value

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads CSV row by row: RFC 4180, and what files in practice add to it.
  *
  * Quoted fields may hold separators, line ends and doubled quotes. Lines end with LF, CRLF or CR. A

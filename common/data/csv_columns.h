@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The columns of a CSV file: which is the label, which are numbers, categories, or ignored. */
 #ifndef GRADUS_DATA_CSV_COLUMNS_H
 #define GRADUS_DATA_CSV_COLUMNS_H

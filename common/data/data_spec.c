@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "data/data_spec.h"
 
 #define AT(member) offsetof(struct data_spec, member)

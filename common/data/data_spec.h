@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The `data` section of a job file: where the records are and how they become floats. */
 #ifndef GRADUS_DATA_DATA_SPEC_H
 #define GRADUS_DATA_DATA_SPEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records in memory, ready to be read in any order from any thread.
  *
  * dataset_open() reads, checks and decodes both sources; scaling, categories and class names come

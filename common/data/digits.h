@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A data set of hand-drawn-looking 28×28 digits that the program draws itself, for machines without
  * any data set. Written as IDX under the names of the MNIST files.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One digit: the path of the pen, bent and placed at random, drawn by distance to the path. */
 #include "data/digits.h"
 

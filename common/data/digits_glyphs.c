@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "data/digits_glyphs.h"
 
 #define M(x, y)                                                                                    \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How people write the ten digits: the paths of the pen, several ways for each digit. */
 #ifndef GRADUS_DATA_DIGITS_GLYPHS_H
 #define GRADUS_DATA_DIGITS_GLYPHS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From cells to numbers: missing values and one-hot categories. All statistics come from the
  * train records and are applied to both parts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The file formats: a table with one row each.
  *
  * To add one: format_<name>.c with `const struct format format_<name>`, a line in DATA_FORMATS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CSV: one record per row, the label in one of the columns. */
 #include <inttypes.h>
 #include <math.h>

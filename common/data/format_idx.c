@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* IDX, the format of the MNIST files (LeCun, http://yann.lecun.com/exdb/mnist): two zero bytes, a
  * type byte, the rank, the sizes as big-endian 32-bit numbers, then the values, big-endian.
  * Features and labels are in two files. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a gzip file that is there completely or not at all. No time stamp and no name in the
  * header: equal content gives equal bytes. The only user of zlib's writing half. */
 #ifndef GRADUS_DATA_GZIP_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that decodes mini-batches ahead of the compute thread.
  *
  * The owner asks for batches in the order in which it expects to take them, and takes whichever it

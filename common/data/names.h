@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Distinct texts, numbered in order of their first appearance: categories and class labels.
  * A zeroed struct is a valid empty set. */
 #ifndef GRADUS_DATA_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of records: a pure function of (seed, epoch), without memory.
  *
  * Position i of an epoch holds record order_record(…, i): a keyed permutation of 0..records-1 made

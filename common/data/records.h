@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records as a format read them: complete and checked, but not yet split, encoded or scaled.
  *
  * A record is a row of numbers (or of bytes), then of category columns (text), and a label that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scaling of features, fitted to the train records: scaled = (number − shift) × factor. */
 #ifndef GRADUS_DATA_SCALING_H
 #define GRADUS_DATA_SCALING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A file as a stream of bytes, plain or gzip, that knows where it is for error messages.
  *
  * Owner: one thread. The only user of zlib's reading half. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Layers as the job file names them: a table of kinds, each with its rows of parameters.
  * To add one: a file op_<name>.c with its `const struct layer_kind`, and a line in the list of
  * layer.c. */

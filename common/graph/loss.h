@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Losses: from the last layer's output to a number per record and its gradient. Private to
  * common/graph. */
 #ifndef GRADUS_GRAPH_LOSS_H

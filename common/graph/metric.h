@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
  * AUC is exact over scores rounded to METRIC_AUC_BINS bins of the sigmoid output. Plain data. */
 #ifndef GRADUS_GRAPH_METRIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A model: layers put together for one input shape, and a runner that computes gradients.
  *
  * `struct model` is immutable and may be shared; `struct runner` holds one arena with all

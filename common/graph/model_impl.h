@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of struct model, for model.c and runner.c. */
 #ifndef GRADUS_GRAPH_MODEL_IMPL_H
 #define GRADUS_GRAPH_MODEL_IMPL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a layer kind is made of. Private to common/graph.
  *
  * plan() runs once per model, forward() and backward() once per step; they are pure functions of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* avg_pool2d: the mean over the pixels under each window; padding does not count. */
 #include <string.h>
 

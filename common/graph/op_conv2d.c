@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conv2d: cross-correlation of images [height, width, channels] with a kernel.
  *
  * The kernel variable is [kernel height · kernel width · channels, filters]: the same numbers in

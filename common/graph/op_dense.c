@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dense: y = x · kernel + bias; kernel [in, units]. */
 #include "graph/op.h"
 #include "tensor/blas.h"

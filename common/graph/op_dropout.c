@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dropout (Srivastava et al. 2014), scaled while training: y = x / (1 - rate) or 0.
  *
  * What is dropped is a pure function of (seed, layer name, step, replica, element), whoever

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* flatten: the same numbers as one row. */
 #include "graph/op.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gelu: y = x · Φ(x), exactly or by the tanh approximation. */
 #include "graph/op.h"
 #include "tensor/activation.h"

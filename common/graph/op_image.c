@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the layers over images share: how a window lies over the input. */
 #include <inttypes.h>
 

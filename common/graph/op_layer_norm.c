@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layer_norm (Ba, Kiros, Hinton 2016) over the last dimension, with trainable gamma and beta. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* relu: y = max(x, 0). */
 #include "graph/op.h"
 #include "tensor/activation.h"

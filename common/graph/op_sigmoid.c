@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sigmoid: y = 1 / (1 + e^-x). */
 #include "graph/op.h"
 #include "tensor/activation.h"

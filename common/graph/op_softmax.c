@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* softmax over the last dimension: y = e^x / sum of e^x. */
 #include "graph/op.h"
 #include "tensor/activation.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tanh: y = tanh x. */
 #include "graph/op.h"
 #include "tensor/activation.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a model. One arena holds, in this order: the output of every layer, two buffers between
  * which the gradient goes back and forth, every layer's state, and one scratch area. A layer that
  * can work in place does, unless the layer below reads its own output in its backward(). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the workers of a job keep together: one mode and its parameters, resolved from the job file.
  * The master decides it, shards and workers follow; it may change with a generation. Plain data. */
 #ifndef GRADUS_JOB_CONSISTENCY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a job's steps lie in its data: from one position on (the beginning, a checkpoint, a change
  * of mode) steps take so many batches each, in order, and no step reaches over the end of an epoch.
  *

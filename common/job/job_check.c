@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What single keys cannot know: which values go together. */
 #include <ctype.h>
 #include <inttypes.h>

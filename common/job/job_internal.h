@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the job spec share; not for other rooms. */
 #ifndef GRADUS_JOB_JOB_INTERNAL_H
 #define GRADUS_JOB_JOB_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model section: what its rows cannot say, the layers and the metrics. */
 #include <ctype.h>
 #include <stdio.h>

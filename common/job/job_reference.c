@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reference of all keys for people: one walk over the tables, in two styles. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON Schema (draft 2020-12) of job files, from the same tables as everything else. With it an
  * editor completes and checks job files while they are written. The only jansson caller of this
  * room. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of the job file that belong to no other room. */
 #include "job/job_internal.h"
 

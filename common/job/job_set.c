@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* "--set key=value": a change of the tree before it is read, so that a set value goes through the
  * same checks as a written one and is reported under its own name. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job file, parsed and checked. The text itself travels between nodes: every node parses the same
  * canonical text with the same tables, so nobody can disagree about what a job means. */
 #ifndef GRADUS_JOB_JOB_SPEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update section: the rule with its hyperparameters, schedules of them, what else happens to
  * gradients and parameters, and what single variables get. */
 #include <stdlib.h>

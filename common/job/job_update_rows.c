@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of the update section beside its rules' hyperparameters. */
 #include "job/job_internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The canonical text of a job: every key with its effective value, in the order of the tables, so
  * that nodes of another version with other defaults still read the same job. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The data position of a job: for each split of an epoch, how many of its batches are done.
  *
  * Batch k of an epoch is positions [k·batch, (k+1)·batch) of the epoch's order; split s holds

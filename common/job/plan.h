@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which partition lives on which parameter server. Made by the master, the same on every node.
  *
  * A variable is cut along axis 0 by the partitioner; partitions are placed greedily by bytes,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of a plan: what every plan must hold, whether it was made here or came over the wire.
  */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What plan.c and plan_check.c share. */
 #ifndef GRADUS_JOB_PLAN_INTERNAL_H
 #define GRADUS_JOB_PLAN_INTERNAL_H

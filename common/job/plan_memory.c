@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "job/plan_memory.h"
 
 #include "job/tree.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The memory that a shard takes on its server: what a server reserves when a job is opened, and
  * what `gradus plan` shows. */
 #ifndef GRADUS_JOB_PLAN_MEMORY_H

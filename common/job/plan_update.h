@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update of a job over what a plan says lies where: of one shard, or of everything. */
 #ifndef GRADUS_JOB_PLAN_UPDATE_H
 #define GRADUS_JOB_PLAN_UPDATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "job/step_times.h"
 
 const char *step_part_name(enum step_part part)

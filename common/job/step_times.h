@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of steps goes: the parts that all of a worker's time is divided into, and sums of
  * them. docs/trace.md defines them; services/worker/step_clock.h measures. Plain data. */
 #ifndef GRADUS_JOB_STEP_TIMES_H

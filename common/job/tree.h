@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fixed reduction tree over replicas 0..R-1: a node [lo, hi) with more than one replica splits
  * at lo + the largest power of two below hi-lo. The sum of a step is always taken along this tree,
  * whoever sends which part and in whatever order, so the bits never depend on that. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meters: what a process counts about itself, and its page for Prometheus.
  *
  * A meter is registered once at start and updated from any thread without a lock. A family (one

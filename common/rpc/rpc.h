@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any protobuf-c service over gRPC: servers from method tables, channels, calls, streams.
  *
  * No type of gRPC appears here; only the files behind rpc_grpc.h know it.

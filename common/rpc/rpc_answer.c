@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What handlers do with a call: answer it, and ask about it. */
 #include <stdint.h>
 #include <stdlib.h>

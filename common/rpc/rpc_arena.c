@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unpacking multiplies: 1 MiB of empty sub-messages becomes 56 MiB of structs. So memory for one
  * message is counted, and a message that asks for too much fails to unpack. */
 #include <stddef.h>

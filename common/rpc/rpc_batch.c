@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The batches of a call on the server: which are due, and how gRPC is told. */
 #include <string.h>
 

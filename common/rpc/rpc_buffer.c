@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages to and from gRPC's byte buffers, without copying tensors. */
 #include <stdlib.h>
 #include <string.h>

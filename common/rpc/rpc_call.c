@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A call on the server: events of gRPC in, callbacks of its method out. */
 #include "rpc/rpc_call.h"
 

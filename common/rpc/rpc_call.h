@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call on the server, as its three files see it: rpc_call.c brings events and runs callbacks,
  * rpc_batch.c talks to gRPC, rpc_answer.c is what handlers call.
  *

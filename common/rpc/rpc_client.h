@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client behind rpc.h: rpc_channel.c connects, rpc_unary.c and rpc_stream.c call. */
 #ifndef GRADUS_RPC_RPC_CLIENT_H
 #define GRADUS_RPC_RPC_CLIENT_H

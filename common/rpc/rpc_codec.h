@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From received slices to a message with a bulk cursor, and the header of a message with a blob.
  * Knows protobuf, not gRPC. */
 #ifndef GRADUS_RPC_RPC_CODEC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The .proto files of the served services, from serialized FileDescriptorSets: what protobuf-c's
  * descriptors lack (which side streams) and what reflection hands out. */
 #ifndef GRADUS_RPC_RPC_FILES_H

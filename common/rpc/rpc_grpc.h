@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The only header that includes gRPC's: what the server and the client side share. */
 #ifndef GRADUS_RPC_RPC_GRPC_H
 #define GRADUS_RPC_RPC_GRPC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grpc.health.v1 for every server: one state for the server and each of its services. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A served service: its method table, checked against the proto. */
 #ifndef GRADUS_RPC_RPC_METHODS_H
 #define GRADUS_RPC_RPC_METHODS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Server reflection: generic clients ask which services there are and for their .proto files. */
 #include <stdlib.h>
 #include <string.h>

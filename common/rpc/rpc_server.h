@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The server behind rpc.h: rpc_server.c binds, accepts and drains; rpc_call.h is one call. */
 #ifndef GRADUS_RPC_RPC_SERVER_H
 #define GRADUS_RPC_RPC_SERVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Send buffers of Unix-domain sockets.
  *
  * The system gives them 208 KiB, and each time they are full the sender sleeps: a third more CPU

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cursor over received bulk bytes. Slices end anywhere, so an element may straddle two or more
  * of them, and none is aligned. */
 #include <stdint.h>

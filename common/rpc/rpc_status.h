@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* google.rpc.Status in the trailer grpc-status-details-bin. */
 #ifndef GRADUS_RPC_RPC_STATUS_H
 #define GRADUS_RPC_RPC_STATUS_H

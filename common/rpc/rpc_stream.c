@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of the client. The mirror image of rpc_call.h: events of gRPC in, callbacks out, a queue
  * of outgoing messages, and no function of gRPC called with the lock held. */
 #include <errno.h>

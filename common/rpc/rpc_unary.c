@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unary calls of the client: one batch, one event. */
 #include <stdlib.h>
 #include <string.h>

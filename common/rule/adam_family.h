@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What adam and adamw share: skipped updates of table rows.
  *
  * While the gradient is zero, m and v only decay, so each skipped update j = 1, 2, … moves

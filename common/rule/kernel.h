@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the rules' loops share: small functions without branches, so that the loops vectorise, and
  * the walk over blocks that reductions make. Only rules include this.
  *

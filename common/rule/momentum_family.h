@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What momentum and nesterov share. */
 #ifndef GRADUS_RULE_MOMENTUM_FAMILY_H
 #define GRADUS_RULE_MOMENTUM_FAMILY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Update rules from shared objects, as include/gradus/rule.h has them: found in a directory that
  * the operator names, tried out in a process of their own, and added to the table of rules.
  *

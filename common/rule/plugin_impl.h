@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the plug-in loader share; not for other rooms.
  *
  * plugin.c        directories and files, and the plug-in as a struct rule

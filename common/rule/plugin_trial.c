@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rule, tried out: small arrays between pages that nobody may touch, whole and in pieces. */
 #include <math.h>
 #include <stdbool.h>

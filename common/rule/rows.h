@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rules on rows of tables: those that a batch touched, by index.
  *
  * What that means is chosen by the caller, by name:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Update rules: how a gradient changes a variable. One table; one file per rule.
  *
  * To add one: a file rule_<name>.c with its `const struct rule`, a line in rule.c, a row in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adabelief: Zhuang et al., "AdaBelief optimizer: adapting stepsizes by the belief in observed
  * gradients", NeurIPS 2020, algorithm 2.
  *

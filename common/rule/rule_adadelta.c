@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adadelta: Zeiler, "ADADELTA: an adaptive learning rate method", 2012, algorithm 1.
  *
  *     v ← decay · v + (1 − decay) · g²

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adafactor: Shazeer & Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML
  * 2018, algorithms 4 and 5, with the hyperparameters of its section 9.
  *

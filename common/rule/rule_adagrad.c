@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adagrad: Duchi, Hazan & Singer, "Adaptive subgradient methods for online learning and stochastic
  * optimization", JMLR 2011 (the diagonal form).
  *

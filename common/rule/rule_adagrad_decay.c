@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adagrad_decay: Adagrad that forgets, as DeepRec's AdagradDecay; for models that train on and on,
  * where plain Adagrad comes to rest.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adam: Kingma & Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1.
  *
  *     t ← version + 1

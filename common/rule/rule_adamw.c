@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adamw: Adam with decoupled weight decay (Loshchilov & Hutter, "Decoupled weight decay
  * regularization", ICLR 2019, algorithm 2).
  *

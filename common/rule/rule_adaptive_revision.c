@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adaptive_revision: Adagrad for delayed gradients (McMahan & Streeter, "Delay-tolerant algorithms
  * for asynchronous distributed online learning", NIPS 2014, algorithm 3), as XDL's.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* amsgrad: Reddi, Kale & Kumar, "On the convergence of Adam and beyond", ICLR 2018.
  *
  *     t ← version + 1

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* average: the parameters follow the mean of what the workers push (Polyak & Juditsky,
  * "Acceleration of stochastic approximation by averaging", 1992; model averaging).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* centered_rmsprop: RMSProp with the variance in the place of the mean square (Graves, "Generating
  * sequences with recurrent neural networks", 2013, equations 38-41).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dc_asgd: delay-compensated asynchronous SGD (Zheng et al., "Asynchronous stochastic gradient
  * descent with delay compensation", ICML 2017, algorithm 1 with constant λ).
  *

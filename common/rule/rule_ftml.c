@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ftml: follow the moving leader (Zheng & Kwok, "Follow the moving leader in deep learning", ICML
  * 2017, algorithm 1).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ftrl: follow the regularized leader, proximal, per coordinate (McMahan et al., "Ad click
  * prediction: a view from the trenches", KDD 2013, algorithm 1).
  *

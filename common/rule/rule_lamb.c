@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lamb: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", ICLR
  * 2020, algorithm 2.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lars: You, Gitman & Ginsburg, "Large batch training of convolutional networks", 2017,
  * algorithm 1.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lion: Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023, program 1.
  *
  *     u ← sign(beta1 · m + (1 − beta1) · g)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* momentum: heavy-ball momentum (Polyak, "Some methods of speeding up the convergence of iteration
  * methods", 1964), and Nesterov's variant in the form of Sutskever et al., "On the importance of
  * initialization and momentum in deep learning", ICML 2013.

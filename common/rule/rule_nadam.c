@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nadam: Adam with Nesterov momentum (Dozat, "Incorporating Nesterov momentum into Adam", ICLR 2016
  * workshop, algorithm 2).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nesterov: accelerated gradient (Nesterov, "A method for solving the convex programming problem
  * with convergence rate O(1/k²)", 1983) in the form of Sutskever et al., ICML 2013.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* novograd: Ginsburg et al., "Stochastic gradient methods with layer-wise adaptive moments for
  * training of deep networks", 2019, algorithm 1.
  *

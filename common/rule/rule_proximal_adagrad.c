@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proximal_adagrad: Adagrad with proximal L1 and L2 (Duchi, Hazan & Singer, JMLR 2011, with the
  * composite mirror descent update of their section 5).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proximal_sgd: gradient descent with proximal L1 and L2 (Duchi & Singer, "Efficient online and
  * batch learning using forward backward splitting", JMLR 2009).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* radam: rectified Adam (Liu et al., "On the variance of the adaptive learning rate and beyond",
  * ICLR 2020, algorithm 2).
  *

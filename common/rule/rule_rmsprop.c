@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rmsprop: Tieleman & Hinton, "Lecture 6.5: rmsprop", Coursera, 2012, with optional momentum.
  *
  *     v ← decay · v + (1 − decay) · g²

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rowwise_adagrad: Adagrad with one sum for each row (Gupta et al., "Training recommender systems
  * at scale", 2020; fbgemm's EXACT_ROWWISE_ADAGRAD), for tables: 4 bytes a row of state.
  *

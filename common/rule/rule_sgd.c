@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sgd: stochastic gradient descent (Robbins & Monro, "A stochastic approximation method", 1951).
  *
  *     w ← w − learning_rate · g

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sgld: stochastic gradient Langevin dynamics (Welling & Teh, "Bayesian learning via stochastic
  * gradient Langevin dynamics", ICML 2011): draws parameters from the posterior.
  *

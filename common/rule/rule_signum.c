@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* signum: sign of the momentum (Bernstein et al., "signSGD: compressed optimisation for non-convex
  * problems", ICML 2018, algorithm 2).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sum: plain addition.
  *
  *     w ← w + scale · g

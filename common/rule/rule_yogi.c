@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* yogi: Zaheer et al., "Adaptive methods for nonconvex optimization", NeurIPS 2018, algorithm 2.
  *
  *     m ← beta1 · m + (1 − beta1) · g

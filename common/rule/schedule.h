@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: what a hyperparameter is at each version, as a factor of the value in the job.
  *
  * A pure function of the version, so that all shards, restored ones too, compute the same number

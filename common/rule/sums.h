@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums whose bits do not depend on how the summands are cut among spans, threads or servers.
  *
  * Summands are numbered from 0. Sixteen in a row are a leaf; summand i goes to lane i mod 16. In

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update of a shard: everything between a summed gradient and the next version.
  *
  * In order, as far as the job asks for it:

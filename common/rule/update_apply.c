@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The passes over memory of an update. */
 #include <assert.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "rule/update_blob.h"
 
 #include <endian.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packed sums: the messages between shards and those who join them.
  *
  * Little-endian. A header, then entries. Of partial sums: one for each part of a variable, with the

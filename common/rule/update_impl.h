@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the update share; not for other rooms.
  *
  * update.c       what lies where

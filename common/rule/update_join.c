@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial sums of all shards into totals. Knows nothing of the job: what the messages say about
  * themselves must fit together. */
 #include <inttypes.h>

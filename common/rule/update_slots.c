@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The slots of a shard: how large, and where those of a part begin. */
 #include <assert.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The `update` section of a job file: the rule, and what else happens to gradients and parameters
  * on the servers. Parsed and checked by the job room; carried out by rule/update.h. */
 #ifndef GRADUS_RULE_UPDATE_SPEC_H

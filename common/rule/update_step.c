@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of things in one update. */
 #include <assert.h>
 #include <math.h>

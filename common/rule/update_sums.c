@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rounds of an update: what a shard adds up, and what it makes of the totals. */
 #include <assert.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Network addresses as text: "host:port", "[::1]:port". */
 #ifndef GRADUS_SERVICE_ADDRESS_H
 #define GRADUS_SERVICE_ADDRESS_H

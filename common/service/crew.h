@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that do one piece of work together: a loop whose rounds touch nothing in common. The
  * thread that brings the loop does its part, and hears in order how much is done.
  *

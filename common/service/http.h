@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP port of a service: /metrics (Prometheus text) and /healthz; one thread. */
 #ifndef GRADUS_SERVICE_HTTP_H
 #define GRADUS_SERVICE_HTTP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "service/local_socket.h"
 
 #include <dirent.h>

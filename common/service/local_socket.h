@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A Unix-domain socket beside the TCP port of a server, for nodes on the same host: half the CPU
  * per byte, and a shorter way for small messages.
  *

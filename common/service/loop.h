@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The event loop of a service: one thread owns the state, everybody else sends it messages.
  *
  * A message is a function and a context; the functions run one at a time, in the order of posting,

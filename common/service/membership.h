@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A node's place in the cluster: joins the master, keeps up the heartbeat, notices when it was
  * given up, joins again, leaves. For parameter servers and workers; the rules are in
  * docs/protocol.md.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a node decides about its place in the cluster: when to join, to send a heartbeat, to try
  * again, and when it was given up. No clock, thread or socket inside; one call is open at a time.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A few threads for work that blocks, such as writing a checkpoint. Any thread may post. */
 #ifndef GRADUS_SERVICE_POOL_H
 #define GRADUS_SERVICE_POOL_H

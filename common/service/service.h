@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The one main of every service: settings, logs, signals, RPC server, HTTP port, drain, exit code.
  *
  * A service's main.c is its rows, its hooks and one call:

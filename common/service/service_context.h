@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What service_main.c and service.c share: one run of one service. */
 #ifndef GRADUS_SERVICE_SERVICE_CONTEXT_H
 #define GRADUS_SERVICE_SERVICE_CONTEXT_H

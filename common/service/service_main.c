@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of a service, up to the point where it runs. */
 #include "service/service.h"
 

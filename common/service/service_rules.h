@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update rules that an operator adds to a service: plug-ins of the directory --rules-dir. */
 #ifndef GRADUS_SERVICE_SERVICE_RULES_H
 #define GRADUS_SERVICE_SERVICE_RULES_H

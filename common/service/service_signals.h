@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who asks a service to end, and what happens when it does not: one thread that hears of signals.
  *
  * One for each process, because signals are. */

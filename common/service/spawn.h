@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Child processes: start one and read its ready line, wait for it, end it.
  *
  * Not for several threads on one struct spawn. A child is always waited for: spawn_release() ends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A strand: tasks that run one at a time and in order, on the threads that bring them.
  *
  * Who posts to an idle strand runs tasks until none is left; who posts to a busy one leaves its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Windows: memory through which a worker and a server on one host hand each other the values of a
  * shard, so that these pass no socket.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Activation functions and their gradients over @n floats. In each, the output may be the input
  * (y == x, dx == dy). Gradients need y, or x where it is named. NaN stays NaN. */
 #ifndef GRADUS_TENSOR_ACTIVATION_H

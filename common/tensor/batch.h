@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A mini-batch in memory of the caller's choosing: what a dataset fills and a model computes. Plain
  * data. */
 #ifndef GRADUS_TENSOR_BATCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products; the only caller of OpenBLAS. Matrices are row-major and packed. */
 #ifndef GRADUS_TENSOR_BLAS_H
 #define GRADUS_TENSOR_BLAS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Floats in 16 bits for the wire: fp16 (IEEE 754 binary16) and bf16 (the upper half of a float).
  *
  * Rounding is to the nearest, ties to even, as IEEE 754 has it: denormals are exact to their last

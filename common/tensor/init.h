@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of variables: element i is a pure function of (seed, variable name, i), so the
  * values do not depend on how a variable is partitioned.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loops over rows of floats: [rows × width], row-major. Pure functions; sums are taken in an order
  * that the code fixes, so equal inputs give equal bits on every vector width and alignment. */
 #ifndef GRADUS_TENSOR_KERNEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shape of a tensor: up to SHAPE_RANK_MAX dimensions, row-major, last index fastest. */
 #ifndef GRADUS_TENSOR_SHAPE_H
 #define GRADUS_TENSOR_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exp, tanh, the logistic function and the normal distribution for loops that must vectorise: no
  * branches, no tables, no libm. Only kernels include this.
  *

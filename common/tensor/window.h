@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A window that slides over images [height, width, channels]: patches for convolution, and pooling.
  *
  * Padding as in TensorFlow: valid uses only whole windows; same gives ceil(size / stride) outputs

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recorder of what a process does when, while somebody asks for it.
  *
  * Any thread adds spans. While nobody asks that costs one load of a flag; while somebody does, a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Our structs ↔ the messages of proto/gradus/v1, checked: what comes from a peer is refused with a
  * message that says what is wrong, and never trusted for a size.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire.h"
 
 void wire_consistency_to_proto(const struct consistency *c, Gradus__V1__Consistency *out)

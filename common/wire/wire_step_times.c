@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire.h"
 
 #define NS_PER_US 1000

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire_values.h"
 
 _Static_assert((int)VALUE_FP32 == (int)GRADUS__V1__WIRE_TYPE__FP32 &&

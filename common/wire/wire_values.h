@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of a message's bulk field, in the type in which they travel. */
 #ifndef GRADUS_WIRE_WIRE_VALUES_H
 #define GRADUS_WIRE_WIRE_VALUES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* qhm: quasi-hyperbolic momentum (Ma, Yarats: "Quasi-hyperbolic momentum and Adam for deep
  * learning", ICLR 2019, algorithm 1).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Update rules of your own for Gradus: the C interface of plug-ins, version 1.
  *
  * An update rule says how a gradient changes a variable. To add one without building Gradus again,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The client's commands: one file cmd_<name>.c each, one row each in the list of main.c.
  *
  * To add one: a file with its `const struct cli_command`, and a line in CLI_COMMANDS of main.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls to the master. */
 #ifndef GRADUS_CLI_CLIENT_H
 #define GRADUS_CLI_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* list, status, nodes, cancel, checkpoint: one call to the master, one page of output. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus rules: the table of update rules, for people, for programs and as a page of docs/. */
 #include <math.h>
 #include <stdio.h>

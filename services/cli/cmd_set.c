@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus set: change keys of a job that exists, and wait until that is in force. */
 #include <stdio.h>
 #include <stdlib.h>

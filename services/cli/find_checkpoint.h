@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From what a user says to a checkpoint's directory. */
 #ifndef GRADUS_CLI_FIND_CHECKPOINT_H
 #define GRADUS_CLI_FIND_CHECKPOINT_H

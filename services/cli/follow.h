@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Following a job to its end: progress on stderr, the result on stdout, Ctrl-C. */
 #ifndef GRADUS_CLI_FOLLOW_H
 #define GRADUS_CLI_FOLLOW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a job file for a command. */
 #ifndef GRADUS_CLI_JOB_FILE_H
 #define GRADUS_CLI_JOB_FILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A whole cluster on this machine: one master, its parameter servers and workers as child processes
  * that talk gRPC over loopback. A worker or server that dies is started again (what becomes of the
  * job is for the master to say); nothing outlives local_stop() or this process. */

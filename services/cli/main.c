@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus: the client. Commands are rows; everything else is in their files. */
 #include <stdio.h>
 #include <stdlib.h>

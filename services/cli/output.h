@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What people and programs see: jobs, nodes, plans and metrics as text and as JSON. */
 #ifndef GRADUS_CLI_OUTPUT_H
 #define GRADUS_CLI_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs, nodes, plans and metrics as JSON. */
 #include "cli/output.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a job's update does with its variables, and what that takes on each server: for `gradus
  * plan`. */
 #ifndef GRADUS_CLI_OUTPUT_UPDATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sending a job to a master. */
 #ifndef GRADUS_CLI_SUBMIT_H
 #define GRADUS_CLI_SUBMIT_H

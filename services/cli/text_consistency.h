@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the workers of a job keep together, and how far they were apart, in words. */
 #ifndef GRADUS_CLI_TEXT_CONSISTENCY_H
 #define GRADUS_CLI_TEXT_CONSISTENCY_H

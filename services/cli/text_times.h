@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of steps goes, in words. */
 #ifndef GRADUS_CLI_TEXT_TIMES_H
 #define GRADUS_CLI_TEXT_TIMES_H

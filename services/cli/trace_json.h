@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the nodes of a job did, as the JSON of Chrome's trace viewer, which Perfetto reads as well:
  * a process for each node, a thread for each of a worker's job and its connections, and for each
  * shard and those who send to it; arrows from a push to its update to its answer. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job's file changes while the job exists: at once when nothing runs, else where all stand. */
 #include <inttypes.h>
 #include <stdlib.h>

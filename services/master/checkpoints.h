@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the master knows of the checkpoint directory itself: <root>/<job id>/step-000000500.
  *
  * Everything here reads and writes files and may block: call it on a pool's thread. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What clients ask for, and what a store gives back. */
 #include <inttypes.h>
 #include <stdlib.h>

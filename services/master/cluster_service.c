@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Cluster service: what nodes tell the master. Each method reads its message into an event and
  * writes the core's reply into the response. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the master's core. Only the files of the core include this.
  *
  * A job in RUNNING does two things at once, each with its own small state:

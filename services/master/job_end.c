@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job loses nodes, goes back, ends. */
 #include <inttypes.h>
 #include <stdarg.h>

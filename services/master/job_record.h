@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What anybody can know about a job: the part of it that is shown, stored, and outlives it. Plain
  * data; strings are owned and never NULL after job_record_init(). */
 #ifndef GRADUS_MASTER_JOB_RECORD_H

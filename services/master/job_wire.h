@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job's record ↔ gradus.v1.Job: for clients and for the store. */
 #ifndef GRADUS_MASTER_JOB_WIRE_H
 #define GRADUS_MASTER_JOB_WIRE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Jobs service, but for Submit, Set, Trace and Watch, which have files of their own. */
 #include <stdlib.h>
 

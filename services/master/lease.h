@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which worker works on which split of the epoch (async and bounded modes), over the job's ledger.
  *
  * A lease has no deadline of its own: it ends with its report, when its worker gives it back, or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-master: queues jobs, gives them nodes, leads their training. */
 #include "master/master_shell.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "master/master.h"
 
 #include <stdlib.h>

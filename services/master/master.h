@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The master's decisions: which nodes serve which job, what they do next, what is due.
  *
  * A pure core: events go in with their time, actions come out; no clock, thread, socket, file or

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The master as a service: the core on one loop thread, gRPC and the store around it.
  *
  * Calls of clients and nodes become events of the core; its actions are carried out on the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Set: the job's file with the changes applied, checked on the pool, then the core's to put
  * into force. The call is answered when that has happened, however long it takes. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Submit: parse and check the job file (on the pool, as it may be large), then queue the job.
  */
 #include <stdlib.h>

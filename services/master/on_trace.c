@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Trace: asks all nodes of a job what they do in the next steps, and for the time on their
  * clocks.
  *

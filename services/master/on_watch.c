@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Watch: the job now, after every change, and at least once a second while it runs.
  *
  * Changes come thousands a second; a watcher gets at most one message in WATCH_MS, but a new state

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the master's shell. Everything but what says otherwise belongs to the loop's thread. */
 #ifndef GRADUS_MASTER_SHELL_H
 #define GRADUS_MASTER_SHELL_H

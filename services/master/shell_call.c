@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The core's calls to nodes, as gRPC calls; their answers become events. */
 #include <stdlib.h>
 #include <string.h>

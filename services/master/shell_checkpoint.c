@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the core wants done in the checkpoint directory besides manifests: on the pool, as a shared
  * directory may be slow. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The last file of a checkpoint, written on the pool; then older checkpoints are removed. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "master/shell.h"
 
 void shell_meters_init(struct shell *s, struct meter_registry *r)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels to nodes, one for each address. */
 #include <stdlib.h>
 #include <string.h>

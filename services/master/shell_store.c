@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of the store ↔ jobs of the core. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory
  * and a later master may keep them elsewhere.
  *

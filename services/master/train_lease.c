@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: who works on which split. */
 #include <inttypes.h>
 #include <string.h>

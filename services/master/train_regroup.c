@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A new generation: the shards are told who is there, and say where they are. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a parameter server: a budget for the process, and per shard a pool of gradient buffers.
  *
  * Any thread may use both. A buffer that was used is used again first, because its pages are

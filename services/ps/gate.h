@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate: how many bytes of gradients that are not applied yet a server holds.
  *
  * A gradient takes its memory here before its first value is received. A share (of one shard) has a

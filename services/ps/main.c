@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-ps: holds parameters and applies updates to them. */
 #include "ps/ps_service.h"
 

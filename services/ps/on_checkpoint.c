@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoint: a pinned version into a file, by a thread that may wait for the disk; and back. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. This reads it,
  * in the call's callbacks. */
 #include <inttypes.h>

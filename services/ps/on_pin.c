@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pin, Unpin: versions that stay readable. */
 #include "ps/ps_shell.h"
 

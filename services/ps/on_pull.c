@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pull, Push, PushPull: a whole shard in one message, for clients without a stream. */
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* OpenShard, SetMembership, CloseShard: the life of a shard. */
 #include <stdlib.h>
 #include <time.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stats: each shard tells on its own strand; the last one sends the answer. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Trace: what the shards of a job do is recorded from RECORD until TAKE. */
 #include <stddef.h>
 #include <stdlib.h>

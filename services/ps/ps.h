@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server without its process: the shards it holds and the methods that serve them.
  *
  * The decisions are in the core (shard.h); this does what it decides: floats, threads, messages,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of a stream of exchanges, on the strand: parameters in chunks or in a window of the
  * client's, what the shard decided, and refusals. */
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Actions on floats. */
 #include <assert.h>
 #include <inttypes.h>

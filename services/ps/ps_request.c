@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests between the threads of gRPC and the strand of a shard. */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "ps/ps_service.h"
 
 #include <inttypes.h>

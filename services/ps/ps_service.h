@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server as a process: settings, membership, start and end. */
 #ifndef GRADUS_PS_PS_SERVICE_H
 #define GRADUS_PS_PS_SERVICE_H

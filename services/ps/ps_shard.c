@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shard: its memory, and the actions of its core. */
 #include <assert.h>
 #include <inttypes.h>

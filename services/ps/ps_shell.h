@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the shell share. */
 #ifndef GRADUS_PS_PS_SHELL_H
 #define GRADUS_PS_PS_SHELL_H

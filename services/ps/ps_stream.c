@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a stream of exchanges. */
 #include <stddef.h>
 #include <stdlib.h>

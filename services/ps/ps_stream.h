@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stream of exchanges at the server: what the files that read, answer and end it share. */
 #ifndef GRADUS_PS_PS_STREAM_H
 #define GRADUS_PS_PS_STREAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over whole variables: what the core's rounds mean for bytes and floats, on the strand. */
 #include <assert.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values out of snapshots, and requests out of messages. */
 #include <assert.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Windows of a stream's client (windows.h) as its server uses them: within the limit on gradients.
  *
  * What the server touches of them counts in its resident memory. A gradient in a window takes room

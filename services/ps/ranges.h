@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which elements of an array have come, each once, in whatever order. Neighbours are joined, so
  * that a sender that goes up or down needs one range.
  *

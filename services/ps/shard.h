@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The core of a parameter server: what one shard decides.
  *
  * An event goes in, actions come out. No clock, thread, socket, file, log or message type inside,

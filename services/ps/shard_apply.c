@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A push becomes an update as soon as a snapshot is free to write it to. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: every push is an update; the ledger says which are applied. */
 #include <assert.h>
 #include <inttypes.h>

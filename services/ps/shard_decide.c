@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial sync: a step is complete with `aggregate` replicas, and all shards must take the same
  * ones. The lead takes those that are in at the moment when it can update; what it took is its
  * decision. The others hold what comes until they hear of the decision and have all of it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Push, pull, idle, decision, spare, sums and totals: what a worker asks for, in one event. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the shard's core share. */
 #ifndef GRADUS_PS_SHARD_INTERNAL_H
 #define GRADUS_PS_SHARD_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Generations: who may speak from now on, and the end of a shard. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An OpenShard for a shard that may be there already. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that wait: as data, in the order in which they came. */
 #include <inttypes.h>
 #include <string.h>

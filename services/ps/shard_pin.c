@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pins: versions that stay readable while the training goes on. */
 #include <inttypes.h>
 #include <string.h>

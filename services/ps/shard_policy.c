@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Staleness policies: what becomes of a gradient of parameters that have changed meanwhile.
  *
  * Delay compensation needs the parameters that the gradient is of. So the shard keeps the version

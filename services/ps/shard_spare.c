@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Speculation: replicas that are late are given to workers that have nothing left to do.
  *
  * A replica is late when it takes longer than `speculate` times the usual time, which is the median

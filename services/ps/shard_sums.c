@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over whole variables, in sync mode with several shards. When everything of a step is in,
  * the shard makes partial sums; a worker joins those of all shards and brings the totals back; with
  * these the shard goes on to the next round, and after the last one it applies.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sync: one update per step, the sum over the fixed tree of replicas.
  *
  * The sum of a node of the tree has the same bits whoever computed it from whatever parts, so a

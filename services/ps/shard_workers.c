@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bounded staleness (stale synchronous parallel; Ho et al., "More effective distributed ML via a
  * stale synchronous parallel parameter server", NIPS 2013): no worker reads parameters while it is
  * more than `staleness` batches ahead of the slowest one that is at work.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The values of a shard at several versions at once, so that nobody who reads waits for an update
  * and no update waits for who reads.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-worker: computes gradients for the jobs of a cluster. */
 #include "worker/worker_shell.h"
 

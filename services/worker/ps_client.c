@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Channels and streams to the shards: made, opened again, cancelled, freed. */
 #include "worker/ps_client.h"
 

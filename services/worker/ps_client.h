@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's side of the data plane: one Exchange stream per shard.
  *
  * Gradients leave straight from the caller's arrays (in 16 bits: from copies, which are used again)

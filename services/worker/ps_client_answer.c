@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of the shards: checked against what was asked, values put where they belong, handed to
  * the job's loop. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pushes that leave in parts, while the gradient is made. Backward makes it from the last layer to
  * the first, and a shard's elements lie in the order of the layers: what is made and what is sent
  * are each one number, from which on it is. What is made in another order goes at the end. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages to the shards: requests, and gradients in chunks straight from their arrays. */
 #include <stdlib.h>
 #include <string.h>

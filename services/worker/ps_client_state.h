@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the data plane's client share; nobody else includes it. */
 #ifndef GRADUS_WORKER_PS_CLIENT_STATE_H
 #define GRADUS_WORKER_PS_CLIENT_STATE_H

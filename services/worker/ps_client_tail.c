@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that are delivered with the first of their values, while the rest is still on its way: a
  * computation may begin with the first layers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/slow_down.h"
 
 #include <time.h>

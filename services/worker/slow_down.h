@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For experiments with stragglers: makes every computation take so many times as long as it uses
  * the processor. Waiting for a processor that is shared counts as waiting: slowed workers that
  * share one behave like machines of their own.

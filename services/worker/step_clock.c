@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/step_clock.h"
 
 void step_clock_begin(struct step_clock *c, uint64_t step, uint64_t now_ns)

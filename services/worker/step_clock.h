@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of a worker's job thread goes: all of it, from the first computation on, is given
  * to one part of a step (step_times.h). Times are monotonic and come from the caller.
  *

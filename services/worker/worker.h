@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decisions of a worker about one job: what to compute, push, pull, lease and report next.
  *
  * worker_step() takes an event (with its time) and adds actions; the shell executes them in order

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the master assigns: generations, limits, holds. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: leased splits, batch by batch (docs/protocol.md, Async and bounded). */
 #include <string.h>
 

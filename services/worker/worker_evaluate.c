@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluations between batches: pull a pinned version once, compute chunks of it. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Open exchanges: kept until they are answered, sent again after passing errors. */
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One job on a worker: its thread, its data and model, and the shell around the core (worker.h).
  *
  * The thread loads, computes and takes all decisions; RPC threads only post to its loop. Functions

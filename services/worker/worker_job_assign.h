@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Worker.Assign from the wire to the core, checked. */
 #ifndef GRADUS_WORKER_WORKER_JOB_ASSIGN_H
 #define GRADUS_WORKER_WORKER_JOB_ASSIGN_H

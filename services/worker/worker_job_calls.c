@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The master's calls to a job: any thread posts them, the job's thread answers. */
 #include <stdlib.h>
 #include <string.h>

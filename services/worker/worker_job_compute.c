@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The computation of a gradient: it may begin before the last of its parameters are there, and is
  * given up when they do not come. */
 #include "base/chrono.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The job's calls to the master: leases, reports. */
 #include <stdlib.h>
 #include <string.h>

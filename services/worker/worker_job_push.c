@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pushes that are begun with the computation of their gradient, and leave as it is made. */
 #include "base/chrono.h"
 #include "worker/worker_job_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a job's shell share; nobody else includes it. All of it is the job's thread's.
  */
 #ifndef GRADUS_WORKER_WORKER_JOB_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over whole variables, as far as they are bytes and floats: partial sums of the shards, the
  * totals that are made of them, and the norms of gradients. Owner: the job's thread. */
 #ifndef GRADUS_WORKER_WORKER_JOB_SUMS_H

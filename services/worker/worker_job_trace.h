@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker's part of `gradus trace`: the next steps of a job, recorded between two beginnings of a
  * step, and answered when the exchanges that were begun in between are answered.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: which splits this worker holds, and the reports of those that are done.
  *
  * The master's word at the beginning of a generation is all that a worker holds. Within it a worker

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sync that need not wait for every worker (docs/protocol.md, Partial sync and Speculative sync).
  *
  * A step is over for a worker when every shard is past it, whether or not its replicas are in. So

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bulk side of a job on a worker: data, model, parameters and gradients in flat arrays.
  *
  * Owner: the job's thread. Sets of parameters and slots of gradients are allocated when first used

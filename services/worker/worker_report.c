@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of progress: one at a time, with a number, until it is heard. */
 
 #include "worker/worker_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker process: takes the master's calls, holds at most one job, keeps its place in the
  * cluster. */
 #ifndef GRADUS_WORKER_WORKER_SHELL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The master's calls to a worker: any thread posts them to the node's loop, which finds the job. */
 #include <stdlib.h>
 #include <string.h>

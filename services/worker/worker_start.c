@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* StartJob and StopJob that come late. */
 #include <inttypes.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the worker's core share; nobody else includes it. */
 #ifndef GRADUS_WORKER_WORKER_STATE_H
 #define GRADUS_WORKER_WORKER_STATE_H

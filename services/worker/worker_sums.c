@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over whole variables: a step of sync goes in rounds (docs/protocol.md). Whoever asks for the
  * next version also asks all shards for their partial sums of this one, joins them, and brings the
  * totals back. All workers that wait do the same; the shards take what comes first. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sync: global step t from version t, replicas summed along the fixed tree (docs/protocol.md,
  * Sync). Here are the steps and the tree; worker_loose.c has what differs when a step need not wait
  * for every worker. */

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """All benchmarks of the data plane, each beside what the machine allows in the same run. Prints, never asserts."""
 
 import argparse

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Training throughput of the cluster beside the same network without a parameter server.
 
 Usage: bench_cluster.py BIN_DIR [--batch 64] [--rule adam] [--socket memory] [--runs 5] [--epochs 3] [--json FILE]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Examples per second of networks trained in one process, without any parameter server.
  *
  * Usage: bench_graph [SECONDS_PER_LINE [THREADS]] */

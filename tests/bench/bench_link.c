@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A network between two programs of this host: passes TCP connections on, each byte so much later
  * and no more than so many bytes in a second each way.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The network of a job file trained in this process, without any parameter server: the limit.
  *
  * Usage: bench_local JOB.yaml STEPS [KEY=VALUE]...; prints one line of JSON. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The same bytes over a plain blocking socket, between two processes: what the kernel allows.
  *
  * Usage: bench_raw tcp|unix BYTES

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The RPC layer alone, on loopback, client and server in one process: time and CPU of both per
  * call.
  *

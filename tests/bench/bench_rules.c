@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* GB/s of the update rules beside a triad (a = b + s·c) over as many bytes: the memory's own limit.
  *
  * Usage: bench_rules [SECONDS_PER_LINE [RULE|all [THREADS]]]

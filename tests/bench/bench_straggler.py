@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """What one slow worker of four costs in each mode: the time of one epoch beside that without it.
 
 Usage: bench_straggler.py BIN_DIR [--runs 3] [--records 16384] [--factor 5] [--pace 4] [--svg FILE] [--json FILE]

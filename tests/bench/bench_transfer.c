@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker that only transfers: pushes, pulls and fused exchanges with a real gradus-ps.
  *
  * Usage: bench_transfer TARGET BYTES RULE CLIENT CLIENTS [TYPE]

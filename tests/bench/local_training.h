@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job's network trained inside one process, without any parameter server: the limit that the
  * cluster's throughput is compared with. */
 #ifndef GRADUS_TESTS_BENCH_LOCAL_TRAINING_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the machine did meanwhile: CPU of this process's children, and of everybody else."""
 
 import os

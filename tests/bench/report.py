@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of the benchmarks: medians, a table, JSON, a plot.
 
 A row is {bench, bytes, clients, unit, median, min, max, raw, ratio}; raw: the same over a plain socket (or the limit

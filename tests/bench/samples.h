@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the transfer benchmarks share: commands in, times of single operations out. */
 #ifndef GRADUS_TESTS_BENCH_SAMPLES_H
 #define GRADUS_TESTS_BENCH_SAMPLES_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parameter server and its clients, and plain sockets beside them, measured in turn."""
 
 import json

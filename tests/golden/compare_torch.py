@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compare the oracle of rules.py with PyTorch's optimizers, for the rules that both have.
 
     tests/golden/compare_torch.py

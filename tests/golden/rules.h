@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Written by tests/golden/rules.py; see there. */
 #ifndef GRADUS_TESTS_GOLDEN_RULES_H
 #define GRADUS_TESTS_GOLDEN_RULES_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What every update rule has to compute, in float64, written from the papers.
 
     tests/golden/rules.py > tests/golden/rules.h

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a checkpoint of two shards and its export below a directory, with values that the Python
  * test can work out itself: element i of column k (0: values, 1..: slots) of variable number v is
  * v·1000 + k·100 + i/8.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real Gradus processes for integration tests: free ports, bounded time, nothing left running."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clusters started by hand whose processes are killed, stopped and replaced while jobs run."""
 
 import hashlib

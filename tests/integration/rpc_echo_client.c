@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls an echo service of any language: rpc_echo_client ADDRESS. Says what differs and fails. */
 #include <stdio.h>
 #include <stdlib.h>

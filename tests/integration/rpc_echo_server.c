@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The echo service as a process: prints its address, serves until its input ends. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong input by real commands: a clear error, a non-zero exit, nothing left running, nothing half-written."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads what checkpoint_writer wrote with a reader that shares no code with ours, and checks every value.
 
 Usage: test_checkpoint_python.py CHECKPOINT_WRITER

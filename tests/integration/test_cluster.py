@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole path: gradus run with real processes, in every mode, with deaths and interruptions."""
 
 import hashlib

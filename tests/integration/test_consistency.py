@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every mode and policy under kills and slow workers, and changed while the job runs."""
 
 import signal

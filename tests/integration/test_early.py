@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Computations begin while their parameters are still coming: answers that end in the middle change nothing."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers come, go, hang and come back while a job runs."""
 
 import signal

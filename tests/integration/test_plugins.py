@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Update rules from shared objects: built out of tree with plain cc, loaded by a real cluster, trained with."""
 
 import json

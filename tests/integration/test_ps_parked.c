@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 5,000 pulls wait on one parameter server, a process of its own: test_ps_parked GRADUS-PS
  *
  * They are held as data, so they cost neither threads nor much memory, and each is answered with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python's grpcio trains on a real parameter server: test_ps_python_client.py GRADUS-PS GRADUS.ds"""
 
 import os

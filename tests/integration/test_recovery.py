@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synchronous training has the same bits, whatever is killed, stopped and replaced meanwhile."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python's grpcio calls our server: test_rpc_python_client.py SERVER ECHO.ds GRADUS.ds"""
 
 import os

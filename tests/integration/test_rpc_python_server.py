@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our client calls a server of Python's grpcio: test_rpc_python_server.py CLIENT ECHO.ds GRADUS.ds"""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gradus rules: what programs read of it, and one rule by its name."""
 
 import json

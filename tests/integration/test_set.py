@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gradus set: keys of a job that waits or runs, by the real command."""
 
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Once both sides are warm, an exchange allocates nothing: server and worker's client in one
  * process, with every call of malloc() and its like from our own code counted (those inside gRPC
  * are not ours to count). */

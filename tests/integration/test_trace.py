@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """gradus trace, and the time of a step in gradus status: a cluster of real processes."""
 
 import json

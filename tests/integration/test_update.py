@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Updates that need more than single elements: the same bits on any number of parameter servers."""
 
 import gzip

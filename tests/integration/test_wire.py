@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients and parameters that travel in 16 bits."""
 
 import hashlib

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold, whatever goes wrong. */
 #include "sim/sim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What survives: the master's rows, and the directory of checkpoints that all share.
  *
  * A file appears whole or not at all, as with rename(); its writer learns of it a moment later, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes wrong, and what clients do. */
 #include "sim/sim.h"
 

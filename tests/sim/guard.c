@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assertions that fail and memory that is not there end the run, not the program. */
 #include "sim/guard.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim: runs schedules from seeds, and says which fails. */
 #include <errno.h>
 #include <getopt.h>

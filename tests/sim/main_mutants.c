@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim-mutants: switches on one deliberate bug after the other, and says how long each lives. */
 #include <getopt.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shell of the master: requests become events, actions become messages, rows and files. */
 #include "sim/sim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A node's place in the cluster: membership_core with the calls of common/service/membership.c. */
 #include "sim/sim.h"
 

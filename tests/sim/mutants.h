@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Deliberate bugs in the cores, one line each: does the simulator find them?
  *
  * The hooks are MUTANT(name) in the cores (base/mutant.h); only sim-mutants has them compiled in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The network: unary calls, which may be lost, come twice and overtake each other, and streams,
  * which keep their order until they break. */
 #include "sim/sim.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model of the simulator: a gradient that is cheap, depends on everything it should, and whose
  * sums have other bits in any other order; and what sequential training makes of it. */
 #include "sim/sim.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shell of a parameter server: requests find their shard, streams keep theirs. */
 #include "sim/sim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shard on a parameter server: memory and actions around its core, as ps_shard.c, ps_apply.c and
  * snapshot.c of services/ps have them. */
 #include "sim/sim.h"

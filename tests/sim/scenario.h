@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scenarios: schedules that people wrote, with the trace that is expected of them.
  *
  *     # what this is about

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a seed to a schedule: which jobs, which machines, what goes wrong when. */
 #include "sim/sim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A schedule that fails, made as small as it can be while the same invariant fails. */
 #include "sim/sim.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator: the cores of a master, of parameter servers and of workers in one process, under
  * virtual time, over a network and machines that fail as a seed says.
  *

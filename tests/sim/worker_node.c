@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shell of a worker: one job at a time, whose thread takes its mail in order and does nothing
  * else while it computes. Parameters come in beside it. */
 #include "sim/sim.h"

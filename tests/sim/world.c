@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Time, processes, and the run of a schedule. */
 #include "sim/sim.h"
 

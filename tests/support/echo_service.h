@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The service of echo.proto, and what tests around it need. */
 #ifndef GRADUS_TESTS_SUPPORT_ECHO_SERVICE_H
 #define GRADUS_TESTS_SUPPORT_ECHO_SERVICE_H

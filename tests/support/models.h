@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small models for tests: layers from text such as "units=3 activation=relu". */
 #ifndef GRADUS_TESTS_SUPPORT_MODELS_H
 #define GRADUS_TESTS_SUPPORT_MODELS_H

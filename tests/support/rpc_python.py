@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Message classes from a FileDescriptorSet, for tests that talk gRPC from Python."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Signals of this process: what is blocked stays blocked from test to test. */
 #include "support/test.h"
 

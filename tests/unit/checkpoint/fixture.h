@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small job in a temporary directory, and checkpoints of it with any number of shards. */
 #ifndef GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
 #define GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H

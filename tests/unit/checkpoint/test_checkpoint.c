@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints as whole variables: any number of shards in, any number out, the same values. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The directory of checkpoints: the newest complete one, interrupted ones, and those that go. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots of all rules and of the update around them: cut in any way, there and back. */
 #include "fixture.h"
 

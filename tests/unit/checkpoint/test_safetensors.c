@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors format: byte by byte, and every way to break it. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From what people type to the directory of a checkpoint. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What `gradus plan` says of a job's update. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON of a trace, read back. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Files and specs for the tests of this room: a temporary directory, IDX and text files in it. */
 #ifndef GRADUS_TESTS_DATA_FIXTURE_H
 #define GRADUS_TESTS_DATA_FIXTURE_H

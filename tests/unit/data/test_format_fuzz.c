@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random garbage and random damage through every format: any answer is fine, a crash is not. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Public data sets, when GRADUS_TEST_DATA names a directory that has them. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every kind of the layer table is gradient-checked here: a new one needs no new test. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small networks learn: the parts fit together. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The update section of a job file. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger, against a list of batches built one by one. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: the partitioners' formulas, greedy placement, and the refusal of every broken plan. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reduction tree, against brute force over all trees of up to 40 replicas. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A cluster of fake nodes around the master's core, under virtual time: it carries out the actions
  * of the core after random delays, loses some, and checks what must hold after every event.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoint directory as the master sees it, with real directories. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real program with its real gRPC server, and a client. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A client of the exchange stream. */
 #ifndef GRADUS_TESTS_PS_CLIENT_H
 #define GRADUS_TESTS_PS_CLIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server in this process behind real gRPC, and a client. */
 #ifndef GRADUS_TESTS_PS_RIG_H
 #define GRADUS_TESTS_PS_RIG_H

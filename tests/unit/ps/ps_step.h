@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A job of rule sgd on one shard, and what a step makes of its values. */
 #ifndef GRADUS_TESTS_PS_STEP_H
 #define GRADUS_TESTS_PS_STEP_H

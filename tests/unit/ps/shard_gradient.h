@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that are a pure function of (step, replica), and their sums along the tree: what a
  * shard must have applied, bit for bit, whoever sent it. */
 #ifndef GRADUS_TESTS_PS_SHARD_GRADIENT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shard's core with eight floats: does its actions and checks what must hold after every one.
  * Rule: w ← w − sum / examples, so that values show which gradients were applied. */
 #ifndef GRADUS_TESTS_PS_SHARD_RIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate: who gets memory for a gradient, and who waits. */
 #include "support/test.h"
 

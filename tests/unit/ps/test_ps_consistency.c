@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Steps with fewer than all replicas, spare replicas and stale gradients, over real gRPC. */
 #include "ps_client.h"
 

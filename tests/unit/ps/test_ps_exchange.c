@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The exchange stream, over real gRPC. */
 #include "ps_step.h"
 

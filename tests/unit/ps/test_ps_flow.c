@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Back-pressure: a server without memory for another gradient reads on when it has some. */
 #include "ps_step.h"
 

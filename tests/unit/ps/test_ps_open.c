@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How shards begin and change: restored from checkpoints, replaced, in other modes; over real
  * gRPC. */
 #include "ps_rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Updates with sums over whole variables, over real gRPC: two shards make the bits of one. */
 #define PS_RIG_SHARDS_MAX 3
 #include "ps_client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A shard that is large enough for several threads: the bits of one. */
 #define ROWS 17500
 #include "ps_client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What shards did, as Trace gives it out. */
 #include "ps_client.h"
 

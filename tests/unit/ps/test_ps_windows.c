@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients and parameters in memory that a client shares, over real gRPC. */
 #include "ps_step.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients and parameters in 16 bits, as a server takes and sends them. */
 #include "ps_client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges against an array of what has come. */
 #include "support/test.h"
 

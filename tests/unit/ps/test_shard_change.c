@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Changes of consistency and data position with a generation; examples; repeated openings. */
 #include "shard_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial sync on several shards: any events in any order, and all of them make the same of it. */
 #include "shard_gradient.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Partial sync: a step with fewer than all replicas, the same ones on every shard. */
 #include "shard_gradient.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: pushes of several batches, and what becomes of stale gradients. */
 #include "shard_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Speculation: any part of a step from anyone, and which replicas idle workers are given. */
 #include "shard_gradient.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over whole variables: rounds between the last gradient of a step and its update. */
 #include "shard_gradient.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Unary calls, both ends ours. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages in pieces of any size, without a network. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Method tables against the proto, and the files of the descriptor sets. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A server's life: addresses, health, reflection, draining, coming back. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, both ends ours. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One variable under one rule, as the tests of rules use it. */
 #ifndef GRADUS_TESTS_RULE_FIXTURE_H
 #define GRADUS_TESTS_RULE_FIXTURE_H

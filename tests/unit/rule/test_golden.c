@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every rule against the numbers of tests/golden/rules.py: 1,000 updates on gradients that are
  * ordinary, zero, denormal, huge, rare or fading. A new rule needs a case there. */
 #include "fixture.h"

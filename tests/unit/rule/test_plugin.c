@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plug-ins, good and bad, built here with cc from tests/unit/rule/plugins and examples. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tables: touched rows, and what they missed. */
 #include "fixture.h"
 

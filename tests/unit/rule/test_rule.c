@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of rules: names, slots, hyperparameters, and what all rules have in common. */
 #include "fixture.h"
 

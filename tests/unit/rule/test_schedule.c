@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: pure functions of the version. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The noise of sgld: normal, and a pure function of seed, version, variable and element. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums whose bits do not depend on how they are cut. */
 #include "fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An update against the same computed one element after the other in double. */
 #include "update_rig.h"
 

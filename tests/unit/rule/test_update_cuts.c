@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* However variables are cut and dealt out, an update gives the same bits. */
 #include "update_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages of sums that are wrong, and updates that cannot be made. */
 #include "update_rig.h"
 

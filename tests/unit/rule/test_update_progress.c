@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What update_step.progress is told is true: values before `end` are what they will be. */
 #include "support/test.h"
 

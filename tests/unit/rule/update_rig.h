@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One job's variables, cut into parts over shards, under struct update. */
 #ifndef GRADUS_TESTS_RULE_UPDATE_RIG_H
 #define GRADUS_TESTS_RULE_UPDATE_RIG_H

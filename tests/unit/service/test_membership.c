@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A node against a master of a few lines, over real gRPC. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* service_main() in processes of its own: this program is also the service that it tests. */
 #include "support/test.h"
 

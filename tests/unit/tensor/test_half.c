@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 16-bit floats against the definition of their formats, in double. */
 #include "support/test.h"
 

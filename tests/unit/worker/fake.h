@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One worker's core against a small cluster that answers everything, in random order, under virtual
  * time. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_FAKE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A few workers' cores, small shards and a small master under virtual time: requests and answers
  * are late or lost, and with every action it is checked what is computed from what, and what is
  * pushed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small parameter servers for tests of the worker's core: versions, steps, decisions, spares,
  * staleness and clocks as docs/protocol.md has them, and nothing of values. What a worker may never
  * send is asserted here. One job, a few workers, at most 32 replicas. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's side of the data plane in front of a server that does what it is told. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H
 #define GRADUS_TESTS_UNIT_WORKER_PS_CLIENT_RIG_H

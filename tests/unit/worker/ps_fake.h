@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A parameter server that does what it is told, right or wrong, behind real gRPC. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H
 #define GRADUS_TESTS_UNIT_WORKER_PS_FAKE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The methods of a parameter server of which a test serves Exchange alone. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H
 #define GRADUS_TESTS_UNIT_WORKER_PS_METHODS_H

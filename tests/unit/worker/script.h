@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One worker's core and a test that plays everybody else, action by action. */
 #ifndef GRADUS_TESTS_UNIT_WORKER_SCRIPT_H
 #define GRADUS_TESTS_UNIT_WORKER_SCRIPT_H

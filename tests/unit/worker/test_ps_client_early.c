@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Answers that are delivered with the first of their values: a test that sends the rest, or does
  * not. */
 #include "support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A server on the same host: by its socket, and through memory that both share. */
 #include "ps_client_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What requests say, and which answers are right. */
 #include "ps_client_rig.h"
 

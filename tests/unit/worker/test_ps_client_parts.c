@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients that leave while they are made. */
 #include "ps_client_rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's core: sync with all replicas, leases, evaluations, errors and the end. */
 #include "unit/worker/fake.h"
 

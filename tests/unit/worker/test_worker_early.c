@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Computations that begin while their parameters are still coming, and are given up when they do
  * not: as if they had not been begun. */
 #include "unit/worker/script.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Worker.Assign: what a master may say, and each thing that it may not. */
 #include "support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sync that need not wait for every worker: partial and speculative steps. */
 #include "unit/worker/script.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Async and bounded: leases of a generation, policies, pushes and pulls that cover several batches,
  * and changes of mode. */
 #include "unit/worker/script.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random clusters (fake_cluster.h): generations and modes change, and nothing hangs, gets lost or
  * is done twice. */
 #include "support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A worker process, what it tells the master, and how it leaves: this program is also the worker,
  * and the test is its master and its parameter server. */
 #include "support/test.h"

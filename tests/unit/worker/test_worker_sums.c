@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds of sums over whole variables, as one worker plays them (test_worker_random.c has many). */
 #include "unit/worker/script.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rule, and what can be wrong with one: compiled with -DMISTAKE_<what>, or with none and right.
  * NAME is the rule's. */
 #include <fenv.h>
