@@ -2,10 +2,13 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 static const char *log_service = "gradus";
 static enum log_level log_least = LOG_LEVEL_INFO;
@@ -42,14 +45,49 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     while (n > 0 && line[n - 1] == ' ') {
         n--;
     }
-    for (size_t i = 0; i < n; i++) {
-        if (line[i] == '\n') {
-            line[i] = ' ';
-        }
-    }
+    text_plain(line, n); /* one line, and nothing that a terminal obeys */
     line[n++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, n);
     (void)written; /* nowhere to report that stderr is gone */
+}
+
+/* How @c is written between quotes into @out, which has room for 7 bytes; NULL: as it is. @next is
+ * the byte behind it. */
+static const char *escape(unsigned char c, unsigned char next, char *out)
+{
+    switch (c) {
+    case '"':
+        return "\\\"";
+    case '\\':
+        return "\\\\";
+    case '\n':
+        return "\\n";
+    case '\r':
+        return "\\r";
+    case '\t':
+        return "\\t";
+    default:
+        break;
+    }
+    if (text_is_control(c, next)) {
+        (void)snprintf(out, 7, c == 0xC2 ? "\\u00%02x" : "\\x%02x", c == 0xC2 ? next : c);
+        return out;
+    }
+    return NULL;
+}
+
+static bool is_plain(const char *s)
+{
+    if (s[0] == '\0') {
+        return false;
+    }
+    for (; *s != '\0'; s++) {
+        if (strchr(" \"=\\", *s) != NULL ||
+            text_is_control((unsigned char)s[0], (unsigned char)s[1])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 const char *log_quote(const char *s, char *out, size_t n)
@@ -57,22 +95,22 @@ const char *log_quote(const char *s, char *out, size_t n)
     if (n < 4) {
         return "";
     }
-    if (s[0] != '\0' && strpbrk(s, " \"=\n\t\\") == NULL) {
+    if (is_plain(s)) {
         (void)snprintf(out, n, "%s", s);
         return out;
     }
     size_t k = 0;
     out[k++] = '"';
-    for (; *s != '\0' && k + 3 < n; s++) {
-        if (*s == '"' || *s == '\\') {
-            out[k++] = '\\';
-            out[k++] = *s;
-        } else if (*s == '\n') {
-            out[k++] = '\\';
-            out[k++] = 'n';
-        } else {
-            out[k++] = *s;
+    for (; *s != '\0'; s++) {
+        char room[8];
+        const char *escaped = escape((unsigned char)s[0], (unsigned char)s[1], room);
+        size_t bytes = escaped == NULL ? 1 : strlen(escaped);
+        if (k + bytes + 2 > n) { /* with the closing quote and the end */
+            break;
         }
+        memcpy(out + k, escaped == NULL ? s : escaped, bytes);
+        k += bytes;
+        s += escaped != NULL && (unsigned char)*s == 0xC2; /* its second byte is written */
     }
     out[k++] = '"';
     out[k] = '\0';

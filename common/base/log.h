@@ -3,7 +3,8 @@
  * Programs log; libraries and cores return errors instead.
  *
  *     log_info("job_state", "job=%s from=%s to=%s", id, "PENDING", "STARTING");
- *     → time=2026-11-21T12:00:00.123Z level=info service=master event=job_state job=a-1 from=PENDING to=STARTING
+ *     → time=2026-11-21T12:00:00.123Z level=info service=master event=job_state job=a-1
+ * from=PENDING to=STARTING
  *
  * Values that may hold spaces or quotes go through log_quote(). Any thread may log. */
 #ifndef GRADUS_BASE_LOG_H
@@ -17,7 +18,9 @@ enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERRO
 void log_init(const char *service, enum log_level level);
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. */
+/* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. Control bytes come
+ * out as \n, \r, \t, \x1b or \u009b: whatever a peer sends, a line stays one line, and a terminal
+ * that shows the log obeys nothing of it. */
 const char *log_quote(const char *s, char *out, size_t n);
 
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)

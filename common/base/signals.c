@@ -47,3 +47,8 @@ int signals_read(int fd)
     struct signalfd_siginfo info;
     return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }
+
+bool signals_repeats(int signal, uint64_t ms)
+{
+    return ms < (signal == SIGINT ? SIGNALS_REPEAT_INTERRUPT_MS : SIGNALS_REPEAT_MS);
+}

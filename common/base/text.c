@@ -85,8 +85,8 @@ static bool with_unit(const char *s, const struct unit *units, size_t count, int
 bool text_to_bytes(const char *s, int64_t *value)
 {
     static const struct unit units[] = {
-        {"", 1},       {"B", 1},          {"KiB", 1024.0},        {"MiB", 1048576.0}, {"GiB", 1073741824.0},
-        {"kB", 1e3},   {"KB", 1e3},       {"MB", 1e6},            {"GB", 1e9},        {"TiB", 1099511627776.0},
+        {"", 1},     {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0},
+        {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},        {"TiB", 1099511627776.0},
     };
     return with_unit(s, units, sizeof units / sizeof units[0], value);
 }
@@ -112,6 +112,26 @@ const char *text_bytes(uint64_t bytes, char *out, size_t n)
     return out;
 }
 
+bool text_is_control(unsigned char c, unsigned char next)
+{
+    return c < 0x20 || c == 0x7F || (c == 0xC2 && next >= 0x80 && next <= 0x9F);
+}
+
+void text_plain(char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '\n' || c == '\r' || c == '\t') {
+            s[i] = ' ';
+        } else if (text_is_control(c, i + 1 < n ? (unsigned char)s[i + 1] : 0)) {
+            s[i] = '?';
+            if (c == 0xC2) {
+                s[++i] = '?';
+            }
+        }
+    }
+}
+
 const char *text_shown(const char *s, char *out, size_t n)
 {
     size_t len = strlen(s);
@@ -124,7 +144,11 @@ const char *text_shown(const char *s, char *out, size_t n)
     }
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
-        out[i] = c < 0x20 || c == 0x7F ? '?' : s[i];
+        unsigned char next = i + 1 < len ? (unsigned char)s[i + 1] : 0;
+        out[i] = text_is_control(c, next) ? '?' : s[i];
+        if (c == 0xC2 && out[i] == '?') {
+            out[++i] = '?';
+        }
     }
     (void)snprintf(out + len, n - len, "%s", cut ? "..." : "");
     return out;
@@ -173,6 +197,40 @@ const char *text_nearest(const char *typed, const char *const *words, size_t cou
         }
     }
     return nearest;
+}
+
+size_t text_columns(const char *s, size_t bytes)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        columns += ((unsigned char)s[i] & 0xC0) != 0x80;
+    }
+    return columns;
+}
+
+void text_wrap(const char *text, size_t indent, size_t columns, struct buf *out)
+{
+    size_t column = 0; /* 0: nothing is on the line yet */
+    for (const char *word = text + strspn(text, " "); *word != '\0';) {
+        size_t n = strcspn(word, " ");
+        size_t width = text_columns(word, n);
+        if (column > 0 && column + 1 + width > columns) {
+            buf_add_char(out, '\n');
+            column = 0;
+        }
+        if (column == 0) {
+            buf_printf(out, "%*s", (int)indent, "");
+            column = indent;
+        } else {
+            buf_add_char(out, ' ');
+            column++;
+        }
+        buf_add(out, word, n);
+        column += width;
+        word += n;
+        word += strspn(word, " ");
+    }
+    buf_add_char(out, '\n');
 }
 
 void text_copy(char *out, size_t n, const char *s)

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
+
 /* The whole string must be the number; surrounding blanks are not allowed. False otherwise. */
 bool text_to_int(const char *s, int64_t *value);
 bool text_to_double(const char *s, double *value); /* finite only */
@@ -17,9 +19,22 @@ bool text_to_ms(const char *s, int64_t *value);
 /* "1.5 MiB" into @out; returns @out. */
 const char *text_bytes(uint64_t bytes, char *out, size_t n);
 
-/* @s cut to fit @out (at a character, with "..." behind it), control bytes as '?', so that a message
- * can show any input; returns @out. */
+/* @s cut to fit @out (at a character, with "..." behind it), control bytes as '?', so that a
+ * message can show any input; returns @out. */
 const char *text_shown(const char *s, char *out, size_t n);
+
+/* True for a byte that a terminal may obey instead of showing: below 0x20, 0x7f, and the first byte
+ * of U+0080 to U+009F in UTF-8, of which @next is the second. */
+bool text_is_control(unsigned char c, unsigned char next);
+/* Make the @n bytes of @s safe to show, in place: line ends and tabs become blanks, other control
+ * bytes '?'. */
+void text_plain(char *s, size_t n);
+
+/* Append @text as lines of at most @columns, each after @indent blanks and ended, broken at blanks
+ * alone: a word that does not fit has a line of its own. */
+void text_wrap(const char *text, size_t indent, size_t columns, struct buf *out);
+/* Characters of @s (UTF-8): one column of a terminal each, as far as our own texts go. */
+size_t text_columns(const char *s, size_t bytes);
 
 /* Edit distance (Damerau-Levenshtein, adjacent transposition counts 1). */
 size_t text_distance(const char *a, const char *b);

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/shard_file.h"
 
-#define COMPARE_FLOATS 1024
+#define COMPARE_FLOATS (SHARD_FILE_CHUNK_BYTES / sizeof(float))
 
 /* A run of one column: of a variable's values or one of its slots. It counts elements; of slots per
  * column and per variable, where each piece is a copy of all of it, the rows that the copy is of.
@@ -28,7 +28,24 @@ struct checkpoint {
     struct piece *pieces;     /* sorted by column, then first */
     size_t piece_count;
     size_t *column_begin; /* [columns + 1]: the pieces of a column */
+    atomic_ullong *bytes; /* read; NULL: nobody counts */
 };
+
+void checkpoint_count(struct checkpoint *c, atomic_ullong *bytes)
+{
+    c->bytes = bytes;
+}
+
+static int read_piece(const struct checkpoint *c, const struct piece *p, uint64_t first,
+                      uint64_t count, float *out, struct err *err)
+{
+    int rc = shard_file_read(&c->files[p->shard], p->tensor, first * sizeof(float), out,
+                             (size_t)count * sizeof(float), err);
+    if (rc == 0 && c->bytes != NULL) {
+        atomic_fetch_add(c->bytes, count * sizeof(float));
+    }
+    return rc;
+}
 
 static size_t columns_per_variable(const struct checkpoint *c)
 {
@@ -157,7 +174,7 @@ static int check_file(const struct checkpoint *c, uint32_t shard, struct err *er
     return 0;
 }
 
-static int open_files(struct checkpoint *c, struct err *err)
+static int open_files(struct checkpoint *c, enum checkpoint_check check, struct err *err)
 {
     size_t tensors = 0;
     for (uint32_t i = 0; i < c->manifest.shard_count; i++) {
@@ -166,6 +183,9 @@ static int open_files(struct checkpoint *c, struct err *err)
                                                         c->manifest.shards[i].generation, name));
         int rc = shard_file_open(&c->files[i], path, err);
         free(path);
+        if (rc == 0 && check == CHECKPOINT_PIECES && c->files[i].sums == NULL) {
+            rc = manifest_check_file(c->path, &c->manifest, i, true, err);
+        }
         if (rc == 0) {
             rc = check_file(c, i, err);
             if (rc != 0) {
@@ -241,7 +261,7 @@ int checkpoint_open(const char *path, enum checkpoint_check check, struct checkp
     }
     if (rc == 0) {
         c->files = mem_new(c->manifest.shard_count, sizeof *c->files);
-        rc = open_files(c, err);
+        rc = open_files(c, check, err);
         if (rc == 0) {
             rc = index_pieces(c, err);
         }
@@ -330,18 +350,18 @@ static int find_column(const struct checkpoint *c, const char *variable, const c
 static int compare_copy(const struct checkpoint *c, const struct piece *p, uint64_t first,
                         uint64_t count, const float *known, struct err *err)
 {
-    float chunk[COMPARE_FLOATS];
+    float *chunk = mem_new(COMPARE_FLOATS, sizeof *chunk);
     int rc = 0;
     for (uint64_t at = 0; rc == 0 && at < count;) {
         size_t n = count - at < COMPARE_FLOATS ? (size_t)(count - at) : COMPARE_FLOATS;
-        rc = safetensors_read(&c->files[p->shard].file, p->tensor, (first + at) * sizeof(float),
-                              chunk, n * sizeof(float), err);
+        rc = read_piece(c, p, first + at, n, chunk, err);
         if (rc == 0 && memcmp(chunk, known + at, n * sizeof(float)) != 0) {
             rc = err_set(err, ERR_CORRUPT, "tensor %s differs from the copy of other rows",
                          p->tensor->name);
         }
         at += n;
     }
+    free(chunk);
     return rc;
 }
 
@@ -360,8 +380,7 @@ static int read_copy(const struct checkpoint *c, size_t column, uint64_t row_fir
         if (known) {
             rc = compare_copy(c, p, first, count, out, err);
         } else {
-            rc = safetensors_read(&c->files[p->shard].file, p->tensor, first * sizeof(float), out,
-                                  (size_t)count * sizeof(float), err);
+            rc = read_piece(c, p, first, count, out, err);
         }
         known = true;
     }
@@ -376,8 +395,7 @@ static int read_run(const struct checkpoint *c, size_t column, uint64_t first, u
         const struct piece *p = &c->pieces[i];
         uint64_t skip = first - p->first;
         uint64_t n = p->count - skip < count ? p->count - skip : count;
-        rc = safetensors_read(&c->files[p->shard].file, p->tensor, skip * sizeof(float), out,
-                              (size_t)n * sizeof(float), err);
+        rc = read_piece(c, p, skip, n, out, err);
         first += n;
         out += n;
         count -= n;

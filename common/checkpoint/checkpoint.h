@@ -6,21 +6,29 @@
 #ifndef GRADUS_CHECKPOINT_CHECKPOINT_H
 #define GRADUS_CHECKPOINT_CHECKPOINT_H
 
+#include <stdatomic.h>
+
 #include "checkpoint/manifest.h"
 
 enum checkpoint_check {
     CHECKPOINT_QUICK, /* files are there with the right sizes and headers */
     CHECKPOINT_FULL,  /* and their content has the checksums of the manifest */
+    /* As quick, and so is what is read later, as far as it is read: files that have no checksums of
+     * their chunks are checked as a whole. */
+    CHECKPOINT_PIECES,
 };
 
 struct checkpoint;
 
 /* @path: the directory of the checkpoint. Every element of every variable and slot must be in
  * exactly one file; of slots per column and per variable, every row must have one copy. Errors:
- * ERR_NOT_FOUND no manifest; ERR_CORRUPT says which file and why; ERR_UNSUPPORTED. */
+ * ERR_NOT_FOUND no manifest, or a file is missing; ERR_CORRUPT says which file and why;
+ * ERR_UNSUPPORTED; those of files. */
 int checkpoint_open(const char *path, enum checkpoint_check check, struct checkpoint **out,
                     struct err *err);
 void checkpoint_close(struct checkpoint *c); /* NULL is fine */
+/* From now on add the bytes that were read to @bytes (borrowed), so that others see it go on. */
+void checkpoint_count(struct checkpoint *c, atomic_ullong *bytes);
 
 const struct manifest *checkpoint_manifest(const struct checkpoint *c);
 /* The ledger that shard @shard had (borrowed); NULL when there is no such shard. */

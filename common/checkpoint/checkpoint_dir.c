@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "checkpoint/claim.h"
 #include "checkpoint/manifest.h"
 
 #define STEP_PREFIX "step-"
@@ -38,6 +39,14 @@ static int remove_checkpoint(const char *path, struct err *err)
     return rc == 0 ? file_remove_tree(path, err) : rc;
 }
 
+int checkpoint_discard(const char *dir, uint64_t step, struct err *err)
+{
+    char *path = checkpoint_step_path(dir, step);
+    int rc = remove_checkpoint(path, err);
+    free(path);
+    return rc;
+}
+
 int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *err)
 {
     char *made = checkpoint_step_path(dir, step);
@@ -57,27 +66,38 @@ int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *er
 }
 
 struct entry {
-    uint64_t step;
+    uint64_t step, generation;
     char *path;
+    char *why; /* it is not complete; NULL: it is */
+    bool foreign;
 };
-struct entries { /* newest first */
+struct entries {
     struct entry *items;
-    size_t count, capacity;
+    size_t count, capacity, complete;
 };
 
 static void entries_release(struct entries *e)
 {
     for (size_t i = 0; i < e->count; i++) {
         free(e->items[i].path);
+        free(e->items[i].why);
     }
     free(e->items);
     *e = (struct entries){0};
 }
 
+/* Complete ones first, in the order of their making, newest first. A job that went back has later
+ * generations at earlier steps; within a generation steps only rise. */
 static int compare_newest(const void *a, const void *b)
 {
     const struct entry *x = a;
     const struct entry *y = b;
+    if ((x->why == NULL) != (y->why == NULL)) {
+        return x->why == NULL ? -1 : 1;
+    }
+    if (x->generation != y->generation) {
+        return x->generation > y->generation ? -1 : 1;
+    }
     return (x->step < y->step) - (x->step > y->step);
 }
 
@@ -87,7 +107,14 @@ static int list(const char *dir, struct entries *out, struct err *err)
     if (d == NULL) {
         return err_errno(err, errno, "open %s", dir);
     }
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    int rc = 0;
+    for (;;) {
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (e == NULL) {
+            rc = errno == 0 ? 0 : err_errno(err, errno, "read %s", dir);
+            break;
+        }
         const char *digits = e->d_name + sizeof STEP_PREFIX - 1;
         int64_t step = 0;
         if (strncmp(e->d_name, STEP_PREFIX, sizeof STEP_PREFIX - 1) != 0 ||
@@ -95,52 +122,114 @@ static int list(const char *dir, struct entries *out, struct err *err)
             continue;
         }
         out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
-        out->items[out->count++] = (struct entry){(uint64_t)step, file_join(dir, e->d_name)};
+        out->items[out->count++] =
+            (struct entry){.step = (uint64_t)step, .path = file_join(dir, e->d_name)};
     }
     (void)closedir(d);
-    if (out->count > 0) {
-        qsort(out->items, out->count, sizeof *out->items, compare_newest);
-    }
-    return 0;
+    return rc;
 }
 
-static bool is_complete(const char *path, struct err *err)
+/* Not complete, as opposed to not to be read at the moment. */
+static bool is_damage(int rc)
+{
+    return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT || rc == ERR_UNSUPPORTED;
+}
+
+static int look(struct entry *e, const char *owner, struct err *err)
 {
     struct manifest m = {0};
-    bool complete =
-        manifest_read(path, &m, err) == 0 && manifest_check_files(path, &m, false, err) == 0;
+    int rc = manifest_read(e->path, &m, err);
+    rc = rc != 0 ? rc : manifest_check_files(e->path, &m, false, err);
+    if (rc == 0) {
+        e->generation = m.generation;
+        e->foreign = owner[0] != '\0' && m.owner[0] != '\0' && strcmp(m.owner, owner) != 0;
+        if (e->foreign) {
+            rc = err_set(err, ERR_CORRUPT, "checkpoint %s: of another master (owner %.32s)",
+                         e->path, m.owner);
+        }
+    }
     manifest_release(&m);
-    return complete;
+    return rc;
+}
+
+/* All that are there, and what is wrong with those that are not complete. Errors: those of files,
+ * when that cannot be said. */
+static int look_at_all(const char *dir, struct entries *out, struct err *err)
+{
+    char owner[CLAIM_OWNER_BYTES];
+    int rc = claim_read(dir, owner, err);
+    rc = rc != 0 ? rc : list(dir, out, err);
+    for (size_t i = 0; rc == 0 && i < out->count; i++) {
+        struct err why = {0};
+        rc = look(&out->items[i], owner, &why);
+        if (is_damage(rc)) {
+            out->items[i].why = mem_strdup(why.msg);
+            rc = 0;
+        } else if (rc != 0) {
+            (void)err_set(err, rc, "%s", why.msg);
+        } else {
+            out->complete++;
+        }
+    }
+    if (rc == 0 && out->count > 0) {
+        qsort(out->items, out->count, sizeof *out->items, compare_newest);
+    }
+    return rc;
+}
+
+static const char *base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static bool is_among(const char *path, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(base(path), base(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_count, char **path,
+                    struct buf *skipped, struct err *err)
+{
+    struct entries all = {0};
+    int rc = look_at_all(dir, &all, err);
+    if (rc != 0) {
+        entries_release(&all);
+        return rc;
+    }
+    const struct entry *found = NULL;
+    for (size_t i = 0; found == NULL && i < all.complete; i++) {
+        if (!is_among(all.items[i].path, avoid, avoid_count)) {
+            found = &all.items[i];
+        } else if (skipped != NULL) {
+            buf_printf(skipped, "checkpoint %s: could not be read\n", all.items[i].path);
+        }
+    }
+    for (size_t i = all.complete; i < all.count; i++) {
+        if (skipped != NULL && (found == NULL || all.items[i].step > found->step)) {
+            buf_printf(skipped, "%s\n", all.items[i].why);
+        }
+    }
+    if (found != NULL) {
+        *path = mem_strdup(found->path);
+    } else if (all.count == 0) {
+        rc = err_set(err, ERR_NOT_FOUND, "no checkpoint in %s", dir);
+    } else { /* the newest is the one that was meant */
+        rc = err_set(err, ERR_NOT_FOUND, "no complete checkpoint in %s; %s", dir,
+                     all.items[0].why == NULL ? "none could be read" : all.items[0].why);
+    }
+    entries_release(&all);
+    return rc;
 }
 
 int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct err *err)
 {
-    struct entries all = {0};
-    int rc = list(dir, &all, err);
-    if (rc != 0) {
-        return rc;
-    }
-    struct err none;
-    rc = err_set(&none, ERR_NOT_FOUND, "no checkpoint in %s", dir);
-    for (size_t i = 0; rc != 0 && i < all.count; i++) {
-        struct err why = {0};
-        if (is_complete(all.items[i].path, &why)) {
-            *path = mem_strdup(all.items[i].path);
-            rc = 0;
-            continue;
-        }
-        if (i == 0) { /* the newest is the one that was meant */
-            (void)err_set(&none, rc, "no complete checkpoint in %s; %s", dir, why.msg);
-        }
-        if (skipped != NULL) {
-            buf_printf(skipped, "%s\n", why.msg);
-        }
-    }
-    if (rc != 0) {
-        (void)err_set(err, rc, "%s", none.msg);
-    }
-    entries_release(&all);
-    return rc;
+    return checkpoint_find(dir, NULL, 0, path, skipped, err);
 }
 
 int checkpoint_resolve(const char *path, char **out, struct err *err)
@@ -155,20 +244,21 @@ int checkpoint_resolve(const char *path, char **out, struct err *err)
     return checkpoint_latest(path, out, NULL, err);
 }
 
-int checkpoint_prune(const char *dir, size_t keep, struct err *err)
+int checkpoint_prune(const char *dir, size_t keep, const char *named, struct err *err)
 {
     if (keep == 0 || !file_exists(dir)) {
         return 0;
     }
     struct entries all = {0};
-    int rc = list(dir, &all, err);
-    size_t complete = 0;
+    int rc = look_at_all(dir, &all, err);
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
-        bool whole = complete < keep && is_complete(all.items[i].path, NULL);
-        if (whole) {
-            complete++;
-        } else if (complete > 0) { /* what comes before the newest may still be in the making */
-            rc = remove_checkpoint(all.items[i].path, err);
+        const struct entry *e = &all.items[i];
+        bool goes = i < all.complete
+                        ? i >= keep && !is_among(e->path, &named, named != NULL)
+                        /* what comes after the newest may still be in the making */
+                        : !e->foreign && all.complete > 0 && e->step < all.items[0].step;
+        if (goes) {
+            rc = remove_checkpoint(e->path, err);
         }
     }
     if (rc != 0) {

@@ -4,7 +4,8 @@
  *     <dir>/step-000000500/shard-0-of-2.safetensors, shard-1-of-2.safetensors, manifest.json
  *
  * A checkpoint exists from the moment its manifest has its name until the manifest is removed,
- * which is the first thing that happens to one that is replaced or pruned. */
+ * which is the first thing that happens to one that is replaced or pruned. The newest is the one
+ * that was made last: a job that went back makes new ones at steps below those of older ones. */
 #ifndef GRADUS_CHECKPOINT_CHECKPOINT_DIR_H
 #define GRADUS_CHECKPOINT_CHECKPOINT_DIR_H
 
@@ -21,16 +22,25 @@ char *checkpoint_step_path(const char *dir, uint64_t step);
  * be NULL) returns owned. Errors: those of files. */
 int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *err);
 
-/* The newest complete checkpoint (manifest sound, files there with their sizes); @path returns
- * owned. One line on each newer one that is incomplete is added to @skipped (may be NULL). Errors:
- * ERR_NOT_FOUND none, or no such directory. */
+/* Remove what there is of a checkpoint of @step; nothing is fine. Errors: those of files. */
+int checkpoint_discard(const char *dir, uint64_t step, struct err *err);
+
+/* The newest complete checkpoint (manifest sound, files there with their sizes) but those named in
+ * @avoid; @path returns owned. One line on each newer one is added to @skipped (may be NULL), also
+ * when there is none. One of another owner than the directory is passed over. Errors: ERR_NOT_FOUND
+ * none, or no such directory; others when files cannot be read at the moment, so that nobody can
+ * say which is the newest. */
+int checkpoint_find(const char *dir, const char *const *avoid, size_t avoid_count, char **path,
+                    struct buf *skipped, struct err *err);
+/* The same with nothing to avoid. */
 int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct err *err);
 
 /* @path itself when it is a checkpoint, else the newest beneath it; @out returns owned. */
 int checkpoint_resolve(const char *path, char **out, struct err *err);
 
-/* Remove all but the newest @keep complete checkpoints (0: none is removed), and what is incomplete
- * and older than the newest complete one. A missing directory is fine. */
-int checkpoint_prune(const char *dir, size_t keep, struct err *err);
+/* Remove all but the newest @keep complete checkpoints (0: none is removed) and the one that is
+ * called @named (NULL: none), and what is incomplete and of an earlier step than the newest
+ * complete one. A missing directory is fine. */
+int checkpoint_prune(const char *dir, size_t keep, const char *named, struct err *err);
 
 #endif

@@ -28,6 +28,7 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
     struct update_slot slots[UPDATE_SLOTS_MAX];
     *m = (struct manifest){
         .job = mem_strdup(job),
+        .owner = mem_strdup(""),
         .text = mem_strdup(text),
         .mode = (int)mode,
         .rule = mem_strdup(update->rule->name),
@@ -47,12 +48,14 @@ void manifest_init(struct manifest *m, const char *job, const char *text, enum t
 void manifest_release(struct manifest *m)
 {
     free(m->job);
+    free(m->owner);
     free(m->text);
     free(m->rule);
     for (size_t k = 0; k < UPDATE_SLOTS_MAX; k++) {
         free(m->slots[k]);
     }
     ledger_release(&m->ledger);
+    free(m->train_sums);
     free(m->variables);
     free(m->shards);
     *m = (struct manifest){0};
@@ -136,12 +139,31 @@ static void add_slots(struct buf *out, const struct manifest *m)
     buf_add_str(out, "],\n");
 }
 
+/* As their bits: sums may be infinite, and come back as they were. */
+static void add_train_sums(struct buf *out, const struct manifest *m)
+{
+    if (m->train_sum_count == 0) {
+        return;
+    }
+    add_number(out, "train_epoch", m->train_epoch);
+    buf_add_str(out, "  \"train_sums\": \"");
+    for (size_t i = 0; i < m->train_sum_count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &m->train_sums[i], sizeof bits);
+        buf_printf(out, "%016" PRIx64, bits);
+    }
+    buf_add_str(out, "\",\n");
+}
+
 static void format(const struct manifest *m, struct buf *out)
 {
     buf_add_str(out, "{\n");
     add_text(out, "format", "gradus-checkpoint");
     add_number(out, "format_version", MANIFEST_FORMAT_VERSION);
     add_text(out, "job", m->job);
+    if (m->owner[0] != '\0') {
+        add_text(out, "owner", m->owner);
+    }
     buf_printf(out, "  \"created_ms\": %" PRId64 ",\n", m->created_ms);
     add_text(out, "mode", manifest_mode_names[m->mode]);
     add_number(out, "generation", m->generation);
@@ -157,6 +179,7 @@ static void format(const struct manifest *m, struct buf *out)
         ledger_json_format(&m->ledger, out);
         buf_add_str(out, ",\n");
     }
+    add_train_sums(out, m);
     add_text(out, "text", m->text);
     buf_printf(out, "  \"checksum\": \"0x%016" PRIx64 "\"\n}\n", checksum_of(out->data, out->len));
 }

@@ -11,6 +11,7 @@
 
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_FORMAT_VERSION 1
+#define MANIFEST_SUMS_MAX 65536
 #define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
 
 struct manifest_shard {  /* its file: shard_file_name() */
@@ -20,17 +21,21 @@ struct manifest_shard {  /* its file: shard_file_name() */
 };
 
 struct manifest {
-    char *job;  /* id */
-    char *text; /* the canonical job file */
-    int mode;   /* enum training_mode */
+    char *job;   /* id */
+    char *owner; /* claim.h; "" of before there were any */
+    char *text;  /* the canonical job file */
+    int mode;    /* enum training_mode */
     char *rule;
     char *slots[UPDATE_SLOTS_MAX];
     enum rule_slot_kind slot_kinds[UPDATE_SLOTS_MAX];
     size_t slot_count;
     uint64_t generation;
-    uint64_t step, epoch, records;   /* progress; records: applied in all epochs */
-    int64_t created_ms;              /* Unix time */
-    struct ledger ledger;            /* data position of the job; split_count 0: none */
+    uint64_t step, epoch, records; /* progress; records: applied in all epochs */
+    int64_t created_ms;            /* Unix time */
+    struct ledger ledger;          /* data position of the job; split_count 0: none */
+    uint64_t train_epoch;          /* of the last batch before it, and */
+    double *train_sums;            /* its training metrics so far (metrics_pack()); NULL: none */
+    size_t train_sum_count;
     struct variable_spec *variables; /* names and shapes; initialisers are not kept */
     size_t variable_count;
     struct manifest_shard *shards;
@@ -48,9 +53,14 @@ uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_ki
 int manifest_write(const char *dir, const struct manifest *m, struct err *err);
 /* @m is overwritten on success. Errors: ERR_NOT_FOUND no manifest; ERR_CORRUPT; ERR_UNSUPPORTED. */
 int manifest_read(const char *dir, struct manifest *m, struct err *err);
-/* Are the files there, with their sizes and (@checksums) their content? Errors: ERR_CORRUPT. */
+/* Are the files there, with their sizes and (@checksums) their content? Errors: ERR_CORRUPT they
+ * are not; those of files when nobody can say. */
 int manifest_check_files(const char *dir, const struct manifest *m, bool checksums,
                          struct err *err);
+
+/* The same of shard @shard alone. */
+int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shard, bool checksum,
+                        struct err *err);
 
 /* "parameter", "row", "column", "variable": by enum rule_slot_kind, NULL at the end */
 extern const char *const manifest_slot_kinds[];

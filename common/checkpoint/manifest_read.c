@@ -88,11 +88,13 @@ static int read_texts(const struct json_t *root, struct manifest *m, struct err 
         }
         *rows[i].out = mem_strdup(text);
     }
-    const char *mode = NULL;
+    const char *mode = NULL, *owner = "";
     int rc = json_doc_string(root, "mode", &mode, err);
     if (rc != 0) {
         return rc;
     }
+    (void)json_doc_string(root, "owner", &owner, NULL);
+    m->owner = mem_strdup(owner);
     for (m->mode = 0; manifest_mode_names[m->mode] != NULL; m->mode++) {
         if (strcmp(manifest_mode_names[m->mode], mode) == 0) {
             return 0;
@@ -280,10 +282,36 @@ static int read_ledger(const struct json_t *root, struct manifest *m, struct err
     return rc;
 }
 
+#define SUM_DIGITS 16
+
+/* Manifests of earlier versions have none. */
+static int read_train_sums(const struct json_t *root, struct manifest *m, struct err *err)
+{
+    const char *digits = NULL;
+    if (json_doc_string(root, "train_sums", &digits, NULL) != 0) {
+        return 0;
+    }
+    size_t n = strlen(digits);
+    if (n == 0 || n % SUM_DIGITS != 0 || n / SUM_DIGITS > MANIFEST_SUMS_MAX ||
+        strspn(digits, "0123456789abcdef") != n) {
+        return err_set(err, ERR_CORRUPT, "train_sums: not numbers of %d digits", SUM_DIGITS);
+    }
+    m->train_sum_count = n / SUM_DIGITS;
+    m->train_sums = mem_new(m->train_sum_count, sizeof *m->train_sums);
+    for (size_t i = 0; i < m->train_sum_count; i++) {
+        char one[SUM_DIGITS + 1] = "";
+        memcpy(one, digits + i * SUM_DIGITS, SUM_DIGITS);
+        const uint64_t bits = strtoull(one, NULL, 16);
+        memcpy(&m->train_sums[i], &bits, sizeof bits);
+    }
+    return json_doc_u64(root, "train_epoch", UINT64_MAX / 2, &m->train_epoch, err);
+}
+
 static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
 {
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
-        read_texts, read_numbers, read_slots, read_variables, read_shards, read_ledger};
+        read_texts,  read_numbers, read_slots,     read_variables,
+        read_shards, read_ledger,  read_train_sums};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);
@@ -298,6 +326,10 @@ int manifest_read(const char *dir, struct manifest *m, struct err *err)
     struct manifest made = {0};
     char *path = file_join(dir, MANIFEST_NAME);
     int rc = file_read(path, MANIFEST_BYTES_MAX, &text, err);
+    struct stat st;
+    if (rc == ERR_EXHAUSTED && stat(path, &st) == 0 && st.st_size > MANIFEST_BYTES_MAX) {
+        rc = err_set(err, ERR_CORRUPT, "%s: larger than any manifest", path);
+    }
     free(path);
     if (rc == 0) {
         rc = check_own_checksum(&text, err);
@@ -370,28 +402,35 @@ static int check_content(int fd, const struct manifest_shard *s, bool checksums,
     return rc;
 }
 
+int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shard, bool checksum,
+                        struct err *err)
+{
+    char name[SHARD_FILE_NAME_BYTES];
+    char *path =
+        file_join(dir, shard_file_name(shard, m->shard_count, m->shards[shard].generation, name));
+    int rc;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        rc = err_set(err, ERR_NOT_FOUND, "missing");
+    } else if (fd < 0) {
+        rc = err_errno(err, errno, "open");
+    } else {
+        rc = check_content(fd, &m->shards[shard], checksum, err);
+        (void)close(fd);
+    }
+    free(path);
+    if (rc != 0) {
+        (void)err_wrap(err, "%s", name);
+        (void)err_wrap(err, "checkpoint %s", dir);
+    }
+    return rc;
+}
+
 int manifest_check_files(const char *dir, const struct manifest *m, bool checksums, struct err *err)
 {
-    for (uint32_t i = 0; i < m->shard_count; i++) {
-        char name[SHARD_FILE_NAME_BYTES];
-        char *path =
-            file_join(dir, shard_file_name(i, m->shard_count, m->shards[i].generation, name));
-        int rc;
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT) {
-            rc = err_set(err, ERR_CORRUPT, "missing");
-        } else if (fd < 0) {
-            rc = err_errno(err, errno, "open");
-        } else {
-            rc = check_content(fd, &m->shards[i], checksums, err);
-            (void)close(fd);
-        }
-        free(path);
-        if (rc != 0) {
-            (void)err_wrap(err, "%s", name);
-            (void)err_wrap(err, "checkpoint %s", dir);
-            return rc;
-        }
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < m->shard_count; i++) {
+        rc = manifest_check_file(dir, m, i, checksums, err);
     }
-    return 0;
+    return rc;
 }

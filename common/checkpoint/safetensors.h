@@ -56,6 +56,11 @@ struct safetensors_meta {
     const char *key, *value;
 };
 
+/* Metadata with this key is the checksum (XXH3, 64 bits, 16 hex digits) of the header itself, from
+ * its length on, with zeros in the place of these digits. The writer fills it in. */
+#define SAFETENSORS_SEAL "seal"
+#define SAFETENSORS_SEAL_EMPTY "0000000000000000"
+
 /* ---- writing ----
  *
  * Declare all tensors, then stream their data in the order that safetensors_writer_next() asks for.
@@ -107,6 +112,8 @@ int safetensors_open(struct safetensors *f, const char *path, struct err *err);
 void safetensors_close(struct safetensors *f); /* safe on a zeroed struct */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *f, const char *name);
 const char *safetensors_meta_find(const struct safetensors *f, const char *key); /* or NULL */
+/* Is the header what its seal says? One without a seal is fine. Errors: ERR_CORRUPT; of files. */
+int safetensors_check_seal(const struct safetensors *f, struct err *err);
 /* Errors: ERR_RANGE beyond the tensor; ERR_CORRUPT the file became shorter. */
 int safetensors_read(const struct safetensors *f, const struct safetensors_tensor *t,
                      uint64_t first_byte, void *out, size_t bytes, struct err *err);

@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/json_doc.h"
@@ -300,6 +302,36 @@ const char *safetensors_meta_find(const struct safetensors *f, const char *key)
         f->meta_count == 0 ? NULL
                            : bsearch(&wanted, f->meta, f->meta_count, sizeof *f->meta, compare_key);
     return found == NULL ? NULL : found->value;
+}
+
+int safetensors_check_seal(const struct safetensors *f, struct err *err)
+{
+    const char *noted = safetensors_meta_find(f, SAFETENSORS_SEAL);
+    if (noted == NULL) {
+        return 0;
+    }
+    size_t n = (size_t)f->data_first;
+    char *header = mem_new(n, 1);
+    char *text = mem_printf("\"" SAFETENSORS_SEAL "\":\"%s\"", noted);
+    int rc = read_at(f->fd, 0, header, n, err);
+    char *at = rc == 0 ? memmem(header, n, text, strlen(text)) : NULL;
+    if (at != NULL && strlen(noted) == 16) {
+        memcpy(at + strlen(text) - 17, SAFETENSORS_SEAL_EMPTY, 16);
+        char sum[17];
+        (void)snprintf(sum, sizeof sum, "%016" PRIx64, checksum_of(header, n));
+        at = strcmp(sum, noted) == 0 ? at : NULL;
+    } else {
+        at = NULL;
+    }
+    if (rc == 0 && at == NULL) {
+        rc = err_set(err, ERR_CORRUPT, "the checksum of its header differs: damaged");
+    }
+    if (rc != 0) {
+        (void)err_wrap(err, "read %s", f->path);
+    }
+    free(text);
+    free(header);
+    return rc;
 }
 
 int safetensors_read(const struct safetensors *f, const struct safetensors_tensor *t,

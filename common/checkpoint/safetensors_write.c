@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,19 @@ static int add_tensors(const struct safetensors_writer *w, bool after_meta, stru
     return 0;
 }
 
+static const char SEAL[] = "\"" SAFETENSORS_SEAL "\":\"" SAFETENSORS_SEAL_EMPTY "\"";
+
+static void seal(struct buf *header)
+{
+    char *at = memmem(header->data, header->len, SEAL, sizeof SEAL - 1);
+    if (at != NULL) {
+        char digits[17];
+        (void)snprintf(digits, sizeof digits, "%016" PRIx64,
+                       checksum_of(header->data, header->len));
+        memcpy(at + sizeof SEAL - 18, digits, 16);
+    }
+}
+
 /* The length, the JSON and its padding. */
 static int make_header(const struct safetensors_writer *w, const struct safetensors_meta *meta,
                        size_t meta_count, struct buf *out, struct err *err)
@@ -163,6 +177,7 @@ static int make_header(const struct safetensors_writer *w, const struct safetens
                        SAFETENSORS_HEADER_BYTES_MAX);
     }
     memcpy(out->data, &n, sizeof n);
+    seal(out);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/ledger_json.h"
@@ -86,29 +87,56 @@ static size_t declare(const struct shard_file_state *s, const struct partition *
     return n;
 }
 
-#define META_COUNT 10
+static int compare_contents(const void *a, const void *b)
+{
+    return strcmp(((const struct content *)a)->name, ((const struct content *)b)->name);
+}
+
+/* Of every chunk, in the order of names, as text. Returns owned. */
+static char *checksums_of(const struct content *contents, size_t count)
+{
+    struct content *sorted = mem_new(count, sizeof *sorted);
+    memcpy(sorted, contents, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_contents);
+    struct buf text = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *data = (const char *)sorted[i].data;
+        for (uint64_t left = sorted[i].floats * sizeof(float); left > 0;) {
+            uint64_t n = left < SHARD_FILE_CHUNK_BYTES ? left : SHARD_FILE_CHUNK_BYTES;
+            buf_printf(&text, "%016" PRIx64, checksum_of(data, (size_t)n));
+            data += n;
+            left -= n;
+        }
+    }
+    free(sorted);
+    return buf_take(&text);
+}
+
+#define META_COUNT 12
 
 /* The keys sorted; the caller frees texts[]. */
-static void make_meta(const struct shard_file_state *s, struct safetensors_meta meta[META_COUNT],
-                      char *texts[META_COUNT])
+static void make_meta(const struct shard_file_state *s, char *checksums,
+                      struct safetensors_meta meta[META_COUNT], char *texts[META_COUNT])
 {
     struct buf ledger = {0};
     ledger_json_format(s->ledger, &ledger);
     char *const made[META_COUNT] = {
+        checksums,
         mem_strdup(FORMAT),
         mem_strdup(FORMAT_VERSION),
         mem_printf("%" PRIu64, s->generation),
         mem_strdup(s->job),
         buf_take(&ledger),
         mem_strdup(s->rule),
+        mem_strdup(SAFETENSORS_SEAL_EMPTY),
         mem_printf("%u", s->shard),
         mem_printf("%u", s->plan->shard_count),
         mem_printf("%" PRIu64, s->step),
         mem_printf("%" PRIu64, s->version),
     };
-    static const char *const keys[META_COUNT] = {"format", "format_version", "generation", "job",
-                                                 "ledger", "rule",           "shard",      "shards",
-                                                 "step",   "version"};
+    static const char *const keys[META_COUNT] = {
+        "checksums", "format",         "format_version", "generation", "job",  "ledger",
+        "rule",      SAFETENSORS_SEAL, "shard",          "shards",     "step", "version"};
     for (size_t i = 0; i < META_COUNT; i++) {
         texts[i] = made[i];
         meta[i] = (struct safetensors_meta){keys[i], made[i]};
@@ -141,7 +169,7 @@ int shard_file_write(const char *path, const struct shard_file_state *state,
     size_t tensor_count = declare(state, parts, count, tensors, contents);
     struct safetensors_meta meta[META_COUNT];
     char *texts[META_COUNT];
-    make_meta(state, meta, texts);
+    make_meta(state, checksums_of(contents, tensor_count), meta, texts);
     struct safetensors_writer w;
     int rc = safetensors_writer_open(&w, path, tensors, tensor_count, meta, META_COUNT, err);
     if (rc == 0) {
@@ -228,6 +256,45 @@ static int read_numbers(struct shard_file *f, struct err *err)
     return rc;
 }
 
+/* The next 16 digits of @text; false: they are none. */
+static bool take_sum(const char *text, uint64_t *out)
+{
+    char digits[17] = {0};
+    if (strspn(text, "0123456789abcdef") < 16) {
+        return false;
+    }
+    memcpy(digits, text, 16);
+    *out = strtoull(digits, NULL, 16);
+    return true;
+}
+
+static int read_checksums(struct shard_file *f, struct err *err)
+{
+    const char *text = safetensors_meta_find(&f->file, "checksums");
+    if (text == NULL) {
+        return 0;
+    }
+    if (safetensors_meta_find(&f->file, SAFETENSORS_SEAL) == NULL) {
+        return err_set(err, ERR_CORRUPT, "metadata: checksums without a seal");
+    }
+    size_t count = strlen(text) / 16, at = 0;
+    f->sums = mem_new(count + 1, sizeof *f->sums);
+    f->sum_of = mem_new(f->file.count + 1, sizeof *f->sum_of);
+    for (size_t i = 0; i < f->file.count; i++) {
+        uint64_t bytes = f->file.tensors[i].bytes;
+        uint64_t chunks = bytes / SHARD_FILE_CHUNK_BYTES + (bytes % SHARD_FILE_CHUNK_BYTES != 0);
+        f->sum_of[i] = at;
+        for (; chunks > 0; chunks--, at++) {
+            if (at >= count || !take_sum(text + 16 * at, &f->sums[at])) {
+                return err_set(err, ERR_CORRUPT, "metadata: checksums: not one for each chunk");
+            }
+        }
+    }
+    return at == count && text[16 * at] == '\0'
+               ? 0
+               : err_set(err, ERR_CORRUPT, "metadata: checksums: more than there are chunks");
+}
+
 int shard_file_open(struct shard_file *f, const char *path, struct err *err)
 {
     struct shard_file made = {0};
@@ -236,6 +303,11 @@ int shard_file_open(struct shard_file *f, const char *path, struct err *err)
         return rc;
     }
     const char *ledger = NULL;
+    rc = safetensors_check_seal(&made.file, err);
+    if (rc != 0) {
+        shard_file_close(&made);
+        return rc;
+    }
     rc = check_format(&made.file, err);
     if (rc == 0) {
         rc = meta_text(&made.file, "job", &made.job, err);
@@ -255,6 +327,7 @@ int shard_file_open(struct shard_file *f, const char *path, struct err *err)
             (void)err_wrap(err, "metadata: ledger");
         }
     }
+    rc = rc != 0 ? rc : read_checksums(&made, err);
     if (rc != 0) {
         (void)err_wrap(err, "read %s", path);
         shard_file_close(&made);
@@ -264,9 +337,47 @@ int shard_file_open(struct shard_file *f, const char *path, struct err *err)
     return 0;
 }
 
+int shard_file_read(const struct shard_file *f, const struct safetensors_tensor *t,
+                    uint64_t first_byte, void *out, size_t bytes, struct err *err)
+{
+    if (f->sums == NULL || first_byte > t->bytes || bytes > t->bytes - first_byte) {
+        return safetensors_read(&f->file, t, first_byte, out, bytes, err);
+    }
+    const uint64_t *sums = f->sums + f->sum_of[t - f->file.tensors];
+    char *part = NULL; /* of a chunk that is not wanted whole */
+    int rc = 0;
+    for (uint64_t at = first_byte; rc == 0 && at < first_byte + bytes;) {
+        uint64_t chunk = at / SHARD_FILE_CHUNK_BYTES, begin = chunk * SHARD_FILE_CHUNK_BYTES;
+        uint64_t size =
+            t->bytes - begin < SHARD_FILE_CHUNK_BYTES ? t->bytes - begin : SHARD_FILE_CHUNK_BYTES;
+        uint64_t end = begin + size < first_byte + bytes ? begin + size : first_byte + bytes;
+        char *to = (char *)out + (at - first_byte);
+        bool whole = at == begin && end == begin + size;
+        if (!whole && part == NULL) {
+            part = mem_new(SHARD_FILE_CHUNK_BYTES, 1);
+        }
+        char *data = whole ? to : part;
+        rc = safetensors_read(&f->file, t, begin, data, (size_t)size, err);
+        if (rc == 0 && checksum_of(data, (size_t)size) != sums[chunk]) {
+            rc = err_set(err, ERR_CORRUPT,
+                         "read %s: tensor %s: the checksum of bytes %" PRIu64 " to %" PRIu64
+                         " differs: damaged",
+                         f->file.path, t->name, begin, begin + size);
+        }
+        if (rc == 0 && !whole) {
+            memcpy(to, data + (at - begin), (size_t)(end - at));
+        }
+        at = end;
+    }
+    free(part);
+    return rc;
+}
+
 void shard_file_close(struct shard_file *f)
 {
     ledger_release(&f->ledger);
+    free(f->sums);
+    free(f->sum_of);
     safetensors_close(&f->file);
     *f = (struct shard_file){0};
 }

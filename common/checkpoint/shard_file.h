@@ -7,8 +7,12 @@
  * Slots per row are vectors. Those per column and per variable are of the whole variable, and
  * vectors, too; every partition has the copy that its shard holds.
  *
- * Metadata: format, format_version, generation, job, ledger (JSON), rule, shard, shards, step,
- * version. The ledger is the shard's own: the pushes that its values hold. */
+ * Metadata: checksums, format, format_version, generation, job, ledger (JSON), rule, seal, shard,
+ * shards, step, version. The ledger is the shard's own: the pushes that its values hold.
+ *
+ * Whoever reads a part of it reads no more than that: the data of each tensor are cut into chunks
+ * of SHARD_FILE_CHUNK_BYTES, and `checksums` has the XXH3 (64 bits, 16 hex digits) of each, in the
+ * order of the tensors' names; `seal` is that of the header. Files of before have neither. */
 #ifndef GRADUS_CHECKPOINT_SHARD_FILE_H
 #define GRADUS_CHECKPOINT_SHARD_FILE_H
 
@@ -19,6 +23,7 @@
 
 #define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
+#define SHARD_FILE_CHUNK_BYTES (UINT64_C(1) << 20)
 
 /* "shard-0-of-2.safetensors" into @out, or "shard-0-of-2-g7.safetensors" of a shard that was opened
  * with @generation 7, above 1: a server that was given up and wakes up later cannot write over the
@@ -52,9 +57,15 @@ struct shard_file {
     uint32_t shard, shard_count;
     uint64_t version, generation, step;
     struct ledger ledger;
+    uint64_t *sums; /* of all chunks; NULL: the file has none */
+    size_t *sum_of; /* the first of each tensor of @file */
 };
 /* @f is overwritten on success. Errors: ERR_CORRUPT. */
 int shard_file_open(struct shard_file *f, const char *path, struct err *err);
+/* safetensors_read(), of what is what was written: with checksums the chunks that it touches are
+ * checked. Errors: those, and ERR_CORRUPT. */
+int shard_file_read(const struct shard_file *f, const struct safetensors_tensor *t,
+                    uint64_t first_byte, void *out, size_t bytes, struct err *err);
 void shard_file_close(struct shard_file *f); /* safe on a zeroed struct */
 
 /* The parts of a tensor's name. */

@@ -37,26 +37,12 @@ struct reader {
     struct diags *diags;
     struct flag *flags; /* [argc] */
     size_t flag_count;
-    const char *config_path;
-    bool **seen;      /* [group][row] */
     bool loose_value; /* behind an unknown flag: may be its value or an argument */
 };
 
-/* "store.path_name" → "store-path-name", owned. */
-static char *flag_name(const char *path)
-{
-    char *name = mem_strdup(path);
-    for (char *p = name; *p != '\0'; p++) {
-        if (*p == '.' || *p == '_') {
-            *p = '-';
-        }
-    }
-    return name;
-}
-
 static bool row_has_name(const struct field *row, const char *name)
 {
-    char *own = flag_name(row->path);
+    char *own = config_flag_name(row->path);
     bool same = strcmp(own, name) == 0;
     free(own);
     return same;
@@ -119,7 +105,7 @@ static void report_unknown_flag(const struct reader *r, const char *name)
     char **known = mem_new(capacity, sizeof *known);
     for (size_t g = 0; g < c->group_count; g++) {
         for (size_t i = 0; i < c->groups[g].count; i++) {
-            known[count++] = flag_name(c->groups[g].fields[i].path);
+            known[count++] = config_flag_name(c->groups[g].fields[i].path);
         }
     }
     for (size_t i = 0; i < c->repeat_count; i++) {
@@ -154,7 +140,7 @@ static void take_own(struct reader *r, int own, const char *value)
     static const enum config_ask asks[OWN_COUNT] = {
         [OWN_HELP] = CONFIG_HELP, [OWN_VERSION] = CONFIG_VERSION, [OWN_PRINT] = CONFIG_PRINT};
     if (own == OWN_CONFIG) {
-        r->config_path = value;
+        r->line->config_path = value;
     } else if (r->line->ask != CONFIG_HELP) { /* help goes before everything else */
         r->line->ask = asks[own];
     }
@@ -244,7 +230,7 @@ static void report_unknown_key(const struct reader *r, const struct yaml_entry *
             }
         }
     }
-    binding_unknown(r->diags, r->config_path, entry, "", (const char *const *)known, count);
+    binding_unknown(r->diags, r->line->config_path, entry, "", (const char *const *)known, count);
     for (size_t i = 0; i < count; i++) {
         free(known[i]);
     }
@@ -263,14 +249,19 @@ static void read_entry(const struct reader *r, struct yaml_entry *entry)
                 continue;
             }
             const struct yaml_node only = {.kind = YAML_MAPPING, .items = entry, .count = 1};
+            bool *seen = mem_new(c->groups[g].count, sizeof *seen);
             const struct binding b = {.fields = c->groups[g].fields,
                                       .count = c->groups[g].count,
                                       .object = c->groups[g].object,
-                                      .seen = r->seen[g],
+                                      .seen = seen,
                                       .where = "",
-                                      .file = r->config_path,
+                                      .file = r->line->config_path,
                                       .diags = r->diags};
             binding_read(&b, &only);
+            for (size_t k = 0; k < c->groups[g].count; k++) {
+                r->line->origins[g][k] = seen[k] ? CONFIG_FILE : r->line->origins[g][k];
+            }
+            free(seen);
             return;
         }
     }
@@ -281,14 +272,14 @@ static void read_file(const struct reader *r)
 {
     struct buf text = {0};
     struct err err = {0};
-    if (file_read(r->config_path, YAML_BYTES_MAX, &text, &err) != 0) {
+    if (file_read(r->line->config_path, YAML_BYTES_MAX, &text, &err) != 0) {
         diags_add(r->diags, "--config", 0, 0, "%s", err.msg);
         buf_release(&text);
         return;
     }
-    struct yaml_node *root = yaml_parse(buf_str(&text), text.len, r->config_path, r->diags);
+    struct yaml_node *root = yaml_parse(buf_str(&text), text.len, r->line->config_path, r->diags);
     if (root != NULL && root->kind != YAML_MAPPING) {
-        yaml_diag(r->diags, r->config_path, root,
+        yaml_diag(r->diags, r->line->config_path, root,
                   "the file is not a list of keys with values; --print-config shows one");
     }
     for (size_t i = 0; root != NULL && root->kind == YAML_MAPPING && i < root->count; i++) {
@@ -304,7 +295,7 @@ static void apply_flags(const struct reader *r)
         const struct flag *f = &r->flags[i];
         const struct config_group *group = &r->command->groups[f->target.group];
         struct err err = {0};
-        r->seen[f->target.group][f->target.row - group->fields] = true;
+        r->line->origins[f->target.group][f->target.row - group->fields] = CONFIG_FLAG;
         if (field_set(f->target.row, group->object, f->value, &err) != 0) {
             diags_add(r->diags, f->name, 0, 0, "%s", err.msg);
         }
@@ -317,8 +308,8 @@ static void require_all(const struct reader *r)
     for (size_t g = 0; g < c->group_count; g++) {
         for (size_t i = 0; i < c->groups[g].count; i++) {
             const struct field *row = &c->groups[g].fields[i];
-            if (row->def == NULL && !r->seen[g][i]) {
-                char *name = flag_name(row->path);
+            if (row->def == NULL && r->line->origins[g][i] == CONFIG_DEFAULT) {
+                char *name = config_flag_name(row->path);
                 diags_add(r->diags, c->program, 0, 0, "--%s is missing: %s", name, row->help);
                 free(name);
             }
@@ -351,19 +342,15 @@ static void reader_init(struct reader *r, int argc)
         values_init(&r->line->repeats[i], argc);
     }
     r->flags = mem_new((size_t)argc + 1, sizeof *r->flags);
-    r->seen = mem_new(c->group_count + 1, sizeof *r->seen);
+    r->line->origins = mem_new(c->group_count + 1, sizeof *r->line->origins);
     for (size_t g = 0; g < c->group_count; g++) {
-        r->seen[g] = mem_new(c->groups[g].count + 1, sizeof *r->seen[g]);
+        r->line->origins[g] = mem_new(c->groups[g].count + 1, sizeof *r->line->origins[g]);
         field_defaults(c->groups[g].fields, c->groups[g].count, c->groups[g].object);
     }
 }
 
 static void reader_release(struct reader *r)
 {
-    for (size_t g = 0; g < r->command->group_count; g++) {
-        free(r->seen[g]);
-    }
-    free(r->seen);
     for (size_t i = 0; i < r->flag_count; i++) {
         free(r->flags[i].name);
     }
@@ -379,9 +366,13 @@ int config_read(const struct config_command *command, int argc, char *const *arg
     take_words(&r, argc, argv);
     bool wanted = line->ask == CONFIG_RUN || line->ask == CONFIG_PRINT;
     if (wanted) {
-        if (r.config_path != NULL) {
+        if (line->config_path == NULL && command->file) {
+            line->config_path = config_variable(command, "config");
+        }
+        if (line->config_path != NULL) {
             read_file(&r);
         }
+        config_read_environment(command, line, &problems);
         apply_flags(&r);
         require_all(&r);
     }
@@ -394,12 +385,30 @@ int config_read(const struct config_command *command, int argc, char *const *arg
     return code;
 }
 
+enum config_origin config_origin_of(const struct config_command *command,
+                                    const struct config_line *line, const char *path)
+{
+    for (size_t g = 0; g < command->group_count; g++) {
+        for (size_t i = 0; i < command->groups[g].count; i++) {
+            if (strcmp(command->groups[g].fields[i].path, path) == 0) {
+                return line->origins[g][i];
+            }
+        }
+    }
+    return CONFIG_DEFAULT;
+}
+
 void config_release(const struct config_command *command, struct config_line *line)
 {
     for (size_t g = 0; g < command->group_count; g++) {
         field_release(command->groups[g].fields, command->groups[g].count,
                       command->groups[g].object);
     }
+    for (size_t g = 0; line->origins != NULL && g < command->group_count; g++) {
+        free(line->origins[g]);
+    }
+    free(line->origins);
+    diags_release(&line->warnings);
     for (size_t i = 0; line->repeats != NULL && i < command->repeat_count; i++) {
         free(line->repeats[i].items);
     }

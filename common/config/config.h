@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines and config files over field tables: defaults, then a YAML file, then flags.
+/* Command lines, environment and config files over field tables: defaults, then a YAML file, then
+ * variables of the environment, then flags.
  *
- * A row "store.path" is the key `path` below `store:` in the file and the flag --store-path. Flags
- * are --name VALUE, --name=VALUE, and for truth values --name, --no-name; -o VALUE is --out VALUE
- * where there is such a row. `--` ends the flags. The same
- * rows give --help and --print-config. Used by the services' one main and by each CLI command. */
+ * A row "store.path" is the key `path` below `store:` in the file, the variable GRADUS_STORE_PATH
+ * and the flag --store-path. An empty variable counts as not set. Flags are --name VALUE,
+ * --name=VALUE, and for truth values --name, --no-name; -o VALUE is --out VALUE where there is such
+ * a row. `--` ends the flags. The same rows give --help and --print-config. Used by the services'
+ * one main and by each CLI command. */
 #ifndef GRADUS_CONFIG_CONFIG_H
 #define GRADUS_CONFIG_CONFIG_H
 
@@ -40,9 +42,14 @@ struct config_command {
     size_t group_count;
     const struct config_repeat *repeats;
     size_t repeat_count;
-    bool file;         /* has --config FILE.yaml and --print-config */
-    const char *notes; /* below the flags in --help, examples for instance; may be NULL */
+    bool file;                /* has --config FILE.yaml and --print-config */
+    char *const *environment; /* "NAME=VALUE", NULL-terminated; NULL: nothing is taken from there */
+    const char *const *settings; /* rows that have a variable, NULL-terminated; NULL: all */
+    const char *notes; /* below the flags in --help, examples for instance: a paragraph is one
+                line; may be NULL */
 };
+
+#define CONFIG_VARIABLE_PREFIX "GRADUS_"
 
 enum config_ask { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_PRINT };
 
@@ -51,9 +58,15 @@ struct config_values {
     size_t count;
 };
 
+/* Where the value of a row comes from. */
+enum config_origin { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG };
+
 /* What a command line said besides the rows. */
 struct config_line {
     enum config_ask ask;
+    const char *config_path;      /* of --config or GRADUS_CONFIG, borrowed; NULL: none */
+    enum config_origin **origins; /* [group][row] */
+    struct diags warnings;        /* what is ignored, but looks like an oversight */
     struct config_values arguments;
     struct config_values *repeats; /* [repeat_count], in the order of the command */
 };
@@ -66,8 +79,29 @@ struct config_line {
 int config_read(const struct config_command *command, int argc, char *const *argv,
                 struct config_line *line, struct diags *diags);
 void config_release(const struct config_command *command, struct config_line *line);
+/* Where the value of the row @path comes from; CONFIG_DEFAULT when there is no such row. */
+enum config_origin config_origin_of(const struct config_command *command,
+                                    const struct config_line *line, const char *path);
+/* No line is longer than CONFIG_HELP_COLUMNS, but for words that are. */
+#define CONFIG_HELP_COLUMNS 80
 void config_help(const struct config_command *command, struct buf *out);
-/* The values in force, as a file that config_read() reads back to the same values. */
-void config_print(const struct config_command *command, struct buf *out);
+/* The values in force, as a file that config_read() reads back to the same values; a comment behind
+ * each says where it comes from. */
+void config_print(const struct config_command *command, const struct config_line *line,
+                  struct buf *out);
+
+/* ---- shared by the sources of this module ---- */
+
+/* "store.path_name" → "store-path-name", owned. */
+char *config_flag_name(const char *path);
+/* "store.path_name" → "GRADUS_STORE_PATH_NAME", owned. */
+char *config_variable_name(const char *path);
+bool config_has_variable(const struct config_command *command, const struct field *row);
+/* The value of the variable that belongs to @path; NULL: not set, or empty. Borrows. */
+const char *config_variable(const struct config_command *command, const char *path);
+/* Set the rows whose variables are set; what is wrong goes to @diags under the variable's name,
+ * what resembles a variable's name to line->warnings. */
+void config_read_environment(const struct config_command *command, struct config_line *line,
+                             struct diags *diags);
 
 #endif

@@ -4,44 +4,70 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "config/binding.h"
 #include "config/config.h"
 #include "config/yaml.h"
 
+#define INDENT 6
+#define DEPTH_MAX 8 /* of keys in a row's path */
+
 static void add_flag(struct buf *out, const char *flag, const char *help)
 {
-    buf_printf(out, "  %s\n      %s\n", flag, help);
+    buf_printf(out, "  %s\n", flag);
+    text_wrap(help, INDENT, CONFIG_HELP_COLUMNS, out);
 }
 
-static void add_row(struct buf *out, const struct field *row)
+static void add_row(const struct config_command *c, const struct field *row, struct buf *out)
 {
-    struct buf flag = {0}, allowed = {0};
-    buf_printf(&flag, "--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", row->path);
-    for (char *p = flag.data; *p != '\0'; p++) {
-        if (*p == '.' || *p == '_') {
-            *p = '-';
-        }
-    }
-    add_flag(out, buf_str(&flag), row->help);
+    char *name = config_flag_name(row->path);
+    char *flag = mem_printf("--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", name);
+    struct buf allowed = {0};
+    add_flag(out, flag, row->help);
     field_allowed(row, &allowed);
     if (row->def == NULL) {
-        buf_printf(out, "      %s; required\n", buf_str(&allowed));
+        buf_add_str(&allowed, "; required");
     } else {
-        buf_printf(out, "      %s; default %s\n", buf_str(&allowed),
-                   row->def[0] == '\0' ? "empty" : row->def);
+        buf_printf(&allowed, "; default %s", row->def[0] == '\0' ? "empty" : row->def);
     }
+    if (config_has_variable(c, row)) {
+        char *variable = config_variable_name(row->path);
+        buf_printf(&allowed, "; %s", variable);
+        free(variable);
+    }
+    text_wrap(buf_str(&allowed), INDENT, CONFIG_HELP_COLUMNS, out);
     buf_release(&allowed);
-    buf_release(&flag);
+    free(flag);
+    free(name);
+}
+
+/* A paragraph is one line, and wrapped like one; examples are as they are. */
+static void add_notes(const char *notes, struct buf *out)
+{
+    while (*notes != '\0') {
+        size_t n = strcspn(notes, "\n");
+        if (n <= CONFIG_HELP_COLUMNS) {
+            buf_printf(out, "%.*s\n", (int)n, notes);
+        } else {
+            char *line = mem_printf("%.*s", (int)n, notes);
+            text_wrap(line, strspn(line, " "), CONFIG_HELP_COLUMNS, out);
+            free(line);
+        }
+        notes += n + (notes[n] == '\n');
+    }
 }
 
 void config_help(const struct config_command *c, struct buf *out)
 {
-    buf_printf(out, "%s: %s\n\nUsage: %s [FLAGS]%s%s\n", c->program, c->summary, c->program,
-               c->arguments[0] == '\0' ? "" : " ", c->arguments);
+    char *about = mem_printf("%s: %s", c->program, c->summary);
+    text_wrap(about, 0, CONFIG_HELP_COLUMNS, out);
+    free(about);
+    buf_printf(out, "\nUsage: %s [FLAGS]%s%s\n", c->program, c->arguments[0] == '\0' ? "" : " ",
+               c->arguments);
     for (size_t g = 0; g < c->group_count; g++) {
         buf_printf(out, "\n%s\n", c->groups[g].title);
         for (size_t i = 0; i < c->groups[g].count; i++) {
-            add_row(out, &c->groups[g].fields[i]);
+            add_row(c, &c->groups[g].fields[i], out);
         }
     }
     buf_add_str(out, "\nOther flags\n");
@@ -51,22 +77,86 @@ void config_help(const struct config_command *c, struct buf *out)
         free(flag);
     }
     if (c->file) {
-        add_flag(out, "--config FILE.yaml", "Read settings from a file; flags go before it");
-        add_flag(out, "--print-config", "Print the settings in force, as such a file, and end");
+        add_flag(out, "--config FILE.yaml",
+                 c->environment == NULL
+                     ? "Read settings from a file; flags go before it"
+                     : "Read settings from a file; flags go before variables of the environment, "
+                       "and those before the file; " CONFIG_VARIABLE_PREFIX "CONFIG");
+        add_flag(out, "--print-config",
+                 "Print the settings in force and where each comes from, as such a file, and end");
     }
     add_flag(out, "--version", "Print the version and end");
     add_flag(out, "-h, --help", "Print this text and end");
     if (c->notes != NULL) {
-        buf_printf(out, "\n%s", c->notes);
+        buf_add_char(out, '\n');
+        add_notes(c->notes, out);
     }
 }
 
-void config_print(const struct config_command *c, struct buf *out)
+/* ---- --print-config ---- */
+
+static void add_origin(const struct config_command *c, const struct config_line *line,
+                       const char *path, struct buf *out)
+{
+    char *name = NULL;
+    switch (config_origin_of(c, line, path)) {
+    case CONFIG_DEFAULT:
+        buf_add_str(out, "  # default");
+        break;
+    case CONFIG_FILE:
+        buf_add_str(out, "  # config file");
+        break;
+    case CONFIG_VARIABLE:
+        name = config_variable_name(path);
+        buf_printf(out, "  # %s", name);
+        break;
+    case CONFIG_FLAG:
+        name = config_flag_name(path);
+        buf_printf(out, "  # --%s", name);
+        break;
+    }
+    free(name);
+}
+
+/* The path of the key of a line in canonical YAML, from those of the lines before: keys[depth]. */
+static char *path_of(const char *text, size_t depth, char *keys[DEPTH_MAX])
+{
+    free(keys[depth]);
+    keys[depth] = mem_printf("%.*s", (int)strcspn(text, ":"), text);
+    char *path = mem_strdup(keys[0]);
+    for (size_t i = 1; i <= depth; i++) {
+        char *longer = mem_printf("%s.%s", path, keys[i]);
+        free(path);
+        path = longer;
+    }
+    return path;
+}
+
+void config_print(const struct config_command *c, const struct config_line *line, struct buf *out)
 {
     struct yaml_node *map = yaml_mapping();
+    struct buf text = {0};
+    char *keys[DEPTH_MAX] = {0};
     for (size_t g = 0; g < c->group_count; g++) {
         binding_write(c->groups[g].fields, c->groups[g].count, c->groups[g].object, map);
     }
-    yaml_write(map, out);
+    yaml_write(map, &text);
+    for (const char *at = buf_str(&text); *at != '\0';) {
+        size_t n = strcspn(at, "\n"), indent = strspn(at, " ");
+        buf_printf(out, "%.*s", (int)n, at);
+        if (at[n - 1] != ':' && indent / 2 < DEPTH_MAX) { /* not a key that has keys below it */
+            char *path = path_of(at + indent, indent / 2, keys);
+            add_origin(c, line, path, out);
+            free(path);
+        } else if (indent / 2 < DEPTH_MAX) {
+            free(path_of(at + indent, indent / 2, keys));
+        }
+        buf_add_char(out, '\n');
+        at += n + (at[n] == '\n');
+    }
+    for (size_t i = 0; i < DEPTH_MAX; i++) {
+        free(keys[i]);
+    }
+    buf_release(&text);
     yaml_node_free(map);
 }

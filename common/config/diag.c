@@ -78,6 +78,38 @@ void diags_format(const struct diags *d, struct buf *out)
     }
 }
 
+/* Bytes of a key at @s: words of a job file with dots between them. */
+static size_t key_bytes(const char *s)
+{
+    return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+}
+
+/* The word in quotes at the start of @s, as a length behind the first quote. */
+static size_t quoted_bytes(const char *s)
+{
+    return s[0] == '\'' ? strcspn(s + 1, "'") : 0;
+}
+
+void diag_key(const char *message, struct buf *out)
+{
+    static const char unknown[] = "unknown key ", section[] = "the section ";
+    size_t n = key_bytes(message);
+    if (n > 0 && (strncmp(message + n, ": ", 2) == 0 ||
+                  strncmp(message + n, " is missing", strlen(" is missing")) == 0)) {
+        buf_printf(out, "%.*s", (int)n, message);
+    } else if (strncmp(message, unknown, sizeof unknown - 1) == 0) {
+        const char *word = message + sizeof unknown - 1;
+        n = quoted_bytes(word);
+        const char *rest = word + (n > 0 ? n + 2 : 0);
+        size_t where = strncmp(rest, " in ", 4) == 0 ? key_bytes(rest + 4) : 0;
+        buf_printf(out, "%.*s%s%.*s", (int)where, where > 0 ? rest + 4 : "", where > 0 ? "." : "",
+                   (int)n, word + 1);
+    } else if (strncmp(message, section, sizeof section - 1) == 0) {
+        const char *word = message + sizeof section - 1;
+        buf_printf(out, "%.*s", (int)quoted_bytes(word), word + 1);
+    }
+}
+
 void diags_release(struct diags *d)
 {
     for (size_t i = 0; i < d->count; i++) {

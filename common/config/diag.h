@@ -15,7 +15,7 @@
 struct diag {
     char *file;
     unsigned line, column; /* 1-based; 0: the whole file */
-    char *message;         /* "what is wrong; what is allowed" */
+    char *message;         /* "what is wrong; what is allowed"; diag_key() */
 };
 struct diags {
     struct diag *items;
@@ -26,6 +26,10 @@ void diags_add(struct diags *d, const char *file, unsigned line, unsigned column
 void diags_append(struct diags *d, const struct diags *from);
 /* "file:line:column: message\n" for each; "file: message\n" without a line. */
 void diags_format(const struct diags *d, struct buf *out);
+/* The key that @message is about into @out, "" when it names none. A message names it in one of
+ * these ways: "training.mode: …", "data.train.file is missing…", "unknown key 'x' in data.train…",
+ * "the section 'model' is missing…". */
+void diag_key(const char *message, struct buf *out);
 void diags_release(struct diags *d);
 
 #endif

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "data/scaling.h"
 
 struct dataset {
+    atomic_uint refs;
     struct dataset_info info;
     size_t width;           /* features of a record */
     uint8_t *bytes;         /* [records × width], scaled when read; or NULL */
@@ -56,9 +58,15 @@ void batch_release(struct batch *b)
     *b = (struct batch){0};
 }
 
+struct dataset *dataset_ref(struct dataset *d)
+{
+    atomic_fetch_add(&d->refs, 1);
+    return d;
+}
+
 void dataset_free(struct dataset *d)
 {
-    if (d == NULL) {
+    if (d == NULL || atomic_fetch_sub(&d->refs, 1) != 1) {
         return;
     }
     for (uint32_t i = 0; d->class_names != NULL && i < d->info.classes; i++) {
@@ -76,6 +84,12 @@ void dataset_free(struct dataset *d)
 const struct dataset_info *dataset_info(const struct dataset *d)
 {
     return &d->info;
+}
+
+uint64_t dataset_bytes(const struct dataset *d)
+{
+    uint64_t each = d->width * (d->bytes != NULL ? sizeof *d->bytes : sizeof *d->values);
+    return d->info.records * (each + sizeof(float)); /* a class has as many bytes as a target */
 }
 
 const char *const *dataset_class_names(const struct dataset *d)
@@ -193,6 +207,7 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
                        struct records *r, struct dataset **out, struct err *err)
 {
     struct dataset *d = mem_new(1, sizeof *d);
+    atomic_store(&d->refs, 1);
     d->info.records = r->count;
     d->info.features = r->shape;
     d->width = r->numbers;

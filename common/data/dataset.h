@@ -38,8 +38,11 @@ void batch_release(struct batch *b);
  */
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct dataset **train, struct dataset **test, struct err *err);
+/* One more owner: dataset_free() by each. Any thread. */
+struct dataset *dataset_ref(struct dataset *d);
 void dataset_free(struct dataset *d);
 const struct dataset_info *dataset_info(const struct dataset *d);
+uint64_t dataset_bytes(const struct dataset *d); /* of its records in memory */
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
 /* Decode @count records with the given numbers into @b (count ≤ capacity). */

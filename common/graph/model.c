@@ -293,14 +293,14 @@ static uint64_t parameters_of(const struct layer *l)
 static void describe_line(struct buf *out, const char *name, const char *kind, const char *shape,
                           uint64_t parameters)
 {
-    buf_printf(out, "%-20s %-20s %-18s %12" PRIu64, name, kind, shape, parameters);
+    buf_printf(out, "%-18s %-18s %-16s %12" PRIu64, name, kind, shape, parameters);
 }
 
 void model_describe(const struct model *m, struct buf *out)
 {
     char text[SHAPE_TEXT_BYTES], bytes[32];
     uint64_t total = 0;
-    buf_printf(out, "%-20s %-20s %-18s %12s\n", "layer", "kind", "output", "parameters");
+    buf_printf(out, "%-18s %-18s %-16s %12s\n", "layer", "kind", "output", "parameters");
     describe_line(out, "input", "-", shape_format(&m->input, text, sizeof text), 0);
     for (size_t i = 0; i < m->layer_count; i++) {
         const struct layer *l = &m->layers[i].layer;

@@ -31,6 +31,8 @@ const struct variable_spec *model_variable(const struct model *m, size_t i);
 /* Append a table: a line per layer with name, kind, output shape and parameters, and the total. */
 void model_describe(const struct model *m, struct buf *out);
 
+/* What a runner for so many records takes in memory; SIZE_MAX: more than fits in a number. */
+size_t runner_bytes(const struct model *m, size_t batch_max);
 /* @m is borrowed and must outlive the runner. @threads: BLAS threads of this process.
  * Errors: ERR_EXHAUSTED. */
 int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,

@@ -79,6 +79,16 @@ static bool place_rest(struct runner *r, size_t *used)
            take(used, scratch, 1, &r->scratch);
 }
 
+size_t runner_bytes(const struct model *m, size_t batch_max)
+{
+    struct runner r = {.model = m, .batch_max = batch_max};
+    r.places = mem_new(m->layer_count, sizeof *r.places);
+    size_t bytes = 0;
+    bool fits = place_outputs(&r, &bytes) && place_rest(&r, &bytes);
+    free(r.places);
+    return fits ? bytes : SIZE_MAX;
+}
+
 int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,
                struct err *err)
 {

@@ -236,14 +236,14 @@ static void check_update_async(const struct job_reader *r)
     const bool clips = u->clip_norm > 0 || u->clip_global_norm > 0;
     const char *clip = u->clip_norm > 0 ? "update.clip_norm" : "update.clip_global_norm";
     const char *norms = clips ? clip : "update.non_finite";
-    if (u->rule->rounds > 0 && several &&
-        (c->partitioner != PARTITIONER_FIXED || c->partitions > 1)) {
-        const char *path =
-            c->partitioner != PARTITIONER_FIXED ? "cluster.partitioner" : "cluster.partitions";
+    const bool fixed = c->partitioner == PARTITIONER_FIXED;
+    if (u->rule->rounds > 0 && several && c->partitioner != PARTITIONER_BALANCED &&
+        (!fixed || c->partitions > 1)) {
+        const char *path = fixed ? "cluster.partitions" : "cluster.partitioner";
         job_report(r, path,
                    "%s: %s needs sums over whole variables, which only 'mode: sync' takes from "
-                   "several parameter servers; allowed: 'partitioner: fixed' with 1 partition, or "
-                   "'ps: 1'",
+                   "several parameter servers; allowed: 'partitioner: balanced', 'fixed' with 1 "
+                   "partition, or 'ps: 1'",
                    path, u->rule->name);
     }
     if (update_spec_accumulate(u) > 1 && clips && several) {

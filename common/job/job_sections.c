@@ -8,7 +8,8 @@
 static const char *const modes[] = {"sync", "async", "bounded", NULL};
 static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
                                        NULL};
-static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes", NULL};
+static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
+                                           "balanced", NULL};
 
 #define REPLICAS_MAX 1024 /* one block of the reduction tree for each */
 #define NODES_MAX 1024    /* of one kind in one job */
@@ -220,10 +221,11 @@ static const struct field cluster_fields[] = {
     {.path = "partitioner",
      .type = FIELD_ENUM,
      .offset = CLUSTER_AT(partitioner),
-     .def = "fixed",
+     .def = "balanced",
      .choices = partitioners,
-     .help = "How variables are cut along their first axis: into a fixed number of parts, into "
-             "parts of at least or of at most slice_bytes"},
+     .help = "How variables are cut along their first axis: so that all servers hold as many "
+             "bytes, where what has no more than slice_bytes stays whole; into a fixed number of "
+             "parts; into parts of at least or of at most slice_bytes"},
     {.path = "partitions",
      .type = FIELD_INT,
      .offset = CLUSTER_AT(partitions),
@@ -237,7 +239,7 @@ static const struct field cluster_fields[] = {
      .def = "256 KiB",
      .min = 4,
      .max = 1099511627776.0,
-     .help = "The bytes that min_slice_bytes and max_slice_bytes mean"},
+     .help = "The bytes that balanced, min_slice_bytes and max_slice_bytes mean"},
     {.path = "blas_threads",
      .type = FIELD_INT,
      .offset = CLUSTER_AT(blas_threads),

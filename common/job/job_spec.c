@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "job/job_internal.h"
+#include "rule/rule.h"
 
 #define SOURCE_BYTES 256 /* of "--set key=value" in messages */
 
@@ -126,6 +127,8 @@ static void resolve(struct job_reader *r)
     if (cluster->partitioner == PARTITIONER_FIXED && cluster->partitions == 0) {
         cluster->partitions = 1;
     }
+    const struct rule *rule = r->spec->update.rule;
+    cluster->whole_variables = training->mode != TRAINING_SYNC && rule != NULL && rule->rounds > 0;
 }
 
 static void read_tree(struct job_reader *r)

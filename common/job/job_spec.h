@@ -48,16 +48,24 @@ struct training_spec {
     int64_t checkpoints_keep;               /* older ones are removed; 0: all */
 };
 
-enum partitioner { PARTITIONER_FIXED, PARTITIONER_MIN_SLICE, PARTITIONER_MAX_SLICE };
+enum partitioner {
+    PARTITIONER_FIXED,
+    PARTITIONER_MIN_SLICE,
+    PARTITIONER_MAX_SLICE,
+    PARTITIONER_BALANCED
+};
 
 struct cluster_spec {
     struct field_range workers; /* the job runs with at least min and takes up to max */
     int64_t ps;
-    int partitioner;      /* enum partitioner, default fixed */
+    int partitioner;      /* enum partitioner, default balanced */
     int64_t partitions;   /* fixed: parts per variable (≤ rows); default 1; the most parts for the
                              others, 0: no bound */
-    int64_t slice_bytes;  /* min_slice_bytes / max_slice_bytes: the bytes */
+    int64_t slice_bytes;  /* min_slice_bytes, max_slice_bytes: the bytes; balanced: what is no
+                             longer is not cut */
     int64_t blas_threads; /* per worker process */
+    bool whole_variables; /* no key: the update's sums need each variable on one server, so balanced
+                             cuts none */
 };
 
 struct job_spec {

@@ -45,6 +45,7 @@ static uint64_t part_count(const struct cluster_spec *c, const struct shape *sha
     case PARTITIONER_MAX_SLICE:
         return min_u64(most, ceil_div(rows, row_bytes < slice ? slice / row_bytes : 1));
     case PARTITIONER_FIXED:
+    case PARTITIONER_BALANCED: /* plan_balance() */
         break;
     }
     return most;
@@ -56,8 +57,7 @@ static int check_cluster(const struct cluster_spec *c, struct err *err)
         return err_set(err, ERR_INVALID, "%lld parameter servers; from 1 to %d", (long long)c->ps,
                        PLAN_SHARDS_MAX);
     }
-    if (c->partitioner != PARTITIONER_FIXED && c->partitioner != PARTITIONER_MIN_SLICE &&
-        c->partitioner != PARTITIONER_MAX_SLICE) {
+    if (c->partitioner < PARTITIONER_FIXED || c->partitioner > PARTITIONER_BALANCED) {
         return err_set(err, ERR_INVALID, "unknown partitioner %d", c->partitioner);
     }
     int64_t least = c->partitioner == PARTITIONER_FIXED ? 1 : 0;
@@ -136,8 +136,7 @@ static int compare_shard(const void *a, const void *b)
 }
 
 /* Largest first onto the least loaded shard: at most 4/3 − 1/(3n) of the best possible maximum
- * (Graham, "Bounds on multiprocessing timing anomalies", 1969). Within a shard, neighbouring rows
- * of a variable stay neighbours. */
+ * (Graham, "Bounds on multiprocessing timing anomalies", 1969). */
 static void place(struct plan *plan)
 {
     qsort(plan->partitions, plan->partition_count, sizeof *plan->partitions, compare_size);
@@ -151,12 +150,37 @@ static void place(struct plan *plan)
         plan->partitions[i].shard = least;
         plan->shard_elements[least] += plan->partitions[i].count;
     }
+}
+
+/* The places in the shards' buffers, in the order of variables and rows. */
+static void lay_out(struct plan *plan)
+{
     qsort(plan->partitions, plan->partition_count, sizeof *plan->partitions, compare_shard);
     for (size_t i = 0; i < plan->partition_count; i++) {
         struct partition *p = &plan->partitions[i];
         bool starts = i == 0 || p[-1].shard != p->shard;
         p->offset = starts ? 0 : p[-1].offset + p[-1].count;
     }
+}
+
+static int distribute(const struct cluster_spec *cluster, struct plan *plan, struct err *err)
+{
+    bool balanced = cluster->partitioner == PARTITIONER_BALANCED;
+    int rc = balanced ? 0 : cut(cluster, plan, err);
+    if (rc == 0 && balanced) {
+        plan_balance(cluster, plan);
+    }
+    if (rc == 0 && (plan->partition_count < plan->shard_count)) {
+        rc =
+            err_set(err, ERR_INVALID,
+                    "%zu partitions cannot fill %u parameter servers; use fewer of them or cut the "
+                    "variables into more partitions",
+                    plan->partition_count, plan->shard_count);
+    }
+    if (rc == 0 && !balanced) {
+        place(plan);
+    }
+    return rc;
 }
 
 int plan_make(const struct variable_spec *variables, size_t count,
@@ -175,19 +199,12 @@ int plan_make(const struct variable_spec *variables, size_t count,
     for (size_t i = 0; i < count; i++) {
         made.variables[i] = variables[i];
     }
-    rc = cut(cluster, &made, err);
-    if (rc == 0 && made.partition_count < made.shard_count) {
-        rc =
-            err_set(err, ERR_INVALID,
-                    "%zu partitions cannot fill %u parameter servers; use fewer of them or cut the "
-                    "variables into more partitions",
-                    made.partition_count, made.shard_count);
-    }
+    rc = distribute(cluster, &made, err);
     if (rc != 0) {
         plan_release(&made);
         return rc;
     }
-    place(&made);
+    lay_out(&made);
     *plan = made;
     return 0;
 }
@@ -198,6 +215,11 @@ void plan_release(struct plan *plan)
     free(plan->partitions);
     free(plan->shard_elements);
     *plan = (struct plan){0};
+}
+
+bool plan_cuts(const struct plan *plan)
+{
+    return plan->partition_count > plan->variable_count;
 }
 
 /* The first partition of @shard or of one after it. */
@@ -240,7 +262,7 @@ void plan_format(const struct plan *plan, struct buf *out)
     buf_printf(out, "%zu variables in %zu partitions on %u parameter servers, %s\n",
                plan->variable_count, plan->partition_count, plan->shard_count,
                text_bytes(elements * sizeof(float), text, sizeof text));
-    buf_printf(out, "%-5s  %-*s  %-16s  %-15s  %12s  %10s\n", "PS", width, "VARIABLE", "SHAPE",
+    buf_printf(out, "%-3s  %-*s  %-14s  %-13s  %10s  %10s\n", "PS", width, "VARIABLE", "SHAPE",
                "ROWS", "ELEMENTS", "BYTES");
     for (uint32_t s = 0; s < plan->shard_count; s++) {
         size_t count;
@@ -250,12 +272,12 @@ void plan_format(const struct plan *plan, struct buf *out)
             char rows[48];
             (void)snprintf(rows, sizeof rows, "%" PRIu64 "..%" PRIu64, p[i].row_first,
                            (p[i].row_first + p[i].row_count - 1));
-            buf_printf(out, "%-5u  %-*s  %-16s", s, width, v->name,
+            buf_printf(out, "%-3u  %-*s  %-14s", s, width, v->name,
                        shape_format(&v->shape, text, sizeof text));
-            buf_printf(out, "  %-15s  %12" PRIu64 "  %10s\n", rows, p[i].count,
+            buf_printf(out, "  %-13s  %10" PRIu64 "  %10s\n", rows, p[i].count,
                        text_bytes(p[i].count * sizeof(float), text, sizeof text));
         }
-        buf_printf(out, "%-5u  %-*s  %-16s  %-15s  %12" PRIu64 "  %10s\n", s, width, "total", "",
+        buf_printf(out, "%-3u  %-*s  %-14s  %-13s  %10" PRIu64 "  %10s\n", s, width, "total", "",
                    "", plan->shard_elements[s],
                    text_bytes(plan->shard_elements[s] * sizeof(float), text, sizeof text));
     }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which partition lives on which parameter server. Made by the master, the same on every node.
  *
- * A variable is cut along axis 0 by the partitioner; partitions are placed greedily by bytes,
- * largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable after
- * plan_make(). */
+ * A variable is cut along axis 0 by the partitioner. The balanced one cuts what is large so that
+ * all shards hold as many bytes (plan_balance.c); the parts of the others are placed greedily by
+ * bytes, largest first, on the least loaded shard (ties: lowest shard). Deterministic. Immutable
+ * after plan_make(). */
 #ifndef GRADUS_JOB_PLAN_H
 #define GRADUS_JOB_PLAN_H
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -47,6 +50,8 @@ int plan_from_parts(const struct variable_spec *variables, size_t variable_count
                     const struct partition *partitions, size_t partition_count,
                     uint32_t shard_count, struct plan *plan, struct err *err);
 void plan_release(struct plan *plan);
+/* Is any variable in more than one partition? */
+bool plan_cuts(const struct plan *plan);
 /* What partitions are cut along: the first dimension; a scalar is one row. */
 uint64_t plan_rows(const struct shape *shape);
 uint64_t plan_row_elements(const struct shape *shape);

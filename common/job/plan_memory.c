@@ -56,6 +56,7 @@ void plan_memory_of(const struct update *u, const struct job_spec *spec,
     out->total = out->values + out->bases + out->gradients;
     for (size_t k = 0; k < update_slot_count(u); k++) {
         out->slots[k] = update_slot_floats(u, k);
-        out->total += out->slots[k];
+        out->pins += out->slots[k];
     }
+    out->total += 2 * out->pins; /* the slots, and their copy */
 }

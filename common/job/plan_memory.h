@@ -28,6 +28,7 @@ struct plan_memory { /* floats */
     uint64_t slots[UPDATE_SLOTS_MAX];
     uint64_t bases;     /* versions and slots */
     uint64_t gradients; /* at least; one more that is empty where one is needed */
+    uint64_t pins;      /* the copy of the slots that goes with a version for a checkpoint */
     uint64_t total;
 };
 /* Of one version: its values, and as they travel, if those are other bytes. */

@@ -81,8 +81,8 @@ bool rpc_spans_each_floats(struct rpc_spans *s, size_t count,
                            void (*each)(void *ctx, size_t index, const float *values, size_t n),
                            void *ctx);
 
-/* A received message, reference counted. Its bytes count against the in-flight limit of the
- * server until the last reference is gone. */
+/* A received message, reference counted. Its bytes, and the memory that its body was unpacked into,
+ * count against the in-flight limit of the server until the last reference is gone. */
 struct rpc_msg {
     const ProtobufCMessage *body; /* of the method's type; a declared bulk field is empty in it */
     struct rpc_spans *bulk;       /* NULL when the method declares no bulk field */
@@ -102,7 +102,8 @@ struct rpc_server_options {
     size_t address_count;
     unsigned pollers;          /* threads; 0: 2 */
     size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
-    size_t inflight_bytes_max; /* received, not yet released, more is refused; 0: 8 x the above */
+    size_t inflight_bytes_max; /* received and unpacked, not yet released; more is refused; 0: 8 x
+                                  the above */
     size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
@@ -158,7 +159,7 @@ int rpc_server_start(struct rpc_server *s, struct err *err);
 /* The address in use, with the port that was chosen: "127.0.0.1:40123"; borrows. */
 const char *rpc_server_address(const struct rpc_server *s, size_t i);
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
-/* Bytes received and not yet released. */
+/* Bytes received and unpacked, and not yet released. */
 size_t rpc_server_inflight_bytes(const struct rpc_server *s);
 
 /* Health becomes NOT_SERVING, new calls are refused, calls in flight get grace_ms, then they are
@@ -182,7 +183,10 @@ int rpc_send(struct rpc_call *call, const ProtobufCMessage *msg, const struct rp
 int rpc_finish(struct rpc_call *call);
 /* End any call with @err, after what is queued. */
 int rpc_fail(struct rpc_call *call, const struct err *err);
-/* The same with a typed detail (grpc-status-details-bin, google.rpc.Status); see rpc_status. */
+/* The same for a client that may not read: large messages that have not left by now never leave,
+ * so that nothing is held for longer. With small ones only in front of it @err comes in order. */
+int rpc_abandon(struct rpc_call *call, const struct err *err);
+/* rpc_fail() with a typed detail (grpc-status-details-bin, google.rpc.Status); see rpc_status. */
 int rpc_fail_detail(struct rpc_call *call, const struct err *err, const ProtobufCMessage *detail);
 
 /* Client streams: take no further message after this callback until rpc_resume(). */
@@ -196,7 +200,7 @@ void rpc_resume(struct rpc_call *call);
 /* Of a unary call only after its callback has returned. */
 bool rpc_cancelled(const struct rpc_call *call);
 int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
-const char *rpc_peer(struct rpc_call *call);           /* "ipv4:127.0.0.1:40000"; borrows */
+const char *rpc_peer(struct rpc_call *call); /* "ipv4:127.0.0.1:40000", "unix:"; borrows */
 size_t rpc_queued_bytes(struct rpc_call *call);
 /* A free pointer for the handler; NULL at first. */
 void rpc_set_data(struct rpc_call *call, void *data);

@@ -8,6 +8,9 @@
 #include "rpc/rpc_call.h"
 #include "rpc/rpc_status.h"
 
+/* More than this in the queue: the client may not be reading. */
+#define STUCK_BYTES (64U << 10)
+
 static int queue_message(struct rpc_call *call, const ProtobufCMessage *msg,
                          const struct rpc_blob *blob, bool last)
 {
@@ -83,6 +86,26 @@ int rpc_finish(struct rpc_call *call)
 int rpc_fail(struct rpc_call *call, const struct err *err)
 {
     return rpc_call_end(call, err, NULL);
+}
+
+int rpc_abandon(struct rpc_call *call, const struct err *err)
+{
+    struct rpc_queued *dropped = NULL;
+    grpc_call *stuck = NULL;
+    pthread_mutex_lock(&call->lock);
+    if (call->sending && call->queue.bytes > STUCK_BYTES) { /* so it is not torn down */
+        dropped = rpc_queue_clear(&call->queue);
+        stuck = call->grpc;
+        grpc_call_ref(stuck);
+    }
+    pthread_mutex_unlock(&call->lock);
+    rpc_queued_free(dropped);
+    int rc = rpc_fail(call, err);
+    if (stuck) {
+        grpc_call_cancel(stuck, NULL);
+        grpc_call_unref(stuck);
+    }
+    return rc;
 }
 
 int rpc_fail_detail(struct rpc_call *call, const struct err *err, const ProtobufCMessage *detail)

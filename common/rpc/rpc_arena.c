@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unpacking multiplies: 1 MiB of empty sub-messages becomes 56 MiB of structs. So memory for one
- * message is counted, and a message that asks for too much fails to unpack. */
+ * message is counted, and a message that asks for too much fails to unpack; so does one for which
+ * too little is left of what a server may hold of all messages together. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@ struct rpc_arena_chunk {
 /* Chunks of the usual size, one for each message that is being looked at. */
 static struct recycler chunks = RECYCLER(sizeof(struct rpc_arena_chunk) + CHUNK_BYTES, 256);
 
-void rpc_arena_init(struct rpc_arena *a, size_t bytes_max)
+void rpc_arena_init(struct rpc_arena *a, size_t bytes_max, struct rpc_account *account)
 {
-    *a = (struct rpc_arena){.bytes_max = bytes_max};
+    *a = (struct rpc_arena){.bytes_max = bytes_max, .account = account};
 }
 
 void rpc_arena_release(struct rpc_arena *a)
@@ -54,6 +55,11 @@ void *rpc_arena_alloc(struct rpc_arena *a, size_t bytes)
     struct rpc_arena_chunk *c = a->chunks;
     if (!c || c->bytes - c->used < need) {
         size_t size = need > CHUNK_BYTES / 4 ? need : CHUNK_BYTES;
+        if (a->account && !rpc_account_add(a->account, size)) {
+            a->exceeded = a->account_full = true;
+            return NULL;
+        }
+        a->charged += a->account ? size : 0;
         c = size == CHUNK_BYTES ? recycler_take(&chunks) : malloc(sizeof(*c) + size);
         if (!c) {
             a->exceeded = true;

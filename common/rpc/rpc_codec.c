@@ -35,7 +35,7 @@ void rpc_account_unref(struct rpc_account *a)
     }
 }
 
-static bool account_add(struct rpc_account *a, size_t bytes)
+bool rpc_account_add(struct rpc_account *a, size_t bytes)
 {
     size_t now = atomic_fetch_add_explicit(&a->bytes, bytes, memory_order_relaxed) + bytes;
     if (now > a->bytes_max) {
@@ -130,7 +130,7 @@ void rpc_msg_unref(struct rpc_msg *msg)
     frame_release(&m->frame);
     rpc_arena_release(&m->arena);
     if (m->account) {
-        atomic_fetch_sub_explicit(&m->account->bytes, m->accounted, memory_order_relaxed);
+        rpc_msg_uncount(msg);
         rpc_account_unref(m->account);
     }
     recycler_give(&messages, m);
@@ -140,8 +140,10 @@ void rpc_msg_uncount(struct rpc_msg *msg)
 {
     struct message *m = (struct message *)msg;
     if (m->account) {
-        atomic_fetch_sub_explicit(&m->account->bytes, m->accounted, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&m->account->bytes, m->accounted + m->arena.charged,
+                                  memory_order_relaxed);
         m->accounted = 0;
+        m->arena.charged = 0;
     }
 }
 
@@ -285,11 +287,18 @@ static int unpack(struct message *m, const struct rpc_decoding *how, size_t byte
     if (limit == 0) {
         limit = UNPACK_BYTES_BASE + UNPACK_FACTOR * bytes;
     }
-    rpc_arena_init(&m->arena, limit);
+    rpc_arena_init(&m->arena, limit, how->account);
     ProtobufCAllocator allocator = rpc_arena_allocator(&m->arena);
     m->msg.body = protobuf_c_message_unpack(how->type, &allocator, bytes, data);
     if (m->msg.body) {
         return 0;
+    }
+    if (m->arena.account_full) {
+        return err_set(err, ERR_EXHAUSTED,
+                       "%zu bytes in flight, and %zu bytes of %s need %zu and more when unpacked: "
+                       "over the limit of %zu bytes",
+                       atomic_load(&how->account->bytes), bytes, how->type->name, m->arena.used,
+                       how->account->bytes_max);
     }
     if (m->arena.exceeded) {
         return err_set(err, ERR_EXHAUSTED, "%zu bytes of %s need more than %zu bytes of memory",
@@ -326,7 +335,7 @@ struct rpc_msg *rpc_msg_decode(const struct rpc_decoding *how, const struct rpc_
     *m = (struct message){.msg = {.wire_bytes = frame->bytes}, .frame = *frame};
     atomic_init(&m->refs, 1);
     if (how->account) {
-        if (!account_add(how->account, frame->bytes)) {
+        if (!rpc_account_add(how->account, frame->bytes)) {
             err_set(err, ERR_EXHAUSTED,
                     "%zu bytes in flight and %zu more would be over the limit of %zu bytes",
                     atomic_load(&how->account->bytes), frame->bytes, how->account->bytes_max);

@@ -8,8 +8,8 @@
 
 #include "rpc/rpc.h"
 
-/* Bytes received and not yet released, of one server; shared with every message, so a message may
- * outlive its server. */
+/* Bytes received, and memory that they were unpacked into, not yet released, of one server; shared
+ * with every message, so a message may outlive its server. */
 struct rpc_account {
     atomic_size_t refs;
     atomic_size_t bytes;
@@ -18,6 +18,8 @@ struct rpc_account {
 
 struct rpc_account *rpc_account_new(size_t bytes_max);
 struct rpc_account *rpc_account_ref(struct rpc_account *a);
+/* False, and nothing added, when that would be over the limit. */
+bool rpc_account_add(struct rpc_account *a, size_t bytes);
 void rpc_account_unref(struct rpc_account *a);
 
 /* The wire form of one message, in pieces; @release(@ctx) gives their memory back. */
@@ -72,10 +74,13 @@ struct rpc_arena {
     struct rpc_arena_chunk *chunks;
     size_t used;
     size_t bytes_max;
+    struct rpc_account *account; /* borrows; NULL: none */
+    size_t charged;              /* of the account; who releases the arena gives it back */
     bool exceeded;
+    bool account_full; /* and that is why */
 };
 
-void rpc_arena_init(struct rpc_arena *a, size_t bytes_max);
+void rpc_arena_init(struct rpc_arena *a, size_t bytes_max, struct rpc_account *account);
 void rpc_arena_release(struct rpc_arena *a);
 void *rpc_arena_alloc(struct rpc_arena *a, size_t bytes); /* NULL over the limit */
 /* protobuf-c's view of @a; @a must outlive what is unpacked with it. */

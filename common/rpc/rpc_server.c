@@ -23,6 +23,11 @@
 /* Clients may ping this often (their keepalive is 10 s); a faster one is sent away. */
 #define CLIENT_PING_MS_MIN 1000
 
+/* A connection that nobody calls on for so long is closed; a client of gRPC opens it again when it
+ * has something to say. And so long may it take to say that it speaks HTTP/2 at all. */
+#define CONNECTION_IDLE_MS_MAX 120000
+#define HANDSHAKE_MS_MAX 10000
+
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
 
@@ -265,6 +270,8 @@ static grpc_server *create_server(const struct rpc_server *s)
     rpc_args_add(&args, GRPC_ARG_ALLOW_REUSEPORT, 0);
     rpc_args_add(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, CONCURRENT_STREAMS_MAX);
     rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, CLIENT_PING_MS_MIN);
+    rpc_args_add(&args, GRPC_ARG_MAX_CONNECTION_IDLE_MS, CONNECTION_IDLE_MS_MAX);
+    rpc_args_add(&args, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS_MAX);
     grpc_channel_args channel_args = {.num_args = args.count, .args = args.arg};
     return grpc_server_create(&channel_args, NULL);
 }

@@ -80,7 +80,7 @@ ProtobufCMessage *rpc_status_detail(const struct rpc_status *status,
         return NULL;
     }
     struct rpc_arena arena;
-    rpc_arena_init(&arena, (size_t)1 << 20);
+    rpc_arena_init(&arena, (size_t)1 << 20, NULL);
     ProtobufCAllocator limited = rpc_arena_allocator(&arena);
     const Google__Rpc__Status *packed =
         google__rpc__status__unpack(&limited, status->details_bytes, status->details);

@@ -2,14 +2,20 @@
 #include "service/http.h"
 
 #include <microhttpd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "service/address.h"
+#include "service/http_crowd.h"
 
 #define HTTP_REASON_BYTES 512
 /* Of one connection, for its request line and headers; a longer request is refused. */
@@ -17,6 +23,9 @@
 
 struct http {
     struct MHD_Daemon *daemon;
+    struct http_crowd crowd; /* of the thread */
+    pthread_t thread;
+    int stop_fd;
     struct meter_registry *meters;
     bool (*healthy)(void *ctx, char *reason, size_t n);
     void *ctx;
@@ -88,6 +97,97 @@ static void ignore_message(void *ctx, const char *fmt, va_list args)
     (void)args;
 }
 
+/* ---- connections ---- */
+
+/* The library sees the end of it and closes it. */
+static void send_away(const struct http_guest *guest)
+{
+    (void)shutdown(guest->fd, SHUT_RDWR);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct http *h = ctx;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*socket_context != NULL) {
+            http_crowd_leave(*socket_context);
+        }
+        return;
+    }
+    int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const union MHD_ConnectionInfo *peer =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct http_guest *guest =
+        http_crowd_enter(&h->crowd, fd, peer != NULL ? peer->client_addr : NULL, chrono_now_ms());
+    *socket_context = guest;
+    if (guest == NULL) {
+        (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    struct http_guest *goes;
+    while ((goes = http_crowd_surplus(&h->crowd)) != NULL) {
+        send_away(goes);
+    }
+}
+
+static void on_completed(void *ctx, struct MHD_Connection *c, void **state,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)ctx;
+    (void)state;
+    (void)why;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info != NULL && info->socket_context != NULL) {
+        http_crowd_answered(info->socket_context, chrono_now_ms());
+    }
+}
+
+/* The library's own thread would know only of connections that are silent. */
+static void *serve(void *arg)
+{
+    struct http *h = arg;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    struct pollfd fds[2] = {{.fd = info->epoll_fd, .events = POLLIN},
+                            {.fd = h->stop_fd, .events = POLLIN}};
+    while ((fds[1].revents & POLLIN) == 0) {
+        (void)MHD_run(h->daemon);
+        uint64_t now_ms = chrono_now_ms();
+        struct http_guest *late;
+        while ((late = http_crowd_late(&h->crowd, now_ms)) != NULL) {
+            send_away(late);
+        }
+        MHD_UNSIGNED_LONG_LONG own_ms = 0;
+        uint64_t wait_ms = http_crowd_wait_ms(&h->crowd, now_ms);
+        if (MHD_get_timeout(h->daemon, &own_ms) == MHD_YES && own_ms < wait_ms) {
+            wait_ms = own_ms;
+        }
+        (void)poll(fds, 2, wait_ms > INT32_MAX ? -1 : (int)wait_ms);
+    }
+    return NULL;
+}
+
+static int start_thread(struct http *h, struct err *err)
+{
+    h->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->stop_fd < 0) {
+        return err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no eventfd", h->address);
+    }
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all); /* signals are for the main thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&h->thread, NULL, serve, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0) {
+        (void)close(h->stop_fd);
+        return err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no thread", h->address);
+    }
+    pthread_setname_np(h->thread, "http");
+    return 0;
+}
+
 struct http *http_start(const struct http_options *options, struct err *err)
 {
     struct address a;
@@ -104,14 +204,19 @@ struct http *http_start(const struct http_options *options, struct err *err)
     h->ctx = options->ctx;
     address_format(&a, h->address, sizeof h->address);
     h->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h,
-        MHD_OPTION_EXTERNAL_LOGGER, ignore_message, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)HTTP_IDLE_SECONDS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_BYTES,
-        MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER,
+        ignore_message, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)HTTP_CROWD_ROOM, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        HTTP_CONNECTION_BYTES, MHD_OPTION_END);
     if (h->daemon == NULL) {
-        err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no thread or memory", h->address);
+        err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no memory", h->address);
         (void)close(fd);
+        free(h);
+        return NULL;
+    }
+    if (start_thread(h, err) != 0) {
+        MHD_stop_daemon(h->daemon);
         free(h);
         return NULL;
     }
@@ -128,6 +233,11 @@ void http_stop(struct http *h)
     if (h == NULL) {
         return;
     }
+    const uint64_t one = 1;
+    ssize_t n = write(h->stop_fd, &one, sizeof one);
+    (void)n; /* a new counter has room */
+    pthread_join(h->thread, NULL);
     MHD_stop_daemon(h->daemon);
+    (void)close(h->stop_fd);
     free(h);
 }

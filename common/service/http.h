@@ -11,8 +11,8 @@
 
 struct http;
 
-#define HTTP_CONNECTIONS_MAX 64 /* a few scrapers and probes */
-#define HTTP_IDLE_SECONDS_MAX 10
+#define HTTP_CONNECTIONS_MAX 64   /* a few scrapers and probes; whoever fills it loses its oldest */
+#define HTTP_REQUEST_MS_MAX 10000 /* a request with its answer, and the pause before it */
 
 struct http_options {
     const char *address;           /* "host:port", "[::1]:port"; port 0: any free one */

@@ -21,7 +21,11 @@
 #define HOST_BYTES 256
 
 struct membership_jobs {
-    char *ids[MEMBERSHIP_JOBS_MAX];
+    Gradus__V1__HeldJob items[MEMBERSHIP_JOBS_MAX], *list[MEMBERSHIP_JOBS_MAX];
+    size_t count;
+};
+struct membership_works {
+    Gradus__V1__Work items[MEMBERSHIP_WORKS_MAX], *list[MEMBERSHIP_WORKS_MAX];
     size_t count;
 };
 
@@ -49,10 +53,29 @@ struct membership {
     bool left;
 };
 
-void membership_jobs_add(struct membership_jobs *jobs, const char *job)
+void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation)
 {
     if (jobs->count < MEMBERSHIP_JOBS_MAX) {
-        jobs->ids[jobs->count++] = mem_strdup(job);
+        Gradus__V1__HeldJob *held = &jobs->items[jobs->count];
+        gradus__v1__held_job__init(held);
+        held->job = mem_strdup(job);
+        held->generation = generation;
+        jobs->list[jobs->count++] = held;
+    }
+}
+
+void membership_works_add(struct membership_works *works, const struct membership_work *work)
+{
+    if (works->count < MEMBERSHIP_WORKS_MAX) {
+        Gradus__V1__Work *w = &works->items[works->count];
+        gradus__v1__work__init(w);
+        w->job = mem_strdup(work->job);
+        w->what = mem_strdup(work->what);
+        w->unit = mem_strdup(work->unit);
+        w->done = work->done;
+        w->total = work->total;
+        w->age_ms = work->age_ms;
+        works->list[works->count++] = w;
     }
 }
 
@@ -139,16 +162,29 @@ static void call_heartbeat(struct membership *m)
 {
     Gradus__V1__HeartbeatRequest r = GRADUS__V1__HEARTBEAT_REQUEST__INIT;
     Gradus__V1__NodeRef ref = node_ref(m);
-    struct membership_jobs jobs = {.count = 0};
+    struct membership_jobs jobs;
+    struct membership_works works;
+    jobs.count = 0;
+    works.count = 0;
     if (m->events->jobs != NULL) {
         m->events->jobs(m->ctx, &jobs);
     }
+    if (m->events->works != NULL) {
+        m->events->works(m->ctx, &works);
+    }
     r.node = &ref;
-    r.jobs = jobs.ids;
+    r.jobs = jobs.list;
     r.n_jobs = jobs.count;
+    r.works = works.list;
+    r.n_works = works.count;
     start_call(m, "Heartbeat", &r.base);
     for (size_t i = 0; i < jobs.count; i++) {
-        free(jobs.ids[i]);
+        free(jobs.items[i].job);
+    }
+    for (size_t i = 0; i < works.count; i++) {
+        free(works.items[i].job);
+        free(works.items[i].what);
+        free(works.items[i].unit);
     }
 }
 

@@ -29,8 +29,18 @@ struct membership_node {
 };
 
 struct membership_jobs; /* the list of a heartbeat in the making */
-/* Name a job that this node holds a shard or an assignment of; copies. Ignored when full. */
-void membership_jobs_add(struct membership_jobs *jobs, const char *job);
+/* Name a job that this node holds a shard or an assignment of; copies. Ignored when full.
+ * @generation: of the newest assignment that was taken; 0: none. */
+void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation);
+
+#define MEMBERSHIP_WORKS_MAX 8 /* in one heartbeat */
+struct membership_works;       /* the list of a heartbeat in the making */
+struct membership_work {       /* Work of cluster.proto */
+    const char *job, *what, *unit;
+    uint64_t done, total, age_ms;
+};
+/* Name what keeps this node busy; copies. Ignored when full. */
+void membership_works_add(struct membership_works *works, const struct membership_work *work);
 
 /* All on the membership's thread; any may be NULL. They may call membership_node() and
  * membership_channel(), nothing else of this header. */
@@ -44,6 +54,8 @@ struct membership_events {
     void (*stop_job)(void *ctx, const char *job);
     /* List what this node holds, before each heartbeat. */
     void (*jobs)(void *ctx, struct membership_jobs *jobs);
+    /* The same for what keeps it busy. */
+    void (*works)(void *ctx, struct membership_works *works);
     /* The master cannot be reached or refuses us, since @tried_ms: after the first failure, and
      * then every MEMBERSHIP_TELL_MS; @err NULL: it is well again. For the log and the health. */
     void (*trouble)(void *ctx, const struct err *err, uint64_t tried_ms);

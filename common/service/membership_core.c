@@ -38,7 +38,8 @@ static uint64_t backoff_ms(const struct membership_core *c)
     return ms / 2 + rng_below(c->seed, c->call, ms / 2 + 1);
 }
 
-static void failed(struct membership_core *c, uint64_t now_ms, struct membership_actions *out)
+static void failed(struct membership_core *c, int code, uint64_t now_ms,
+                   struct membership_actions *out)
 {
     if (c->failures == 0) {
         c->failing_ms = now_ms;
@@ -49,6 +50,9 @@ static void failed(struct membership_core *c, uint64_t now_ms, struct membership
     }
     c->failures++;
     out->timer_ms = now_ms + backoff_ms(c);
+    if (code == ERR_EXISTS && out->timer_ms > now_ms + MEMBERSHIP_PLACE_MS) {
+        out->timer_ms = now_ms + MEMBERSHIP_PLACE_MS; /* a place that may soon be free */
+    }
 }
 
 static void went_well(struct membership_core *c, const struct membership_event *e,
@@ -85,7 +89,7 @@ static void on_answer(struct membership_core *c, const struct membership_event *
     } else if (e->code == ERR_NOT_FOUND && c->state == MEMBERSHIP_IN) {
         lose(c, out);
     } else {
-        failed(c, e->now_ms, out);
+        failed(c, e->code, e->now_ms, out);
     }
 }
 

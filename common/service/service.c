@@ -209,9 +209,11 @@ static void warn_about_open_listener(const char *name, const char *address)
 
 static int start_ports(struct service_context *sc, struct err *err)
 {
-    int code = rpc_server_bind(sc->rpc, err);
+    struct err bind_err = {0};
+    int code = rpc_server_bind(sc->rpc, &bind_err);
     if (code != 0) {
-        return code;
+        return err_set(err, code, "%s; another address: --listen HOST:PORT or GRADUS_LISTEN",
+                       bind_err.msg);
     }
     sc->advertised = find_advertised(&sc->common, service_listening(sc));
     listen_locally(sc);
@@ -226,7 +228,9 @@ static int start_ports(struct service_context *sc, struct err *err)
     struct err http_err = {0};
     sc->http = http_start(&options, &http_err);
     if (sc->http == NULL) {
-        return err_set(err, http_err.code, "http: %s", http_err.msg);
+        return err_set(err, http_err.code,
+                       "http: %s; another address: --http-listen HOST:PORT or GRADUS_HTTP_LISTEN",
+                       http_err.msg);
     }
     sc->http_advertised = find_http_advertised(sc->advertised, http_address(sc->http));
     warn_about_open_listener("grpc", service_listening(sc));

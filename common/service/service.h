@@ -14,8 +14,9 @@
  *     gradus-ps ready grpc=127.0.0.1:41234 http=127.0.0.1:41235
  *
  * Exit codes: 0 drained after SIGTERM or SIGINT, 1 failed (the reason is the last line of the log),
- * 2 the arguments or the settings are wrong, 128 + signal after a second SIGTERM or SIGINT, or when
- * the end takes longer than 2 grace_ms + SERVICE_STOP_MS after the first. SIGHUP is ignored. */
+ * 2 the arguments or the settings are wrong, 128 + signal after a second SIGTERM or SIGINT (one
+ * that is no repetition of the first: signals_repeats()), or when the end takes longer than 2
+ * grace_ms + SERVICE_STOP_MS after the first. SIGHUP is ignored. */
 #ifndef GRADUS_SERVICE_SERVICE_H
 #define GRADUS_SERVICE_SERVICE_H
 
@@ -29,6 +30,9 @@
 #include "config/field.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
+
+/* Where a master listens, and where everybody looks for one, unless told otherwise. */
+#define SERVICE_MASTER_ADDRESS "127.0.0.1:7000"
 
 enum service_exit {
     SERVICE_EXIT_OK = 0,

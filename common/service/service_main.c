@@ -14,6 +14,8 @@
 #include "service/address.h"
 #include "service/service_context.h"
 
+extern char **environ;
+
 #define PROBE_TIMEOUT_MS 3000
 #define FIELD_COUNT(table) (sizeof(table) / sizeof(table)[0])
 
@@ -179,11 +181,16 @@ static int check_and_run(struct service_context *sc, pid_t parent)
 static const char notes[] =
     "Also, alone:\n"
     "  --probe HOST:PORT\n"
-    "      Ask the HTTP port of a running service whether it is well: exit code 0 or 1.\n"
+    "      Ask the HTTP port of a running service whether it is well: exit code 0 or\n"
+    "      1.\n"
+    "\n"
+    "Every setting can be given in the environment, too, under the name that stands with it; an "
+    "empty variable counts as not set.\n"
     "\n"
     "When it serves, it prints one line: NAME ready grpc=HOST:PORT http=HOST:PORT\n"
-    "SIGTERM or SIGINT ends it in order, a second one at once. Exit codes: 0 ended in order,\n"
-    "1 failed, 2 wrong arguments or settings, 128 + signal ended at once.\n";
+    "SIGTERM or SIGINT ends it in order, a second one ends it at once. One that comes within a "
+    "second (SIGINT: a tenth of a second) of the first is taken for the same. Exit codes: 0 ended "
+    "in order, 1 failed, 2 wrong arguments or settings, 128 + signal ended at once.\n";
 
 static int obey(struct service_context *sc, const struct config_command *command, int argc,
                 char **argv)
@@ -193,7 +200,11 @@ static int obey(struct service_context *sc, const struct config_command *command
     struct diags diags = {0};
     struct buf text = {0};
     int code;
-    if (config_read(command, argc - 1, argv + 1, &line, &diags) != 0) {
+    int wrong = config_read(command, argc - 1, argv + 1, &line, &diags);
+    diags_format(&line.warnings, &text);
+    (void)fputs(buf_str(&text), stderr);
+    buf_reset(&text);
+    if (wrong != 0) {
         diags_format(&diags, &text);
         (void)fputs(buf_str(&text), stderr);
         buf_release(&text);
@@ -202,7 +213,7 @@ static int obey(struct service_context *sc, const struct config_command *command
         config_help(command, &text);
         code = print_and_free(&text);
     } else if (line.ask == CONFIG_PRINT) {
-        config_print(command, &text);
+        config_print(command, &line, &text);
         code = print_and_free(&text);
     } else if (line.ask == CONFIG_VERSION) {
         buf_printf(&text, "%s %s\n", sc->program, GRADUS_VERSION);
@@ -239,6 +250,7 @@ int service_main(int argc, char **argv, const struct service *svc)
         .groups = groups,
         .group_count = FIELD_COUNT(groups),
         .file = true,
+        .environment = environ,
         .notes = notes,
     };
     int code = obey(&sc, &command, argc, argv);

@@ -73,7 +73,8 @@ static bool is_over(struct service_signals *s)
 /* After the first signal: a second one, or too long a time, ends the process whatever it does. */
 static void guard_end(struct service_signals *s, int first)
 {
-    uint64_t deadline_ms = chrono_now_ms() + (uint64_t)s->stop_ms;
+    uint64_t first_ms = chrono_now_ms();
+    uint64_t deadline_ms = first_ms + (uint64_t)s->stop_ms;
     while (!is_over(s)) {
         int heard = hear(s, deadline_ms);
         if (heard == TIMED_OUT) {
@@ -84,11 +85,17 @@ static void guard_end(struct service_signals *s, int first)
         if (heard == SERVICE_SIGNAL_PARENT) {
             continue;
         }
+        if (heard != WAKE && first != WAKE && signals_repeats(heard, chrono_now_ms() - first_ms)) {
+            continue;
+        }
         if (heard != WAKE && first != WAKE) {
             log_warn("exit_forced", "reason=\"a second signal\" signal=%d", heard);
             _exit(128 + heard);
         }
-        first = first == WAKE ? heard : first; /* it was ending by itself */
+        if (first == WAKE && heard != WAKE) { /* it was ending by itself */
+            first = heard;
+            first_ms = chrono_now_ms();
+        }
     }
 }
 

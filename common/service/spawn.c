@@ -169,6 +169,24 @@ static void last_log_line(const char *path, char line[SPAWN_LOG_TAIL_BYTES])
     (void)snprintf(line, SPAWN_LOG_TAIL_BYTES, "%s", newline != NULL ? newline + 1 : tail);
 }
 
+/* What a log line says for people: the value of its last key `reason`, without quotes; else all of
+ * it. In place. */
+static void keep_reason(char *line)
+{
+    char *reason = strstr(line, " reason=\"");
+    if (reason == NULL || strncmp(line, "time=", 5) != 0) {
+        return;
+    }
+    const char *in = reason + sizeof " reason=\"" - 1;
+    char *out = line;
+    for (; *in != '\0' && *in != '"'; in++) {
+        bool escaped = in[0] == '\\' && in[1] != '\0';
+        in += escaped;
+        *out++ = escaped && *in == 'n' ? ' ' : *in;
+    }
+    *out = '\0';
+}
+
 /* ---- ready line ---- */
 
 static int ended_before_ready(struct spawn *s, struct err *err)
@@ -182,6 +200,7 @@ static int ended_before_ready(struct spawn *s, struct err *err)
     char line[SPAWN_LOG_TAIL_BYTES];
     spawn_describe(s, how, sizeof how);
     last_log_line(s->log_path, line);
+    keep_reason(line);
     return err_set(err, ERR_ABORTED, "%s ended before it was ready: %s%s%s", s->name, how,
                    line[0] != '\0' ? ": " : "", line);
 }

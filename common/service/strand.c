@@ -21,6 +21,27 @@ static struct strand_task *reverse(struct strand_task *newest)
     return oldest;
 }
 
+enum { HANDOVER_NONE, HANDOVER_LEFT, HANDOVER_RESUMED };
+
+/* Run @task and those behind it; true: the strand is suspended, and this thread has left it. */
+static bool run_list(struct strand *s, struct strand_task *task)
+{
+    while (task != NULL) {
+        struct strand_task *next = task->next; /* run() may free the task */
+        task->run(task);
+        if (s->suspends) {
+            s->suspends = false;
+            s->left = next;
+            if (atomic_exchange(&s->handover, HANDOVER_LEFT) != HANDOVER_RESUMED) {
+                return true;
+            }
+            atomic_store(&s->handover, HANDOVER_NONE);
+        }
+        task = next;
+    }
+    return false;
+}
+
 static void drain(struct strand *s)
 {
     struct strand_task *expected = &busy;
@@ -28,10 +49,8 @@ static void drain(struct strand *s)
                                                     memory_order_relaxed)) {
         struct strand_task *task =
             reverse(atomic_exchange_explicit(&s->top, &busy, memory_order_acquire));
-        while (task != NULL) {
-            struct strand_task *next = task->next; /* run() may free the task */
-            task->run(task);
-            task = next;
+        if (run_list(s, task)) {
+            return;
         }
         expected = &busy;
     }
@@ -52,7 +71,25 @@ bool strand_post(struct strand *s, struct strand_task *task, void (*run)(struct 
     if (old != NULL) {
         return false;
     }
-    task->run(task);
-    drain(s);
+    task->next = NULL;
+    if (!run_list(s, task)) {
+        drain(s);
+    }
     return true;
+}
+
+void strand_suspend(struct strand *s)
+{
+    s->suspends = true;
+}
+
+void strand_resume(struct strand *s)
+{
+    if (atomic_exchange(&s->handover, HANDOVER_RESUMED) != HANDOVER_LEFT) {
+        return; /* the thread that suspended it has not left yet, and goes on */
+    }
+    atomic_store(&s->handover, HANDOVER_NONE);
+    if (!run_list(s, s->left)) {
+        drain(s);
+    }
 }

@@ -24,11 +24,21 @@ struct strand_task {
 /* A zeroed struct is a valid idle strand. It needs no release. */
 struct strand {
     _Atomic(struct strand_task *) top; /* NULL: idle; else what was posted since, newest first */
+    bool suspends;                     /* by the task that runs */
+    struct strand_task *left;          /* suspended: what comes first when it goes on */
+    atomic_int handover;
 };
 
 /* Run @task after all that was posted before it: here and now together with what others bring in
  * the meantime, or on the thread that is draining. The task belongs to the strand until its @run is
  * called. True when this thread drained. */
 bool strand_post(struct strand *s, struct strand_task *task, void (*run)(struct strand_task *task));
+
+/* From a task: what comes after it waits until another thread, which does something long for the
+ * strand meanwhile, calls strand_resume(). The thread that drained is free for others. */
+void strand_suspend(struct strand *s);
+/* Once for each strand_suspend(), from any thread: go on, on this one, unless the task that
+ * suspended still runs; then on that one's. */
+void strand_resume(struct strand *s);
 
 #endif

@@ -15,6 +15,7 @@
 #include "gradus/v1/types.pb-c.h"
 #include "graph/metric.h"
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 #include "job/plan.h"
 #include "job/step_times.h"
@@ -55,6 +56,13 @@ void wire_consistency_to_proto(const struct consistency *c, Gradus__V1__Consiste
  * allows). */
 int wire_consistency_from_proto(const Gradus__V1__Consistency *in, struct consistency *out,
                                 struct err *err);
+
+/* ---- fences ---- */
+
+/* A secret of another length is none. */
+struct fence wire_fence_from_proto(uint64_t opening, const ProtobufCBinaryData *secret);
+/* Borrows from @fence. */
+ProtobufCBinaryData wire_secret_to_proto(const struct fence *fence);
 
 /* ---- data ---- */
 

@@ -152,3 +152,21 @@ int wire_policy_from_proto(Gradus__V1__StalenessPolicy in, enum staleness_policy
                        (int)in);
     }
 }
+
+struct fence wire_fence_from_proto(uint64_t opening, const ProtobufCBinaryData *secret)
+{
+    struct fence fence = {.opening = opening};
+    if (secret->len == sizeof fence.secret) {
+        memcpy(fence.secret, secret->data, sizeof fence.secret);
+    }
+    return fence;
+}
+
+ProtobufCBinaryData wire_secret_to_proto(const struct fence *fence)
+{
+    union { /* the message has no pointers to const, and nobody writes through it */
+        const uint8_t *in;
+        uint8_t *out;
+    } secret = {.in = fence->secret};
+    return (ProtobufCBinaryData){.len = sizeof fence->secret, .data = secret.out};
+}

@@ -1,16 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/terminal.h"
 #include "rule/plugin.h"
+
+void cli_say(const char *text)
+{
+    char *line = mem_printf("gradus: %s\n", text);
+    struct buf out = {0};
+    terminal_wrap(line, terminal_columns(STDERR_FILENO), &out);
+    (void)fputs(buf_str(&out), stderr);
+    buf_release(&out);
+    free(line);
+}
+
+void cli_note(const char *fmt, ...)
+{
+    struct buf text = {0};
+    va_list args;
+    va_start(args, fmt);
+    buf_vprintf(&text, fmt, args);
+    va_end(args);
+    cli_say(buf_str(&text));
+    buf_release(&text);
+}
 
 int cli_fail(const struct err *err)
 {
-    (void)fprintf(stderr, "gradus: %s\n", err->msg);
+    cli_say(err->msg);
     switch (err->code) {
     case ERR_INVALID:
         return CLI_USAGE;
@@ -28,7 +52,7 @@ static void tell_refused(void *ctx, const struct plugin_result *result)
 {
     (void)ctx;
     if (result->rule == NULL) {
-        (void)fprintf(stderr, "gradus: %s is left out: %s\n", result->path, result->reason);
+        cli_note("%s is left out: %s", result->path, result->reason);
     }
 }
 

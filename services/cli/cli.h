@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "config/field.h"
+#include "service/service.h"
 
 /* Exit codes of every command; README and --help name them. */
 enum cli_exit {
@@ -28,6 +29,8 @@ struct cli_args {
     const char **sets; /* every --set key=value, in order */
     size_t set_count;
     void *options;
+    const char *where; /* " --master HOST:PORT" or so as it was typed, for commands to type next;
+                          empty when they work without */
 };
 
 struct cli_command {
@@ -51,35 +54,32 @@ struct cli_common {
     char *rules_dir;
     bool json;
 };
-#define CLI_MASTER_ADDRESS "127.0.0.1:7000" /* without --master and --state-dir */
 #define CLI_MASTER_ROWS(owner)                                                                     \
     {.path = "master",                                                                             \
      .type = FIELD_STRING,                                                                         \
      .offset = offsetof(owner, common.master),                                                     \
      .def = "",                                                                                    \
      .help = "Address of the master, host:port; without it that of --state-dir, "                  \
-             "else " CLI_MASTER_ADDRESS},                                                          \
+             "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
     {                                                                                              \
         .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
-        .def = "",                                                                                 \
-        .help = "State directory of the master, on this machine (gradus run --state-dir)"          \
+        .def = "", .help = "State directory of a master, on this machine (gradus run --state-dir)" \
     }
+#define CLI_PLACES_NOTE                                                                            \
+    "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the job is looked "    \
+    "for at the master of this machine and in the directories that `gradus run` has used, where "  \
+    "no master need run; of two with one name it is the one that was submitted last."
 #define CLI_JSON_ROW(owner)                                                                        \
     {                                                                                              \
         .path = "json", .type = FIELD_BOOL, .offset = offsetof(owner, common.json),                \
         .def = "false", .help = "Print JSON"                                                       \
     }
-#define CLI_FIND_MASTER_ROW(owner)                                                                 \
-    {                                                                                              \
-        .path = "master", .type = FIELD_STRING, .offset = offsetof(owner, common.master),          \
-        .def = "", .help = "Ask this master where JOB's checkpoint is"                             \
-    }
 #define CLI_STATE_DIR_ROW(owner)                                                                   \
     {                                                                                              \
         .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
         .def = "",                                                                                 \
-        .help = "Directory of jobs and checkpoints (default: gradus in $XDG_STATE_HOME or "        \
-                "~/.local/state)"                                                                  \
+        .help = "Directory of jobs and checkpoints; empty: gradus in $XDG_STATE_HOME or "          \
+                "~/.local/state, or one in it that no other run uses"                              \
     }
 #define CLI_RULES_DIR_ROW(owner)                                                                   \
     {                                                                                              \
@@ -93,6 +93,10 @@ int cli_fail(const struct err *err);
  * commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
  * there is no such directory. */
 int cli_load_rules(const struct cli_common *common);
+/* "gradus: " and @text, wrapped for the terminal that stderr may be. */
+void cli_say(const char *text);
+/* The same of a message that printf makes. */
+void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The state directory: @given, or the default. Returns owned. */
 char *cli_state_dir(const char *given);
 

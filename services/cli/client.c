@@ -8,10 +8,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/signals.h"
-
-#define ADDRESS_BYTES_MAX 1024
+#include "cli/places.h"
+#include "cli/plain.h"
+#include "service/service.h"
 
 int client_open(struct client *c, const char *master, struct err *err)
 {
@@ -25,32 +25,32 @@ int client_open(struct client *c, const char *master, struct err *err)
     return 0;
 }
 
-/* What the master wrote beside its state. */
-static int read_address(const char *state_dir, struct buf *address, struct err *err)
+static int no_master(const struct places *places, bool local, struct err *err)
 {
-    char *path = file_join(state_dir, "master.address");
-    int rc = file_read(path, ADDRESS_BYTES_MAX, address, err);
-    free(path);
-    if (rc == ERR_NOT_FOUND) {
-        return err_set(err, rc, "no master runs in %s", state_dir);
+    if (places->given) {
+        const char *dir = places->items[0].state_dir;
+        return err_set(err, ERR_NOT_FOUND,
+                       "no master runs in %s; `gradus-master --state-dir %s` starts one", dir, dir);
     }
-    if (rc == 0 && address->len > 0 && address->data[address->len - 1] == '\n') {
-        address->data[--address->len] = '\0';
-    }
-    return rc;
+    return err_set(err, ERR_UNAVAILABLE,
+                   "no master answers at " SERVICE_MASTER_ADDRESS
+                   "%s; name one with --master HOST:PORT (or GRADUS_MASTER), start one with "
+                   "`gradus-master`, or train on this machine with `gradus run`",
+                   local ? ", and no `gradus run` goes on" : "");
 }
 
-int client_open_common(struct client *c, const struct cli_common *common, struct err *err)
+int client_open_common(struct client *c, const struct cli_common *common, bool local,
+                       struct err *err)
 {
-    if (common->master[0] != '\0' || common->state_dir[0] == '\0') {
-        return client_open(c, common->master[0] != '\0' ? common->master : CLI_MASTER_ADDRESS, err);
+    struct places places;
+    const char *address = NULL;
+    places_find(common, &places);
+    for (size_t i = 0; i < places.count && address == NULL; i++) {
+        bool of_run = !places.given && places.items[i].state_dir != NULL;
+        address = of_run && !local ? NULL : places.items[i].address;
     }
-    struct buf address = {0};
-    int rc = read_address(common->state_dir, &address, err);
-    if (rc == 0) {
-        rc = client_open(c, buf_str(&address), err);
-    }
-    buf_release(&address);
+    int rc = address != NULL ? client_open(c, address, err) : no_master(&places, local, err);
+    places_release(&places);
     return rc;
 }
 
@@ -79,6 +79,10 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
         .wait_for_ready = true,
     };
     int rc = rpc_call_blocking(c->channel, &request, reply, err);
+    plain_reply(rc == 0 && reply != NULL ? *reply : NULL);
+    if (rc != 0) {
+        plain_err(err);
+    }
     return rc == ERR_TIMEOUT || rc == ERR_UNAVAILABLE ? unreachable(c, err) : rc;
 }
 
@@ -168,6 +172,8 @@ int client_call_last(struct client *c, const char *method, const ProtobufCMessag
     *stopped = false;
     int rc = call_and_wait(c, &request, &o, stopped, err);
     client_close(c); /* no callback comes after it */
+    plain_reply(o.reply);
+    plain_err(&o.err);
     if (rc == 0 && !*stopped && o.err.code != 0) {
         *err = o.err;
         rc = o.err.code;

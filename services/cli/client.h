@@ -19,9 +19,11 @@ struct client {
 
 /* Errors: ERR_INVALID the address. Nothing is connected yet. */
 int client_open(struct client *c, const char *master, struct err *err);
-/* To the master that --master or --state-dir names, or the default. Errors: ERR_NOT_FOUND no master
- * runs in the state directory. */
-int client_open_common(struct client *c, const struct cli_common *common, struct err *err);
+/* To the master that --master or --state-dir names, or that of this host; with @local, else to that
+ * of a `gradus run` which goes on. Errors: ERR_NOT_FOUND no master runs in the state directory;
+ * ERR_UNAVAILABLE none was named, and none is here: what to type. */
+int client_open_common(struct client *c, const struct cli_common *common, bool local,
+                       struct err *err);
 void client_close(struct client *c);
 /* One unary call of service Jobs; tries to connect until @timeout_ms. @reply is owned:
  * rpc_msg_unref(). Errors name the master's address and how long it was tried. */

@@ -9,6 +9,7 @@
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 
 #define EVALUATE_BATCH 256
 
@@ -27,8 +28,7 @@ static const struct field fields[] = {
      .def = "test",
      .choices = sources,
      .help = "Which records"},
-    CLI_FIND_MASTER_ROW(struct options),
-    CLI_STATE_DIR_ROW(struct options),
+    CLI_MASTER_ROWS(struct options),
     CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
@@ -104,11 +104,12 @@ static void print(const struct options *o, const char *path, const struct metric
     struct buf out = {0};
     if (o->common.json) {
         output_metrics_json(path, sources[o->on], sums, label_scale, &out);
+        (void)fputs(buf_str(&out), stdout);
     } else {
         buf_printf(&out, "checkpoint  %s\n", path);
         output_metrics_text(sums, label_scale, &out);
+        terminal_print(&out);
     }
-    (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
 }
 
@@ -161,8 +162,7 @@ static int run(const struct cli_args *args)
     struct job_spec spec = {0};
     struct diags diags = {0};
     struct err err = {0};
-    int rc =
-        find_checkpoint(args->positional[0], o->common.master, o->common.state_dir, &path, &err);
+    int rc = find_checkpoint(args->positional[0], &o->common, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
@@ -190,12 +190,11 @@ const struct cli_command cmd_evaluate = {
     .name = "evaluate",
     .summary = "Measure a checkpoint on a data source, in this process",
     .usage = "JOB|CHECKPOINT_DIR",
-    .examples =
-        "  gradus evaluate digits-1\n"
-        "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train --json\n",
+    .examples = "  gradus evaluate digits-1\n"
+                "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n",
     .notes = "The data, the model and the metrics are those of the checkpoint's job, and so is "
-             "whether the moving average of the parameters is measured "
-             "(update.evaluate_average); --set changes them.",
+             "whether the moving average of the parameters is measured (update.evaluate_average); "
+             "--set changes them.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

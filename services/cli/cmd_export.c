@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/output.h"
@@ -34,8 +35,7 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, average),
      .def = "false",
      .help = "The moving average of the parameters (update.average) instead of the parameters"},
-    CLI_FIND_MASTER_ROW(struct options),
-    CLI_STATE_DIR_ROW(struct options),
+    CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
 };
 
@@ -44,16 +44,16 @@ static int run(const struct cli_args *args)
     const struct options *o = args->options;
     bool from = o->from[0] != '\0';
     if (args->positional_count != (from ? 1U : 2U)) {
-        (void)fputs(from ? "gradus: with --from give OUT alone\n" : "gradus: give JOB and OUT\n",
-                    stderr);
+        cli_say(from ? "with --from give OUT alone: gradus export --from DIR OUT"
+                     : "give the job and the file to write: gradus export JOB OUT");
         return CLI_USAGE;
     }
     const char *out_path = args->positional[from ? 0 : 1];
     char *path = NULL;
     struct checkpoint *checkpoint = NULL;
     struct err err = {0};
-    int rc = find_checkpoint(from ? o->from : args->positional[0], from ? "" : o->common.master,
-                             o->common.state_dir, &path, &err);
+    int rc = from ? checkpoint_resolve(o->from, &path, &err)
+                  : find_checkpoint(args->positional[0], &o->common, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
@@ -79,8 +79,9 @@ const struct cli_command cmd_export = {
     .usage = "[JOB] OUT",
     .examples =
         "  gradus export digits-1 model.safetensors\n"
-        "  gradus export --from state/checkpoints/digits-1/step-000009380 model.safetensors\n",
-    .notes = "Equal values give equal bytes, however many servers wrote the checkpoint.",
+        "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n",
+    .notes = "Equal values give equal bytes, however many servers wrote the "
+             "checkpoint.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

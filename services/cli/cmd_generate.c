@@ -44,11 +44,11 @@ static int run(const struct cli_args *args)
     const struct options *o = args->options;
     struct err err = {0};
     if (strcmp(args->positional[0], "digits") != 0) {
-        (void)fprintf(stderr, "gradus: unknown data set %s; known: digits\n", args->positional[0]);
+        cli_note("unknown data set %s; known: digits", args->positional[0]);
         return CLI_USAGE;
     }
     if (o->out[0] == '\0') {
-        (void)fputs("gradus: --out DIR is missing\n", stderr);
+        cli_say("--out DIR is missing: gradus generate digits --out DIR");
         return CLI_USAGE;
     }
     if (file_make_dirs(o->out, &err) != 0 ||

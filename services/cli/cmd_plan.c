@@ -5,7 +5,9 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/job_file.h"
+#include "cli/memory_need.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "job/plan_update.h"
 
 struct options {
@@ -15,7 +17,8 @@ struct options {
 static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static int print_plan(const struct job_spec *spec, const struct model *model, bool json,
+static int print_plan(const struct job_spec *spec, const struct model *model,
+                      const struct dataset *train, const struct dataset *test, bool json,
                       struct err *err)
 {
     size_t n = model_variable_count(model);
@@ -34,15 +37,21 @@ static int print_plan(const struct job_spec *spec, const struct model *model, bo
         return rc;
     }
     struct buf out = {0};
+    struct memory_need need;
+    const struct host_memory host = host_memory("");
+    memory_need_of(&update, model, train, test, &need);
     if (json) {
-        output_plan_json(&plan, &update, &out);
+        output_plan_json(&plan, &update, &need, &host, &out);
+        (void)fputs(buf_str(&out), stdout);
     } else {
         model_describe(model, &out);
         buf_add_char(&out, '\n');
         plan_format(&plan, &out);
         output_update_text(&update, &out);
+        buf_add_char(&out, '\n');
+        memory_need_text(&need, &host, &out);
+        terminal_print(&out);
     }
-    (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
     output_update_release(&update);
     plan_release(&plan);
@@ -60,7 +69,7 @@ static int run(const struct cli_args *args)
         struct err err = {0};
         int rc = job_file_model(&file.spec, &model, &train, &test, &err);
         if (rc == 0) {
-            rc = print_plan(&file.spec, model, o->common.json, &err);
+            rc = print_plan(&file.spec, model, train, test, o->common.json, &err);
         } else if (rc == ERR_NOT_FOUND) {
             err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
         }
@@ -75,8 +84,7 @@ static int run(const struct cli_args *args)
 
 const struct cli_command cmd_plan = {
     .name = "plan",
-    .summary = "Show which part of which variable goes to which parameter server, and what its "
-               "update takes there",
+    .summary = "Show which part of which variable goes to which server, and what its update takes",
     .usage = "JOB.yaml",
     .examples = "  gradus plan examples/digits.yaml --set data.dir=digits --set cluster.ps=3\n"
                 "  gradus plan job.yaml --set model.input=784\n",

@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list, status, nodes, cancel, checkpoint: one call to the master, one page of output. */
+/* status, nodes, cancel, checkpoint: one call to the master, one page of output. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/find_job.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 
 #define CHECKPOINT_TIMEOUT_MS 600000
 
 struct options {
     struct cli_common common;
-    int64_t limit;
     bool now;
 };
 
 static const struct field plain_fields[] = {CLI_MASTER_ROWS(struct options),
                                             CLI_JSON_ROW(struct options)};
-static const struct field list_fields[] = {
-    CLI_MASTER_ROWS(struct options),
-    CLI_JSON_ROW(struct options),
-    {.path = "limit",
-     .type = FIELD_INT,
-     .offset = offsetof(struct options, limit),
-     .def = "100",
-     .min = 1,
-     .max = 100000,
-     .help = "Newest jobs to show"},
-};
 static const struct field cancel_fields[] = {
     CLI_MASTER_ROWS(struct options),
     CLI_JSON_ROW(struct options),
@@ -39,38 +30,45 @@ static const struct field cancel_fields[] = {
      .help = "Do not wait for a step boundary; save nothing"},
 };
 
-/* One call; @show prints the reply. */
-static int query(const struct options *o, const char *method, const ProtobufCMessage *body,
-                 unsigned timeout_ms,
-                 void (*show)(const struct options *o, const ProtobufCMessage *reply,
-                              struct buf *out))
+typedef void show_fn(const struct options *o, const ProtobufCMessage *reply, struct buf *out);
+
+static void print(const struct options *o, const struct buf *out)
 {
-    struct client client = {0};
+    if (o->common.json) {
+        (void)fputs(buf_str(out), stdout);
+    } else {
+        terminal_print(out);
+    }
+}
+
+/* One call to @client, which is open; @show prints the reply. */
+static int query(struct client *client, const struct options *o, const char *method,
+                 const ProtobufCMessage *body, unsigned timeout_ms, show_fn *show)
+{
     struct rpc_msg *reply = NULL;
     struct err err = {0};
-    int rc = client_open_common(&client, &o->common, &err);
-    if (rc == 0) {
-        rc = client_call(&client, method, body, timeout_ms, &reply, &err);
-    }
+    int rc = client_call(client, method, body, timeout_ms, &reply, &err);
     if (rc == 0) {
         struct buf out = {0};
         show(o, reply->body, &out);
-        (void)fputs(buf_str(&out), stdout);
+        print(o, &out);
         buf_release(&out);
     }
     rpc_msg_unref(reply);
-    client_close(&client);
     return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
-static void show_jobs(const struct options *o, const ProtobufCMessage *reply, struct buf *out)
+/* The same, to the master that has job @id. */
+static int query_job(const struct options *o, const char *id, const char *method,
+                     const ProtobufCMessage *body, unsigned timeout_ms, show_fn *show)
 {
-    const Gradus__V1__ListJobsResponse *r = (const Gradus__V1__ListJobsResponse *)reply;
-    if (o->common.json) {
-        output_jobs_json(r->jobs, r->n_jobs, out);
-    } else {
-        output_jobs_text(r->jobs, r->n_jobs, out);
-    }
+    struct found_job found = {0};
+    struct err err = {0};
+    int code = find_live_job(&o->common, id, &found, &err) == 0
+                   ? query(&found.client, o, method, body, timeout_ms, show)
+                   : cli_fail(&err);
+    found_job_release(&found);
+    return code;
 }
 
 static void show_nodes(const struct options *o, const ProtobufCMessage *reply, struct buf *out)
@@ -89,7 +87,7 @@ static void show_job(const struct options *o, const ProtobufCMessage *reply, str
     if (o->common.json) {
         output_status_json(job, out);
     } else {
-        output_status_text(job, out);
+        output_status_text(job, terminal_columns(STDOUT_FILENO), out);
     }
 }
 
@@ -113,27 +111,37 @@ static void show_checkpoint(const struct options *o, const ProtobufCMessage *rep
     }
 }
 
-static int run_list(const struct cli_args *args)
-{
-    const struct options *o = args->options;
-    Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
-    request.limit = (uint32_t)o->limit;
-    return query(o, "List", &request.base, CLIENT_TIMEOUT_MS, show_jobs);
-}
-
 static int run_nodes(const struct cli_args *args)
 {
+    const struct options *o = args->options;
     Gradus__V1__NodesRequest request = GRADUS__V1__NODES_REQUEST__INIT;
-    return query(args->options, "Nodes", &request.base, CLIENT_TIMEOUT_MS, show_nodes);
+    struct client client = {0};
+    struct err err = {0};
+    int code = client_open_common(&client, &o->common, true, &err) == 0
+                   ? query(&client, o, "Nodes", &request.base, CLIENT_TIMEOUT_MS, show_nodes)
+                   : cli_fail(&err);
+    client_close(&client);
+    return code;
 }
 
 static int run_status(const struct cli_args *args)
 {
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
-    int code = query(args->options, "Get", &request.base, CLIENT_TIMEOUT_MS, show_job);
-    free(request.job);
-    return code;
+    const struct options *o = args->options;
+    struct found_job found = {0};
+    struct err err = {0};
+    struct buf out = {0};
+    int rc = find_job(&o->common, args->positional[0], &found, &err);
+    if (rc == 0) {
+        show_job(o, &found.job->base, &out);
+        if (found.state_dir != NULL && !o->common.json) {
+            buf_printf(&out, "%sstate dir   %s%s\n", found.job->n_evaluations > 0 ? "\n" : "",
+                       found.state_dir, found.row != NULL ? " (no master runs there now)" : "");
+        }
+        print(o, &out);
+    }
+    buf_release(&out);
+    found_job_release(&found);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
 static int run_cancel(const struct cli_args *args)
@@ -142,7 +150,7 @@ static int run_cancel(const struct cli_args *args)
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code = query(o, "Cancel", &request.base, CLIENT_TIMEOUT_MS, show_cancel);
+    int code = query_job(o, request.job, "Cancel", &request.base, CLIENT_TIMEOUT_MS, show_cancel);
     free(request.job);
     return code;
 }
@@ -151,22 +159,12 @@ static int run_checkpoint(const struct cli_args *args)
 {
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
-    int code =
-        query(args->options, "Checkpoint", &request.base, CHECKPOINT_TIMEOUT_MS, show_checkpoint);
+    int code = query_job(args->options, request.job, "Checkpoint", &request.base,
+                         CHECKPOINT_TIMEOUT_MS, show_checkpoint);
     free(request.job);
     return code;
 }
 
-const struct cli_command cmd_list = {
-    .name = "list",
-    .summary = "List jobs, newest first",
-    .usage = "",
-    .examples = "  gradus list\n  gradus list --limit 5 --json\n",
-    .fields = list_fields,
-    .field_count = sizeof list_fields / sizeof list_fields[0],
-    .options_bytes = sizeof(struct options),
-    .run = run_list,
-};
 const struct cli_command cmd_nodes = {
     .name = "nodes",
     .summary = "List the nodes of the cluster",
@@ -181,7 +179,9 @@ const struct cli_command cmd_status = {
     .name = "status",
     .summary = "Show one job: state, reason, progress, evaluations, nodes",
     .usage = "JOB",
-    .examples = "  gradus status digits-1\n",
+    .examples = "  gradus status digits-1\n"
+                "  gradus status digits-1 --master master:7000\n",
+    .notes = CLI_PLACES_NOTE,
     .fields = plain_fields,
     .field_count = sizeof plain_fields / sizeof plain_fields[0],
     .options_bytes = sizeof(struct options),

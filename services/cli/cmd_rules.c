@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "rule/rows.h"
 #include "rule/rule.h"
 #include "rule/schedule.h"
@@ -184,23 +186,27 @@ static void text_of_rule(const struct rule *rule, struct buf *out)
     }
 }
 
-static void text_of_all(struct buf *out)
+#define WHAT_COLUMN 26 /* where the words about a rule begin */
+
+static void text_of_all(size_t columns, struct buf *out)
 {
-    buf_printf(out, "%-18s %5s  %-34s %s\n", "RULE", "BYTES", "SLOTS", "WHAT IT DOES");
+    buf_printf(out, "%-18s %5s  %s\n", "RULE", "BYTES", "WHAT IT DOES; SLOTS");
     for (size_t i = 0; rule_at(i) != NULL; i++) {
         const struct rule *rule = rule_at(i);
-        struct buf slots = {0};
-        add_slots(rule, "", &slots);
-        buf_printf(out, "%-18s %5zu  %-34s %s\n", rule->name, rule_bytes_per_parameter(rule),
-                   buf_str(&slots), rule->help);
+        struct buf what = {0}, lines = {0};
+        buf_printf(&what, "%s; ", rule->help);
+        add_slots(rule, "", &what);
+        text_wrap(buf_str(&what), WHAT_COLUMN, columns, &lines);
+        buf_printf(out, "%-18s %5zu  %s", rule->name, rule_bytes_per_parameter(rule),
+                   buf_str(&lines) + WHAT_COLUMN);
         if (rule_file(rule) != NULL) {
-            buf_printf(out, "%-18s %5s  plug-in: %s\n", "", "", rule_file(rule));
+            buf_printf(out, "%*splug-in: %s\n", WHAT_COLUMN, "", rule_file(rule));
         }
-        buf_release(&slots);
+        buf_release(&what);
+        buf_release(&lines);
     }
-    buf_add_str(out,
-                "\nBYTES are those of a parameter and its slots. `gradus rules RULE` lists the "
-                "hyperparameters.\n");
+    buf_add_str(out, "\nBYTES are those of a parameter and its slots. `gradus rules RULE` lists "
+                     "the\nhyperparameters.\n");
 }
 
 static void markdown_rows(const struct field *rows, size_t count, struct buf *out)
@@ -295,9 +301,13 @@ static int run(const struct cli_args *args)
     } else if (only != NULL) {
         text_of_rule(only, &out);
     } else {
-        text_of_all(&out);
+        text_of_all(terminal_columns(STDOUT_FILENO), &out);
     }
-    (void)fputs(buf_str(&out), stdout);
+    if (o->markdown) {
+        (void)fputs(buf_str(&out), stdout);
+    } else {
+        terminal_print(&out);
+    }
     buf_release(&out);
     return CLI_OK;
 }

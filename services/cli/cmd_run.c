@@ -6,15 +6,25 @@
 #include "cli/follow.h"
 #include "cli/job_file.h"
 #include "cli/local.h"
+#include "cli/memory_need.h"
+#include "cli/places.h"
+#include "cli/run_dir.h"
 #include "cli/submit.h"
 
 struct options {
     struct cli_common common;
+    bool overcommit;
 };
 
 static const struct field fields[] = {CLI_STATE_DIR_ROW(struct options),
                                       CLI_RULES_DIR_ROW(struct options),
-                                      CLI_JSON_ROW(struct options)};
+                                      CLI_JSON_ROW(struct options),
+                                      {.path = "overcommit",
+                                       .type = FIELD_BOOL,
+                                       .offset = offsetof(struct options, overcommit),
+                                       .def = "false",
+                                       .help = "Go on although the processes may need more memory "
+                                               "than this host has left"}};
 
 static int tick(void *ctx, struct buf *notices, struct err *err)
 {
@@ -24,6 +34,7 @@ static int tick(void *ctx, struct buf *notices, struct err *err)
 static int train(struct local *local, const struct job_file *file, const struct cli_args *args,
                  bool json)
 {
+    places_remember(local->state_dir);
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
@@ -40,6 +51,7 @@ static int train(struct local *local, const struct job_file *file, const struct 
                   local->worker_count == 1 ? "" : "s", local->log_dir);
     struct follow_options follow_options = {
         .job = job,
+        .where = args->where,
         .json = json,
         .interrupt = FOLLOW_CANCEL,
         .tick = tick,
@@ -50,6 +62,48 @@ static int train(struct local *local, const struct job_file *file, const struct 
     return code;
 }
 
+static int run_in(const char *state_dir, const struct job_file *file, const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct local local = {0};
+    struct err err = {0};
+    int code = CLI_FAILED;
+    if (local_start(&local, state_dir, o->common.rules_dir, (size_t)file->spec.cluster.ps,
+                    (size_t)file->spec.cluster.workers.max, &err) != 0) {
+        cli_note("start the local cluster: %s", err.msg);
+    } else {
+        code = train(&local, file, args, o->common.json);
+    }
+    local_stop(&local, code == FOLLOW_STOPPED);
+    return code;
+}
+
+/* What cannot be told from the file is the job's to fail with. */
+static int check_memory(const struct job_spec *spec, bool overcommit)
+{
+    struct memory_need need;
+    struct err err;
+    if (memory_need_of_job(spec, &need, &err) != 0) {
+        return CLI_OK;
+    }
+    const struct host_memory host = host_memory("");
+    if (memory_need_fits(&need, &host)) {
+        return CLI_OK;
+    }
+    struct buf table = {0};
+    memory_need_text(&need, &host, &table);
+    (void)fputs(buf_str(&table), stderr);
+    buf_release(&table);
+    if (overcommit) {
+        cli_note("that may not be enough; it goes on for --overcommit");
+        return CLI_OK;
+    }
+    cli_note(
+        "the job may not fit in the memory of this host; fewer workers or servers take less, and "
+        "--overcommit tries it all the same");
+    return CLI_FAILED;
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -58,19 +112,23 @@ static int run(const struct cli_args *args)
     if (code != CLI_OK) {
         return code;
     }
-    follow_block_signals();
-    char *state_dir = cli_state_dir(o->common.state_dir);
-    struct local local = {0};
-    struct err err = {0};
-    if (local_start(&local, state_dir, o->common.rules_dir, (size_t)file.spec.cluster.ps,
-                    (size_t)file.spec.cluster.workers.max, &err) != 0) {
-        (void)fprintf(stderr, "gradus: start the local cluster: %s\n", err.msg);
-        code = CLI_FAILED;
-    } else {
-        code = train(&local, &file, args, o->common.json);
+    code = check_memory(&file.spec, o->overcommit);
+    if (code != CLI_OK) {
+        job_file_release(&file);
+        return code;
     }
-    local_stop(&local, code == FOLLOW_STOPPED);
-    free(state_dir);
+    follow_block_signals();
+    struct run_dir dir;
+    struct err err = {0};
+    if (run_dir_claim(o->common.state_dir, &dir, &err) != 0) {
+        code = cli_fail(&err);
+    } else {
+        if (dir.moved) {
+            cli_note("another run is going on; this one keeps its jobs in %s", dir.path);
+        }
+        code = run_in(dir.path, &file, args);
+    }
+    run_dir_release(&dir);
     job_file_release(&file);
     return code;
 }
@@ -81,8 +139,12 @@ const struct cli_command cmd_run = {
     .usage = "JOB.yaml",
     .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
                 "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n",
-    .notes = "Progress goes to stderr, the result to stdout.\n"
-             "Ctrl-C once cancels the job and leaves a checkpoint; twice stops at once.",
+    .notes = "Progress goes to stderr, the result to stdout.\nCtrl-C once cancels the job and "
+             "leaves a checkpoint; twice stops at once.\nAfterwards `gradus list`, `status JOB`, "
+             "`evaluate JOB` and `export JOB OUT` find the job by themselves. Runs at the same "
+             "time each take a state directory of their own.\nSettings of the processes can be "
+             "given as variables, GRADUS_LOG_LEVEL for instance (`gradus-master --help`, "
+             "`gradus-ps --help`, `gradus-worker --help`).",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

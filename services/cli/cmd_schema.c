@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "job/job_spec.h"
 
 struct options {
@@ -33,6 +34,8 @@ static int run(const struct cli_args *args)
         job_spec_reference_markdown(&out);
     } else {
         job_spec_reference_text(&out);
+        terminal_print(&out);
+        buf_reset(&out);
     }
     (void)fputs(buf_str(&out), stdout);
     buf_release(&out);

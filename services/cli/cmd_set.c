@@ -6,8 +6,11 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/submit.h"
+#include "cli/terminal.h"
 
 #define KEYS_MAX 1000 /* as the master takes */
 
@@ -28,21 +31,21 @@ static const struct field fields[] = {
      .help = "How long to wait until the change is in force"},
 };
 
-static void say_pending(const char *why, const char *job)
+static void say_pending(const char *why, const struct cli_args *args)
 {
-    (void)fprintf(stderr, "gradus: %s; the change may still happen: `gradus status %s` shows it\n",
-                  why, job);
+    cli_note("%s; the change may still happen: `gradus status %s%s` shows it", why,
+             args->positional[0], args->where);
 }
 
-static int fail(const struct err *err, const char *job)
+static int fail(const struct err *err, const struct cli_args *args)
 {
     if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
-        say_pending("not in force within --timeout", job);
+        say_pending("not in force within --timeout", args);
         return CLI_FAILED;
     }
     int code = cli_fail(err);
     if (err->code == ERR_UNAVAILABLE) {
-        say_pending("the master went away", job);
+        say_pending("the master went away", args);
     }
     return code;
 }
@@ -55,10 +58,11 @@ static int show(const struct options *o, const Gradus__V1__Job *before,
     struct buf out = {0};
     if (o->common.json) {
         output_change_json(after, &changes, &out);
+        (void)fputs(buf_str(&out), stdout);
     } else {
         output_change_text(after, &changes, &out);
+        terminal_print(&out);
     }
-    (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
     job_changes_release(&changes);
     return CLI_OK;
@@ -89,41 +93,33 @@ static int change(struct client *client, const struct cli_args *args, struct rpc
     return rc;
 }
 
-/* The job as it was, so that what changed can be shown. */
-static int ask(struct client *client, const char *id, struct rpc_msg **job, struct err *err)
-{
-    Gradus__V1__GetJobRequest body = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    char *copy = mem_strdup(id);
-    body.job = copy;
-    int rc = client_call(client, "Get", &body.base, CLIENT_TIMEOUT_MS, job, err);
-    free(copy);
-    return rc;
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    const char *id = args->positional[0];
     follow_block_signals();
-    struct client client = {0};
-    struct rpc_msg *before = NULL;
+    struct found_job found = {0};
     struct rpc_msg *after = NULL;
+    struct cluster_counts counts;
     struct err err = {0};
     bool stopped = false;
     int code;
-    if (client_open_common(&client, &o->common, &err) != 0 ||
-        ask(&client, id, &before, &err) != 0) {
+    if (find_live_job(&o->common, args->positional[0], &found, &err) != 0) {
         code = cli_fail(&err);
-    } else if (change(&client, args, &after, &stopped, &err) != 0) {
-        code = fail(&err, id);
+        found_job_release(&found);
+        return code;
+    }
+    submit_count_nodes(&found.client, &counts); /* now: the change is the client's last call */
+    if (change(&found.client, args, &after, &stopped, &err) != 0) {
+        code = fail(&err, args);
     } else if (stopped) {
-        say_pending("not waiting any more", id);
+        say_pending("not waiting any more", args);
         code = FOLLOW_STOPPED;
     } else {
-        code = show(o, (const Gradus__V1__Job *)before->body, (const Gradus__V1__Job *)after->body);
+        const Gradus__V1__Job *job = (const Gradus__V1__Job *)after->body;
+        code = show(o, found.job, job);
+        submit_tell_missing(&counts, job);
     }
-    client_close(&client);
-    rpc_msg_unref(before);
+    found_job_release(&found);
     rpc_msg_unref(after);
     return code;
 }
@@ -134,10 +130,9 @@ const struct cli_command cmd_set = {
     .usage = "JOB KEY=VALUE...",
     .examples = "  gradus set digits-1 training.mode=async\n"
                 "  gradus set digits-1 training.epochs=20 cluster.workers=2..8 --json\n",
-    .notes =
-        "Keys of `training` can change, but for batch_size, split_batches and seed, and\n"
-        "cluster.workers. A running job changes at a step boundary; nothing is lost or applied\n"
-        "twice. Ctrl-C stops waiting; the change may still happen.",
+    .notes = "Keys of `training` can change, but for batch_size, split_batches and seed, and "
+             "cluster.workers. A running job changes at a step boundary; nothing is lost or "
+             "applied twice. Ctrl-C stops waiting; the change may still happen.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

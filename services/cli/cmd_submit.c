@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/follow.h"
 #include "cli/job_file.h"
@@ -24,6 +25,43 @@ static const struct field fields[] = {
      .help = "Stay and watch it, as gradus watch does"},
 };
 
+/* The id for programs on stdout; what people want to know besides, on stderr. */
+static void tell(const struct cli_args *args, struct client *client, const char *job)
+{
+    const struct options *o = args->options;
+    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    struct rpc_msg *reply = NULL;
+    struct cluster_counts counts;
+    struct err err = {0};
+    if (o->common.json) {
+        struct buf out = {0};
+        output_object(&out, "job", job, (const char *)NULL);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    } else {
+        (void)printf("%s\n", job);
+    }
+    (void)fflush(stdout);
+    request.job = mem_strdup(job);
+    if (client_call(client, "Get", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) == 0) {
+        submit_count_nodes(client, &counts);
+        submit_tell_missing(&counts, (const Gradus__V1__Job *)reply->body);
+        cli_note("`gradus watch %s%s` follows it to its end", job, args->where);
+    }
+    rpc_msg_unref(reply);
+    free(request.job);
+}
+
+static void tell_data_dir(const struct job_file *file)
+{
+    char *dir = submit_data_dir(&file->spec.data);
+    if (dir != NULL) {
+        cli_note("data.dir is %s here and sent as %s: the workers look there", file->spec.data.dir,
+                 dir);
+    }
+    free(dir);
+}
+
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -36,24 +74,22 @@ static int run(const struct cli_args *args)
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
-    int rc = client_open_common(&client, &o->common, &err);
+    int rc = client_open_common(&client, &o->common, false, &err);
     if (rc == 0) {
         rc = submit_job(&client, &file, args, &job, &err);
     }
     if (rc != 0) {
         code = cli_fail(&err);
-    } else if (o->watch) {
+    } else {
+        tell_data_dir(&file);
+    }
+    if (rc == 0 && o->watch) {
         (void)fprintf(stderr, "job %s submitted\n", job);
         struct follow_options follow_options = {
-            .job = job, .json = o->common.json, .interrupt = FOLLOW_DETACH};
+            .job = job, .where = args->where, .json = o->common.json, .interrupt = FOLLOW_DETACH};
         code = follow(&client, &follow_options);
-    } else if (o->common.json) {
-        struct buf out = {0};
-        output_object(&out, "job", job, (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
-        buf_release(&out);
-    } else {
-        (void)printf("%s\n", job);
+    } else if (rc == 0) {
+        tell(args, &client, job);
     }
     client_close(&client);
     free(job);
@@ -67,7 +103,9 @@ const struct cli_command cmd_submit = {
     .usage = "JOB.yaml",
     .examples = "  gradus submit job.yaml --master master:7000\n"
                 "  gradus submit job.yaml --set cluster.workers=4 --watch\n",
-    .notes = "Paths in the job file are those of the workers.",
+    .notes = "The id goes to stdout, everything else to stderr. Paths in the job file are those of "
+             "the workers; where they are relative, data.dir is sent as an absolute path, from the "
+             "directory that gradus was started in.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/trace_json.h"
@@ -50,22 +51,20 @@ static uint32_t tell_problems(const Gradus__V1__TraceJobResponse *r, int64_t wan
     for (size_t i = 0; i < r->n_nodes; i++) {
         const Gradus__V1__NodeTrace *n = r->nodes[i];
         if (n->problem[0] != '\0' || n->trace == NULL) {
-            (void)fprintf(stderr, "gradus: warning: %s is missing: %s\n", n->node, n->problem);
+            cli_note("warning: %s is missing: %s", n->node, n->problem);
             continue;
         }
         if (n->trace->lost > 0) {
-            (void)fprintf(stderr,
-                          "gradus: warning: %s did more than could be recorded: %" PRIu64
-                          " spans are missing; take fewer steps\n",
-                          n->node, n->trace->lost);
+            cli_note("warning: %s did more than could be recorded: %" PRIu64
+                     " spans are missing; take fewer steps",
+                     n->node, n->trace->lost);
         }
         if (n->role != GRADUS__V1__NODE_ROLE__WORKER) {
             continue;
         }
         if (n->trace->steps < wanted) {
-            (void)fprintf(stderr,
-                          "gradus: warning: %s made only %" PRIu32 " of %" PRId64 " steps\n",
-                          n->node, n->trace->steps, wanted);
+            cli_note("warning: %s made only %" PRIu32 " of %" PRId64 " steps", n->node,
+                     n->trace->steps, wanted);
         }
         least = n->trace->steps < least ? n->trace->steps : least;
     }
@@ -99,18 +98,20 @@ static int write_trace(const struct options *o, const char *path,
 static int record(const struct options *o, const char *job, struct rpc_msg **reply, bool *stopped,
                   struct err *err)
 {
-    struct client client = {0};
+    struct found_job found = {0};
     Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    int rc = client_open_common(&client, &o->common, err);
+    int rc = find_live_job(&o->common, job, &found, err);
     if (rc != 0) {
+        found_job_release(&found);
         return rc;
     }
     request.job = mem_strdup(job);
     request.steps = (uint32_t)o->steps;
     request.timeout_ms = (uint32_t)o->timeout;
-    rc = client_call_last(&client, "Trace", &request.base, (unsigned)o->timeout + ANSWER_MS, reply,
-                          stopped, err);
+    rc = client_call_last(&found.client, "Trace", &request.base, (unsigned)o->timeout + ANSWER_MS,
+                          reply, stopped, err);
     free(request.job);
+    found_job_release(&found);
     return rc;
 }
 
@@ -124,7 +125,7 @@ static int run(const struct cli_args *args)
     follow_block_signals();
     int rc = record(o, job, &reply, &stopped, &err);
     if (rc == 0 && stopped) {
-        (void)fprintf(stderr, "gradus: stopped; job %s is not recorded any more\n", job);
+        cli_note("stopped; job %s is not recorded any more", job);
         return FOLLOW_STOPPED;
     }
     if (rc == 0) {
@@ -141,8 +142,8 @@ const struct cli_command cmd_trace = {
     .summary = "Record what all nodes of a running job do in the next steps",
     .usage = "JOB",
     .examples = "  gradus trace digits-1 --steps 20 -o trace.json\n",
-    .notes = "The file is the JSON of Chrome's trace viewer; ui.perfetto.dev reads it too.\n"
-             "docs/trace.md tells what is in it. Ctrl-C ends the recording on all nodes, and\n"
+    .notes = "The file is the JSON of Chrome's trace viewer; ui.perfetto.dev reads it "
+             "too.\ndocs/trace.md tells what is in it. Ctrl-C ends the recording on all nodes, and "
              "nothing is written.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 
 struct options {
     struct cli_common common;
@@ -21,39 +24,78 @@ static void print_valid(const char *file, const char *job, const char *checked_a
     buf_release(&out);
 }
 
-static int run(const struct cli_args *args)
+static void print_errors(const char *file, const struct diags *diags)
 {
-    const struct options *o = args->options;
-    struct job_file file = {0};
-    int code = job_file_read(&file, args, &o->common);
-    if (code != CLI_OK) {
-        return code;
+    struct buf out = {0};
+    output_diags_json(file, diags, &out);
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+}
+
+/* What the data or the model has against the file; messages of layers name their line. */
+static void print_misfit(const char *file, const struct err *err, bool has_data, bool json)
+{
+    struct diags diags = {0};
+    if (!json) {
+        (void)fprintf(stderr, "%s: %s\n", file, err->msg);
+        return;
     }
+    const char *at = strstr(err->msg, ", line ");
+    unsigned line = at == NULL ? 0 : (unsigned)strtoul(at + sizeof ", line " - 1, NULL, 10);
+    diags_add(&diags, file, line, 0, "%s: %s", has_data ? "model" : "data", err->msg);
+    print_errors(file, &diags);
+    diags_release(&diags);
+}
+
+/* Check the model against the data, when it is here. */
+static int check_model(const char *path, const struct job_file *file, bool json)
+{
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;
     struct err err = {0};
-    int rc = job_file_model(&file.spec, &model, &train, &test, &err);
-    if (rc == 0 && o->common.json) {
-        print_valid(args->positional[0], file.spec.name, train != NULL ? "data" : "model.input");
+    int code = CLI_OK;
+    int rc = job_file_model(&file->spec, &model, &train, &test, &err);
+    if (rc == 0 && json) {
+        print_valid(path, file->spec.name, train != NULL ? "data" : "model.input");
     } else if (rc == 0) {
         struct buf out = {0};
         model_describe(model, &out);
-        (void)printf("%s%s is valid%s\n", buf_str(&out), args->positional[0],
-                     train != NULL ? " and fits its data" : "; its data is not here");
+        buf_printf(&out, "%s is valid%s\n", path,
+                   train != NULL ? " and fits its data" : "; its data is not here");
+        terminal_print(&out);
         buf_release(&out);
-    } else if (rc == ERR_NOT_FOUND && o->common.json) {
-        print_valid(args->positional[0], file.spec.name, "nothing");
+    } else if (rc == ERR_NOT_FOUND && json) {
+        print_valid(path, file->spec.name, "nothing");
     } else if (rc == ERR_NOT_FOUND) {
         /* The data may well be somewhere else; what the file says is right. */
-        (void)printf("%s is valid; not checked against its data: %s\n", args->positional[0],
-                     err.msg);
+        struct buf out = {0};
+        buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
+        terminal_print(&out);
+        buf_release(&out);
     } else {
-        (void)fprintf(stderr, "%s: %s\n", args->positional[0], err.msg);
+        print_misfit(path, &err, train != NULL, json);
         code = CLI_USAGE;
     }
     model_free(model);
     dataset_free(train);
     dataset_free(test);
+    return code;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    const char *path = args->positional[0];
+    struct job_file file = {0};
+    struct diags diags = {0};
+    int code = o->common.json ? job_file_parse(&file, args, &o->common, &diags)
+                              : job_file_read(&file, args, &o->common);
+    if (code == CLI_OK) {
+        code = check_model(path, &file, o->common.json);
+    } else if (diags.count > 0) {
+        print_errors(path, &diags);
+    }
+    diags_release(&diags);
     job_file_release(&file);
     return code;
 }
@@ -64,8 +106,10 @@ const struct cli_command cmd_validate = {
     .usage = "JOB.yaml",
     .examples = "  gradus validate job.yaml\n"
                 "  gradus validate examples/iris.yaml --set data.dir=data\n",
-    .notes = "Each error is one line, file:line:column: what is wrong; what is allowed.\n"
-             "When the data is here too, the model is checked against it.",
+    .notes = "Each error is one line, file:line:column: what is wrong; what is allowed. With "
+             "--json stdout gets one object with status invalid and the list errors, each with "
+             "file, line, column (null where there is none), key and message; the exit code is the "
+             "same.\nWhen the data is here too, the model is checked against it.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
+#include "cli/find_job.h"
 #include "cli/follow.h"
 
 struct options {
@@ -13,16 +14,22 @@ static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     follow_block_signals();
-    struct client client = {0};
+    struct found_job found = {0};
     struct err err = {0};
-    if (client_open_common(&client, &o->common, &err) != 0 ||
-        rpc_channel_wait_ready(client.channel, CLIENT_TIMEOUT_MS, &err) != 0) {
-        client_close(&client);
-        return cli_fail(&err);
+    int code;
+    struct follow_options follow_options = {.job = args->positional[0],
+                                            .where = args->where,
+                                            .json = o->common.json,
+                                            .interrupt = FOLLOW_DETACH};
+    if (find_job(&o->common, args->positional[0], &found, &err) != 0) {
+        code = cli_fail(&err);
+    } else if (found.row != NULL) { /* no master runs there: nothing changes any more */
+        code = follow_ended(found.job, o->common.json);
+    } else {
+        code = follow(&found.client, &follow_options);
     }
-    struct follow_options follow_options = {
-        .job = args->positional[0], .json = o->common.json, .interrupt = FOLLOW_DETACH};
-    return follow(&client, &follow_options);
+    found_job_release(&found);
+    return code;
 }
 
 const struct cli_command cmd_watch = {
@@ -31,7 +38,7 @@ const struct cli_command cmd_watch = {
     .usage = "JOB",
     .examples = "  gradus watch digits-1\n"
                 "  gradus watch digits-1 --state-dir build/demo/state\n",
-    .notes = "Ctrl-C stops watching; the job goes on.",
+    .notes = "Ctrl-C stops watching; the job goes on.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

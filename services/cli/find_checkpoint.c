@@ -8,34 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
-#include "cli/cli.h"
-#include "cli/client.h"
-
-static int ask_master(const char *job, const char *master, char **path, struct err *err)
-{
-    struct client client = {0};
-    int rc = client_open(&client, master, err);
-    if (rc != 0) {
-        return rc;
-    }
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    char *id = mem_strdup(job);
-    request.job = id;
-    struct rpc_msg *reply = NULL;
-    rc = client_call(&client, "Get", &request.base, CLIENT_TIMEOUT_MS, &reply, err);
-    if (rc == 0) {
-        const Gradus__V1__Job *found = (const Gradus__V1__Job *)reply->body;
-        if (found->checkpoint[0] == '\0') {
-            rc = err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint yet", job);
-        } else {
-            *path = mem_strdup(found->checkpoint);
-        }
-    }
-    rpc_msg_unref(reply);
-    free(id);
-    client_close(&client);
-    return rc;
-}
+#include "cli/find_job.h"
 
 static bool is_directory(const char *path)
 {
@@ -43,35 +16,84 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int find_checkpoint(const char *what, const char *master, const char *state_dir, char **path,
-                    struct err *err)
+/* The directory of all checkpoints of @job below @state_dir, or NULL. Returns owned. */
+static char *job_dir(const char *state_dir, const char *job)
 {
-    if (master != NULL && master[0] != '\0') {
-        return ask_master(what, master, path, err);
+    char *all = file_join(state_dir, "checkpoints"), *dir = file_join(all, job);
+    free(all);
+    if (!is_directory(dir)) {
+        free(dir);
+        dir = NULL;
     }
+    return dir;
+}
+
+/* What the master, or its row, says. Where the state directory was moved, the checkpoints are in it
+ * all the same. */
+static int of_job(const struct found_job *found, char **path, struct err *err)
+{
+    const Gradus__V1__Job *job = found->job;
+    char *dir = found->row != NULL ? job_dir(found->state_dir, job->id) : NULL;
+    if (job->checkpoint[0] != '\0' && is_directory(job->checkpoint)) {
+        *path = mem_strdup(job->checkpoint);
+        free(dir);
+        return 0;
+    }
+    int rc;
+    if (dir != NULL) {
+        rc = checkpoint_resolve(dir, path, err);
+    } else if (job->checkpoint[0] != '\0') {
+        rc = err_set(
+            err, ERR_NOT_FOUND,
+            "the checkpoint of job %s is %s where its cluster runs, and not on this machine",
+            job->id, job->checkpoint);
+    } else {
+        rc = err_set(err, ERR_NOT_FOUND, "job %s has no checkpoint yet", job->id);
+    }
+    free(dir);
+    return rc;
+}
+
+/* Checkpoints may have been copied to a place where no master ever was. */
+static int of_directory(const struct cli_common *common, const char *job, char **path,
+                        struct err *err)
+{
+    char *state_dir = cli_state_dir(common->state_dir), *dir = job_dir(state_dir, job);
+    int rc = dir != NULL ? checkpoint_resolve(dir, path, err) : ERR_NOT_FOUND;
+    free(dir);
+    free(state_dir);
+    return rc;
+}
+
+static int by_name(const char *what, const struct cli_common *common, char **path, struct err *err)
+{
+    struct found_job found = {0};
+    struct err local = {0}, other = {0};
+    int rc = find_job(common, what, &found, &local);
+    if (rc == 0) {
+        rc = of_job(&found, path, &local);
+    } else if (common->master[0] == '\0') {
+        int moved = of_directory(common, what, path, &other);
+        rc = moved == 0 ? 0 : rc;
+    }
+    found_job_release(&found);
+    if (rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE) {
+        return err_set(err, rc, "%s; the directory of a checkpoint does as well", local.msg);
+    }
+    return rc == 0 ? 0 : err_set(err, local.code, "%s", local.msg);
+}
+
+int find_checkpoint(const char *what, const struct cli_common *common, char **path, struct err *err)
+{
+    bool is_path = strchr(what, '/') != NULL;
     if (what[0] == '\0') {
         return err_set(err, ERR_INVALID, "the name of the job is empty");
     }
-    if (is_directory(what)) {
+    if ((is_path || common->master[0] == '\0') && is_directory(what)) {
         return checkpoint_resolve(what, path, err);
     }
-    char *state = cli_state_dir(state_dir);
-    char *all = file_join(state, "checkpoints");
-    char *dir = file_join(all, what);
-    int rc;
-    if (strchr(what, '/') != NULL) {
-        rc = err_set(err, ERR_NOT_FOUND, "%s: no such directory", what);
-    } else if (!is_directory(dir)) {
-        rc =
-            err_set(err, ERR_NOT_FOUND,
-                    "no checkpoint of job %s in %s; give --state-dir, --master or the directory of "
-                    "a checkpoint",
-                    what, all);
-    } else {
-        rc = checkpoint_resolve(dir, path, err);
+    if (is_path) {
+        return err_set(err, ERR_NOT_FOUND, "%s: no such directory", what);
     }
-    free(dir);
-    free(all);
-    free(state);
-    return rc;
+    return by_name(what, common, path, err);
 }

@@ -4,12 +4,13 @@
 #define GRADUS_CLI_FIND_CHECKPOINT_H
 
 #include "base/err.h"
+#include "cli/cli.h"
 
 /* @what is a checkpoint's directory, a directory of checkpoints, or a job id: then the newest of
- * that job, asked of
- * @master when it is given, else looked for in @state_dir (its default when empty). @path returns
- * owned. Errors: ERR_NOT_FOUND says where it looked. */
-int find_checkpoint(const char *what, const char *master, const char *state_dir, char **path,
+ * that job, which is looked for as find_job() does. A master that is named is asked, unless @what
+ * has a '/'; else a directory goes before a job. @path returns owned. Errors: ERR_NOT_FOUND says
+ * where it looked; those of find_job(). */
+int find_checkpoint(const char *what, const struct cli_common *common, char **path,
                     struct err *err);
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/chrono.h"
@@ -18,6 +17,9 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/plain.h"
+#include "cli/terminal.h"
+#include "wire/wire.h"
 
 #define TICK_MS 200
 #define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
@@ -44,7 +46,7 @@ struct follower {
     struct rpc_msg *shown; /* the last job seen */
     uint64_t lost_since_ms, reopen_ms;
     int signal_fd;
-    unsigned interrupts;
+    uint64_t interrupted_ms; /* 0: not yet */
     bool terminal;
     bool line_open; /* a progress line without newline is on the terminal */
     uint64_t line_ms;
@@ -71,6 +73,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
 {
     (void)stream;
     struct inbox *inbox = ctx;
+    plain_reply(msg);
     pthread_mutex_lock(&inbox->mutex);
     rpc_msg_unref(inbox->newest);
     inbox->newest = rpc_msg_ref(msg);
@@ -85,6 +88,7 @@ static void on_done(struct rpc_stream *stream, const struct rpc_status *status, 
     pthread_mutex_lock(&inbox->mutex);
     inbox->ended = true;
     inbox->err = status->err;
+    plain_err(&inbox->err);
     pthread_mutex_unlock(&inbox->mutex);
     wake(inbox);
 }
@@ -111,10 +115,8 @@ static int open_stream(struct follower *f, struct err *err)
 /* What a line on the terminal that stderr is may take: a "^C" must fit behind it. */
 static size_t line_columns(void)
 {
-    struct winsize size = {0};
-    size_t columns =
-        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-    return columns > 3 ? columns - 3 : 0;
+    size_t columns = terminal_columns(STDERR_FILENO);
+    return columns == TERMINAL_ANY ? columns : columns - 3;
 }
 
 static void clear_line(struct follower *f)
@@ -136,7 +138,7 @@ static void show_evaluations(struct follower *f, const Gradus__V1__Job *job)
         f->evaluation_step = e->step;
         clear_line(f);
         struct buf line = {0};
-        output_evaluation(e, &line);
+        output_evaluation(e, terminal_columns(STDERR_FILENO), &line);
         (void)fprintf(stderr, "%s\n", buf_str(&line));
         buf_release(&line);
     }
@@ -146,7 +148,7 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
 {
     uint64_t now = chrono_now_ms();
     struct buf line = {0};
-    output_progress(job, &line);
+    output_progress(job, line_columns(), &line);
     if (f->terminal) {
         char shown[PROGRESS_BYTES_MAX];
         (void)fprintf(stderr, "\r\033[K%s",
@@ -174,16 +176,16 @@ static bool final(const Gradus__V1__Job *job)
            job->state == GRADUS__V1__JOB_STATE__CANCELLED;
 }
 
-static int finish(struct follower *f, const Gradus__V1__Job *job)
+int follow_ended(const Gradus__V1__Job *job, bool json)
 {
-    clear_line(f);
     struct buf out = {0};
-    if (f->options->json) {
+    if (json) {
         output_result_json(job, &out);
+        (void)fputs(buf_str(&out), stdout);
     } else {
         output_result_text(job, &out);
+        terminal_print(&out);
     }
-    (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
     switch (job->state) {
     case GRADUS__V1__JOB_STATE__SUCCEEDED:
@@ -191,11 +193,17 @@ static int finish(struct follower *f, const Gradus__V1__Job *job)
     case GRADUS__V1__JOB_STATE__CANCELLED:
         return CLI_CANCELLED;
     default:
-        if (f->options->json) { /* as text, the result has said it */
-            (void)fprintf(stderr, "gradus: job %s failed: %s\n", job->id, job->reason);
+        if (json) { /* as text, the result has said it */
+            cli_note("job %s %s: %s", job->id, wire_state_name(job->state), job->reason);
         }
         return CLI_FAILED;
     }
+}
+
+static int finish(struct follower *f, const Gradus__V1__Job *job)
+{
+    clear_line(f);
+    return follow_ended(job, f->options->json);
 }
 
 /* ---- events ---- */
@@ -229,7 +237,7 @@ static void cancel(struct follower *f)
     };
     struct err err = {0};
     if (rpc_call_start(f->client->channel, &request, on_cancelled, &f->inbox, &err) != 0) {
-        (void)fprintf(stderr, "gradus: cancel: %s\n", err.msg);
+        cli_note("cancel: %s", err.msg);
     }
     free(id);
 }
@@ -237,22 +245,26 @@ static void cancel(struct follower *f)
 /* Returns an exit code, or -1 to go on. */
 static int on_signal(struct follower *f)
 {
-    if (signals_read(f->signal_fd) == 0) {
+    int signal = signals_read(f->signal_fd);
+    uint64_t now_ms = chrono_now_ms();
+    bool again = f->interrupted_ms != 0;
+    if (signal == 0 || (again && signals_repeats(signal, now_ms - f->interrupted_ms))) {
         return -1;
     }
-    f->interrupts++;
+    f->interrupted_ms = now_ms;
     clear_line(f);
     if (f->options->interrupt == FOLLOW_DETACH) {
-        (void)fprintf(stderr, "gradus: job %s goes on; `gradus cancel %s` stops it\n",
-                      f->options->job, f->options->job);
+        cli_note(
+            "job %s goes on; `gradus watch %s%s` watches it again, `gradus cancel %s%s` stops it",
+            f->options->job, f->options->job, f->options->where, f->options->job,
+            f->options->where);
         return FOLLOW_STOPPED;
     }
-    if (f->interrupts > 1) {
-        (void)fputs("gradus: stopped at once; nothing more was saved\n", stderr);
+    if (again) {
+        cli_say("stopped at once; nothing more was saved");
         return FOLLOW_STOPPED;
     }
-    (void)fputs("gradus: cancelling; a checkpoint is being left. Ctrl-C again stops at once.\n",
-                stderr);
+    cli_say("cancelling; a checkpoint is being left. Ctrl-C again stops at once.");
     cancel(f);
     return -1;
 }
@@ -284,12 +296,16 @@ static int on_stream_end(struct follower *f, const struct err *err)
     bool passing = err->code == 0 || err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT;
     if (!passing || now >= f->lost_since_ms + LOST_MS) {
         clear_line(f);
-        return cli_fail(err);
+        int code = cli_fail(err);
+        if (passing && f->options->interrupt == FOLLOW_DETACH) {
+            cli_note("the job may well go on; `gradus watch %s%s` watches it again",
+                     f->options->job, f->options->where);
+        }
+        return code;
     }
     if (first && err->code != 0) {
         clear_line(f);
-        (void)fprintf(stderr, "gradus: no word from the master; trying again for %d s: %s\n",
-                      LOST_MS / 1000, err->msg);
+        cli_note("no word from the master; trying again for %d s: %s", LOST_MS / 1000, err->msg);
     }
     return -1;
 }
@@ -311,7 +327,7 @@ static int on_inbox(struct follower *f)
     int code = newest != NULL ? on_job(f, newest) : -1;
     if (code < 0 && cancel_failed) {
         clear_line(f);
-        (void)fprintf(stderr, "gradus: cancel: %s\n", cancel_err.msg);
+        cli_note("cancel: %s", cancel_err.msg);
     }
     if (code < 0 && ended && f->stream != NULL) {
         code = on_stream_end(f, &err);

@@ -13,6 +13,7 @@ enum follow_interrupt {
 
 struct follow_options {
     const char *job;
+    const char *where; /* of struct cli_args, for commands to type next */
     bool json;
     enum follow_interrupt interrupt;
     /* Called several times a second; lines added to @notices are shown, a negative code ends it
@@ -29,5 +30,7 @@ struct follow_options {
 void follow_block_signals(void);
 /* Returns the exit code of the command. */
 int follow(struct client *client, const struct follow_options *options);
+/* Print the result of @job, which does not change any more, and return the exit code. */
+int follow_ended(const Gradus__V1__Job *job, bool json);
 
 #endif

@@ -7,33 +7,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/terminal.h"
 
 static int read_text(const char *path, struct buf *text, struct err *err)
 {
     return file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, JOB_FILE_BYTES_MAX, text, err);
-}
-
-static int read_file(struct job_file *file, const char *path, const struct cli_args *args)
-{
-    struct err err = {0};
-    file->path = path;
-    if (read_text(path, &file->text, &err) != 0) {
-        (void)cli_fail(&err);
-        return err.code == ERR_NOT_FOUND ? CLI_NOT_FOUND : CLI_USAGE;
-    }
-    struct diags diags = {0};
-    int rc = job_spec_parse(buf_str(&file->text), file->text.len, path, args->sets, args->set_count,
-                            &file->spec, &diags);
-    if (rc != 0) {
-        struct buf messages = {0};
-        diags_format(&diags, &messages);
-        (void)fputs(buf_str(&messages), stderr);
-        (void)fprintf(stderr, "gradus: %s: %zu error%s\n", path, diags.count,
-                      diags.count == 1 ? "" : "s");
-        buf_release(&messages);
-    }
-    diags_release(&diags);
-    return rc == 0 ? CLI_OK : CLI_USAGE;
 }
 
 void job_file_release(struct job_file *file)
@@ -42,18 +20,49 @@ void job_file_release(struct job_file *file)
     job_spec_release(&file->spec);
 }
 
-int job_file_read(struct job_file *file, const struct cli_args *args,
-                  const struct cli_common *common)
+int job_file_parse(struct job_file *file, const struct cli_args *args,
+                   const struct cli_common *common, struct diags *diags)
 {
+    const char *path = args->positional[0];
+    struct err err = {0};
     int code = cli_load_rules(common);
     if (code != CLI_OK) {
         return code;
     }
-    code = read_file(file, args->positional[0], args);
+    file->path = path;
+    if (read_text(path, &file->text, &err) != 0) {
+        diags_add(diags, path, 0, 0, "%s", err.msg);
+        code = err.code == ERR_NOT_FOUND ? CLI_NOT_FOUND : CLI_USAGE;
+    } else if (job_spec_parse(buf_str(&file->text), file->text.len, path, args->sets,
+                              args->set_count, &file->spec, diags) != 0) {
+        code = CLI_USAGE;
+    }
     if (code != CLI_OK) {
         job_file_release(file);
         *file = (struct job_file){0};
     }
+    return code;
+}
+
+int job_file_read(struct job_file *file, const struct cli_args *args,
+                  const struct cli_common *common)
+{
+    struct diags diags = {0};
+    struct buf messages = {0};
+    int code = job_file_parse(file, args, common, &diags);
+    if (code == CLI_NOT_FOUND && diags.count > 0) {
+        cli_say(diags.items[0].message);
+    } else if (diags.count > 0) {
+        struct buf wrapped = {0};
+        diags_format(&diags, &messages);
+        terminal_wrap(buf_str(&messages), terminal_columns(STDERR_FILENO), &wrapped);
+        (void)fputs(buf_str(&wrapped), stderr);
+        buf_release(&wrapped);
+        (void)fprintf(stderr, "gradus: %s: %zu error%s\n", args->positional[0], diags.count,
+                      diags.count == 1 ? "" : "s");
+    }
+    buf_release(&messages);
+    diags_release(&diags);
     return code;
 }
 

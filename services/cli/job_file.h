@@ -23,6 +23,9 @@ struct job_file {
  * released after CLI_OK. Returns an exit code. */
 int job_file_read(struct job_file *file, const struct cli_args *args,
                   const struct cli_common *common);
+/* The same, but what is wrong goes to @diags (the file that cannot be read as well). */
+int job_file_parse(struct job_file *file, const struct cli_args *args,
+                   const struct cli_common *common, struct diags *diags);
 void job_file_release(struct job_file *file);
 /* Build the model of @spec for model.input, or else for the data itself, which is opened for it
  * (@train may come back NULL). Errors: what the data or the model has. */

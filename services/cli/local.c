@@ -65,6 +65,7 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     argv[n++] = mem_strdup("--listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--http-listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--exit-with-parent");
+    argv[n++] = mem_strdup("--advertise="); /* the environment is that of one service at most */
     if (l->rules_dir != NULL) {
         argv[n++] = mem_printf("--rules-dir=%s", l->rules_dir);
     }
@@ -96,7 +97,7 @@ static int await_ready(struct spawn *s, char *address, size_t address_bytes, str
 static int start_master(struct local *l, struct err *err)
 {
     char *state = mem_printf("--state-dir=%s", l->state_dir);
-    const char *extra[] = {state, NULL};
+    const char *extra[] = {state, "--checkpoint-dir=", NULL};
     int rc = start_one(l, &l->master, "master", 0, extra, err);
     free(state);
     return rc == 0 ? await_ready(&l->master, l->master_address, sizeof l->master_address, err) : rc;
@@ -114,7 +115,7 @@ static int start_ps(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
     char *checkpoints = mem_printf("--checkpoint-dir=%s/checkpoints", l->state_dir);
-    const char *extra[] = {master, checkpoints, NULL};
+    const char *extra[] = {master, checkpoints, "--name=", NULL};
     int rc = start_child(l, &l->ps[i], "ps", i + 1, extra, err);
     free(master);
     free(checkpoints);
@@ -124,7 +125,7 @@ static int start_ps(struct local *l, size_t i, struct err *err)
 static int start_worker(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
-    const char *extra[] = {master, NULL};
+    const char *extra[] = {master, "--name=", NULL};
     int rc = start_child(l, &l->workers[i], "worker", i + 1, extra, err);
     free(master);
     return rc;
@@ -138,6 +139,7 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, s
     l->workers = mem_new(workers, sizeof *l->workers);
     l->ps_count = ps;
     l->worker_count = workers;
+    (void)unsetenv("GRADUS_CONFIG"); /* a file of one service */
     int rc = find_bin_dir(l, err);
     if (rc == 0) {
         rc = make_dirs(l, state_dir, err);

@@ -10,6 +10,8 @@
 #include "cli/cli.h"
 #include "config/config.h"
 
+extern char **environ;
+
 #define CLI_COMMANDS(X)                                                                            \
     X(run)                                                                                         \
     X(submit)                                                                                      \
@@ -39,19 +41,26 @@ static const struct cli_command *const commands[] = {CLI_COMMANDS(X)};
 #undef X
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
+#define NAME_COLUMNS 14 /* with the blanks around the longest name of a command */
+
 static void usage(FILE *to)
 {
     (void)fputs("Gradus trains models on a cluster of parameter servers and workers.\n\n"
                 "Usage: gradus COMMAND [ARGUMENTS]\n\nCommands:\n",
                 to);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        (void)fprintf(to, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
+        struct buf summary = {0};
+        text_wrap(commands[i]->summary, NAME_COLUMNS, CONFIG_HELP_COLUMNS, &summary);
+        (void)fprintf(to, "  %-*s%s", NAME_COLUMNS - 2, commands[i]->name,
+                      buf_str(&summary) + NAME_COLUMNS);
+        buf_release(&summary);
     }
     (void)fputs(
         "\nA first job:\n"
         "  gradus generate digits --out digits\n"
         "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
-        "`gradus COMMAND --help` tells more of each.\n"
+        "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR and\n"
+        "GRADUS_RULES_DIR in the environment stand for the flags of these names.\n"
         "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
         "3 cancelled; 4 the master cannot be reached; 5 not found; 130 stopped by Ctrl-C.\n",
         to);
@@ -75,9 +84,9 @@ static int unknown_command(const char *name)
     }
     const char *nearest = text_nearest(name, names, COMMAND_COUNT);
     if (nearest != NULL) {
-        (void)fprintf(stderr, "gradus: unknown command %s; did you mean %s?\n", name, nearest);
+        cli_note("unknown command %s; did you mean `gradus %s`?", name, nearest);
     } else {
-        (void)fprintf(stderr, "gradus: unknown command %s; `gradus --help` lists them\n", name);
+        cli_note("unknown command %s; `gradus --help` lists them", name);
     }
     return CLI_USAGE;
 }
@@ -87,6 +96,49 @@ static char *notes_of(const struct cli_command *command)
 {
     return mem_printf("%s%sExamples:\n%s", command->notes != NULL ? command->notes : "",
                       command->notes != NULL ? "\n\n" : "", command->examples);
+}
+
+/* The value of the option @path, when it was typed and not taken from the environment; else NULL.
+ */
+static const char *typed(const struct config_command *c, const struct config_line *line,
+                         const char *path)
+{
+    const struct config_group *group = &c->groups[0];
+    const struct field *row = field_find(group->fields, group->count, path);
+    if (row == NULL || config_origin_of(c, line, path) != CONFIG_FLAG) {
+        return NULL;
+    }
+    const char *value = *(char *const *)(const void *)((const char *)group->object + row->offset);
+    return value[0] == '\0' ? NULL : value;
+}
+
+/* One word for a shell. */
+static void add_word(const char *word, struct buf *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "/._-:,+@%";
+    if (word[strspn(word, plain)] == '\0') {
+        buf_add_str(out, word);
+        return;
+    }
+    buf_add_char(out, '\'');
+    for (; *word != '\0'; word++) {
+        buf_add_str(out, *word == '\'' ? "'\\'" : "");
+        buf_add_char(out, *word);
+        buf_add_str(out, *word == '\'' ? "'" : "");
+    }
+    buf_add_char(out, '\'');
+}
+
+/* What was typed goes before what the environment says, also where --state-dir is typed and
+ * GRADUS_MASTER is set. */
+static void prefer_typed(const struct config_command *c, const struct config_line *line)
+{
+    const struct config_group *group = &c->groups[0];
+    const struct field *master = field_find(group->fields, group->count, "master");
+    if (master != NULL && typed(c, line, "master") == NULL && typed(c, line, "state_dir") != NULL) {
+        (void)field_set(master, group->object, "", NULL);
+    }
 }
 
 static int take_line(const struct cli_command *command, const struct config_command *c,
@@ -99,20 +151,31 @@ static int take_line(const struct cli_command *command, const struct config_comm
         buf_release(&text);
         return CLI_OK;
     }
+    struct buf where = {0};
+    const char *master = typed(c, line, "master"), *state_dir = typed(c, line, "state_dir");
+    if (master != NULL || state_dir != NULL) {
+        buf_add_str(&where, master != NULL ? " --master " : " --state-dir ");
+        add_word(master != NULL ? master : state_dir, &where);
+    }
+    prefer_typed(c, line);
     const struct cli_args args = {
         .positional = line->arguments.items,
         .positional_count = line->arguments.count,
         .sets = command->sets ? line->repeats[0].items : NULL,
         .set_count = command->sets ? line->repeats[0].count : 0,
         .options = options,
+        .where = buf_str(&where),
     };
-    return command->run(&args);
+    int code = command->run(&args);
+    buf_release(&where);
+    return code;
 }
 
 static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
+    static const char *const settings[] = {"master", "state_dir", "rules_dir", NULL};
     void *options = mem_new(1, command->options_bytes);
     const struct config_group group = {"Options", command->fields, command->field_count, options};
     char *program = mem_printf("gradus %s", command->name);
@@ -127,16 +190,21 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .group_count = 1,
         .repeats = &set,
         .repeat_count = command->sets ? 1 : 0,
+        .environment = environ,
+        .settings = settings,
         .notes = notes,
     };
     struct config_line line = {0};
     struct diags diags = {0};
+    struct buf text = {0};
     int code;
-    if (config_read(&c, argc, argv, &line, &diags) != 0) {
-        struct buf text = {0};
-        diags_format(&diags, &text);
-        (void)fprintf(stderr, "%s`%s --help` tells more.\n", buf_str(&text), program);
-        buf_release(&text);
+    int wrong = config_read(&c, argc, argv, &line, &diags);
+    diags_format(&line.warnings, &text);
+    diags_format(&diags, &text);
+    (void)fputs(buf_str(&text), stderr);
+    buf_release(&text);
+    if (wrong != 0) {
+        (void)fprintf(stderr, "`%s --help` tells more.\n", program);
         code = CLI_USAGE;
     } else if (line.ask == CONFIG_VERSION) {
         char *none[] = {NULL};

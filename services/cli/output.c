@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/chrono.h"
+#include "base/text.h"
+#include "cli/terminal.h"
 #include "cli/text_consistency.h"
 #include "cli/text_times.h"
 #include "wire/wire.h"
@@ -106,66 +108,150 @@ static void epoch_text(double epoch, double total, struct buf *out)
     }
 }
 
-static void count_progress(uint64_t count, const char *what, struct buf *out)
+/* ---- the line of progress: parts, of which those of the highest rank go first ---- */
+
+#define PARTS_MAX 24
+struct part {
+    char text[96];
+    unsigned rank; /* 0: always shown */
+};
+struct parts {
+    struct part items[PARTS_MAX];
+    size_t count;
+};
+
+static void add_part(struct parts *p, unsigned rank, const char *text)
 {
-    if (count > 0) {
-        buf_printf(out, "  %" PRIu64 " %s", count, what);
+    if (text[0] != '\0' && p->count < PARTS_MAX) {
+        text_copy(p->items[p->count].text, sizeof p->items[0].text, text);
+        p->items[p->count++].rank = rank;
     }
 }
 
-void output_progress(const Gradus__V1__Job *job, struct buf *out)
+static size_t parts_columns(const struct parts *p)
 {
-    buf_printf(out, "%s", wire_state_name(job->state));
-    if (job->state != GRADUS__V1__JOB_STATE__RUNNING) {
-        if (job->reason[0] != '\0') {
-            buf_printf(out, "  %s", job->reason);
+    size_t columns = p->count == 0 ? 0 : 2 * (p->count - 1);
+    for (size_t i = 0; i < p->count; i++) {
+        columns += text_columns(p->items[i].text, strlen(p->items[i].text));
+    }
+    return columns;
+}
+
+static void drop_parts(struct parts *p, size_t columns)
+{
+    while (parts_columns(p) > columns) {
+        size_t worst = 0;
+        for (size_t i = 0; i < p->count; i++) {
+            worst = p->items[i].rank >= p->items[worst].rank ? i : worst;
         }
-        return;
+        if (p->items[worst].rank == 0) {
+            return;
+        }
+        p->count--;
+        memmove(&p->items[worst], &p->items[worst + 1], (p->count - worst) * sizeof p->items[0]);
     }
-    buf_add_str(out, "  ");
-    epoch_text(job->epoch, job->epochs_total, out);
-    buf_printf(out, "  step %" PRIu64, job->step);
+}
+
+static void add_count(struct parts *p, unsigned rank, uint64_t count, const char *what)
+{
+    char text[96];
+    if (count > 0) {
+        (void)snprintf(text, sizeof text, "%" PRIu64 " %s", count, what);
+        add_part(p, rank, text);
+    }
+}
+
+static void add_place(struct parts *p, const Gradus__V1__Job *job)
+{
+    struct buf text = {0};
+    epoch_text(job->epoch, job->epochs_total, &text);
+    add_part(p, 0, buf_str(&text));
+    buf_reset(&text);
+    buf_printf(&text, "step %" PRIu64, job->step);
     if (job->steps_total > 0) {
-        buf_printf(out, "/%" PRIu64, job->steps_total);
+        buf_printf(&text, "/%" PRIu64, job->steps_total);
     }
-    if (job->n_train > 0) {
-        buf_add_str(out, "  ");
-        metrics_line(job->train, job->n_train, out);
+    add_part(p, 0, buf_str(&text));
+    for (size_t i = 0; i < job->n_train; i++) {
+        buf_reset(&text);
+        metrics_line(&job->train[i], 1, &text);
+        add_part(p, i == 0 ? 1 : 4, buf_str(&text));
     }
-    char rate[40], left[40];
+    buf_release(&text);
+}
+
+static void add_speed(struct parts *p, const Gradus__V1__Job *job)
+{
+    char number[40], text[96];
     if (job->examples_per_second > 0) {
-        grouped(job->examples_per_second, rate, sizeof rate);
-        buf_printf(out, "  %s examples/s", rate);
+        grouped(job->examples_per_second, number, sizeof number);
+        (void)snprintf(text, sizeof text, "%s examples/s", number);
+        add_part(p, 0, text);
     }
     if (job->eta_seconds > 0) {
-        buf_printf(out, "  %s left", output_seconds(job->eta_seconds, left, sizeof left));
+        output_seconds(job->eta_seconds, number, sizeof number);
+        (void)snprintf(text, sizeof text, "%s left", number);
+        add_part(p, 0, text);
     }
-    buf_add_str(out, "  ");
-    counted(job->n_workers, "worker", "workers", out);
-    buf_add_str(out, ", ");
-    counted(job->n_ps, "ps", "ps", out);
-    struct buf staleness = {0};
-    text_staleness_brief(job, &staleness);
-    if (staleness.len > 0) {
-        buf_printf(out, "  %s", buf_str(&staleness));
-    }
-    buf_release(&staleness);
-    count_progress(job->dropped, "dropped", out);
-    count_progress(job->speculated, "speculated", out);
-    count_progress(job->recoveries, job->recoveries == 1 ? "recovery" : "recoveries", out);
 }
 
-void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out)
+static void add_rest(struct parts *p, const Gradus__V1__Job *job)
 {
-    buf_printf(out, "epoch %6.2f  step %7" PRIu64, e->epoch, e->step);
+    struct buf text = {0};
+    counted(job->n_workers, "worker", "workers", &text);
+    buf_add_str(&text, ", ");
+    counted(job->n_ps, "ps", "ps", &text);
+    add_part(p, 3, buf_str(&text));
+    buf_reset(&text);
+    text_staleness_brief(job, &text);
+    add_part(p, 5, buf_str(&text));
+    buf_release(&text);
+    add_count(p, 6, job->dropped, "dropped");
+    add_count(p, 7, job->speculated, "speculated");
+    add_count(p, 2, job->recoveries, job->recoveries == 1 ? "recovery" : "recoveries");
+}
+
+void output_progress(const Gradus__V1__Job *job, size_t columns, struct buf *out)
+{
+    if (job->state != GRADUS__V1__JOB_STATE__RUNNING) {
+        buf_printf(out, "%s%s%s", wire_state_name(job->state), job->reason[0] != '\0' ? "  " : "",
+                   job->reason);
+        return;
+    }
+    struct parts parts = {.count = 0};
+    add_part(&parts, 8, wire_state_name(job->state)); /* numbers that move say it, too */
+    add_place(&parts, job);
+    add_speed(&parts, job);
+    add_rest(&parts, job);
+    drop_parts(&parts, columns);
+    for (size_t i = 0; i < parts.count; i++) {
+        buf_printf(out, "%s%s", i > 0 ? "  " : "", parts.items[i].text);
+    }
+}
+
+void output_evaluation(const Gradus__V1__Evaluation *e, size_t columns, struct buf *out)
+{
+    struct buf line = {0}, test = {0};
+    buf_printf(&line, "epoch %6.2f  step %7" PRIu64, e->epoch, e->step);
+    size_t indent = line.len;
     if (e->n_train > 0) {
-        buf_add_str(out, "  train  ");
-        metrics_line(e->train, e->n_train, out);
+        buf_add_str(&line, "  train  ");
+        metrics_line(e->train, e->n_train, &line);
+        buf_add_str(&line, e->train_part ? " (since a recovery)" : "");
     }
     if (e->n_test > 0) {
-        buf_add_str(out, "  test  ");
-        metrics_line(e->test, e->n_test, out);
+        buf_add_str(&test, "  test  ");
+        metrics_line(e->test, e->n_test, &test);
     }
+    if (e->n_train > 0 && e->n_test > 0 && line.len + test.len > columns) { /* ASCII all of it */
+        buf_printf(&line, "\n%*s  test   ", (int)indent, "");
+        metrics_line(e->test, e->n_test, &line);
+    } else {
+        buf_add_str(&line, buf_str(&test));
+    }
+    terminal_wrap(buf_str(&line), columns, out);
+    buf_release(&line);
+    buf_release(&test);
 }
 
 static void count_line(const char *label, uint64_t count, const char *noun, const char *nouns,
@@ -186,6 +272,9 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         buf_printf(out, ": %s", job->reason);
     }
     buf_add_char(out, '\n');
+    if (job->activity[0] != '\0') {
+        buf_printf(out, "waits for   %s\n", job->activity);
+    }
     if (job->step > 0) {
         grouped(job->examples_per_second, rate, sizeof rate);
         buf_printf(out, "trained     %" PRIu64 " step%s, %.4g epochs in %s (%s examples/s)\n",
@@ -232,7 +321,7 @@ static void names_line(const char *label, char *const *names, size_t count, stru
 }
 
 /* The newest; people want to see where it stands, programs take --json. */
-static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
+static void evaluations_text(const Gradus__V1__Job *job, size_t columns, struct buf *out)
 {
     size_t first =
         job->n_evaluations > EVALUATIONS_SHOWN ? job->n_evaluations - EVALUATIONS_SHOWN : 0;
@@ -242,7 +331,7 @@ static void evaluations_text(const Gradus__V1__Job *job, struct buf *out)
         buf_add_char(out, '\n');
     }
     for (size_t i = first; i < job->n_evaluations; i++) {
-        output_evaluation(job->evaluations[i], out);
+        output_evaluation(job->evaluations[i], columns, out);
         buf_add_char(out, '\n');
     }
 }
@@ -261,7 +350,7 @@ static void shard_line(const Gradus__V1__ShardProgress *s, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-void output_status_text(const Gradus__V1__Job *job, struct buf *out)
+void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *out)
 {
     output_result_text(job, out);
     buf_add_str(out, "mode        ");
@@ -282,7 +371,7 @@ void output_status_text(const Gradus__V1__Job *job, struct buf *out)
         shard_line(job->shards[i], out);
     }
     text_times(job, out);
-    evaluations_text(job, out);
+    evaluations_text(job, columns, out);
 }
 
 void output_cancel_text(const Gradus__V1__Job *job, struct buf *out)
@@ -307,23 +396,50 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)
+/* What a job came to, and why it is where it is. */
+static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
+    metrics_line(job->test, job->n_test, out);
+    if (job->reason[0] != '\0') {
+        buf_printf(out, "%s%s", out->len > 0 ? "  " : "", job->reason);
+    }
+}
+
+static void job_row(const Gradus__V1__Job *job, size_t id_columns, size_t columns, struct buf *out)
+{
+    struct buf row = {0}, result = {0};
+    buf_printf(&row, "%-*s %-10s %8" PRIu64 " %7.2f", (int)id_columns, job->id,
+               wire_state_name(job->state), job->step, job->epoch);
+    job_result(job, &result);
+    buf_add_str(out, buf_str(&row));
+    if (result.len == 0) {
+        buf_add_char(out, '\n');
+    } else if (text_columns(row.data, row.len) + 2 + text_columns(result.data, result.len) <=
+               columns) {
+        buf_printf(out, "  %s\n", buf_str(&result));
+    } else {
+        buf_add_char(out, '\n');
+        text_wrap(buf_str(&result), 4, columns, out);
+    }
+    buf_release(&row);
+    buf_release(&result);
+}
+
+void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns, struct buf *out)
+{
+    size_t id_columns = 12;
     if (count == 0) {
         buf_add_str(out, "no jobs\n");
         return;
     }
-    buf_printf(out, "%-28s %-10s %10s %10s  %s\n", "JOB", "STATE", "STEP", "EPOCH", "RESULT");
     for (size_t i = 0; i < count; i++) {
-        const Gradus__V1__Job *j = jobs[i];
-        buf_printf(out, "%-28s %-10s %10" PRIu64 " %10.2f  ", j->id, wire_state_name(j->state),
-                   j->step, j->epoch);
-        if (j->n_test > 0) {
-            metrics_line(j->test, j->n_test, out);
-        } else {
-            buf_add_str(out, j->reason);
-        }
-        buf_add_char(out, '\n');
+        size_t n = strlen(jobs[i]->id);
+        id_columns = n > id_columns ? n : id_columns;
+    }
+    buf_printf(out, "%-*s %-10s %8s %7s  %s\n", (int)id_columns, "JOB", "STATE", "STEP", "EPOCH",
+               "RESULT");
+    for (size_t i = 0; i < count; i++) {
+        job_row(jobs[i], id_columns, columns, out);
     }
 }
 

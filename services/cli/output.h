@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and programs see: jobs, nodes, plans and metrics as text and as JSON. */
+/* What people and programs see: jobs, nodes, plans and metrics as text and as JSON.
+ *
+ * @columns: of the reader's terminal, or TERMINAL_ANY (terminal.h). Texts without it are printed by
+ * terminal_print(), which breaks lines that are too long. */
 #ifndef GRADUS_CLI_OUTPUT_H
 #define GRADUS_CLI_OUTPUT_H
 
 #include "base/buf.h"
 #include "cli/job_changes.h"
+#include "cli/memory_need.h"
 #include "cli/output_update.h"
+#include "config/diag.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
 #include "job/plan.h"
@@ -15,28 +20,39 @@ void output_result_json(const Gradus__V1__Job *job, struct buf *out);
 void output_result_text(const Gradus__V1__Job *job, struct buf *out);
 /* Everything that is known of one job. */
 void output_status_json(const Gradus__V1__Job *job, struct buf *out);
-void output_status_text(const Gradus__V1__Job *job, struct buf *out);
+void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *out);
 /* What `gradus set` has changed, and what the job is now. */
 void output_change_json(const Gradus__V1__Job *job, const struct job_changes *changes,
                         struct buf *out);
 void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
                         struct buf *out);
 void output_cancel_text(const Gradus__V1__Job *job, struct buf *out);
-void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
-void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, struct buf *out);
+/* @places: of each job, {"key": "value"} pairs to show with it (NULL: none). */
+struct output_place {
+    const char *key, *value; /* "state_dir", "/x" */
+};
+void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *places, size_t count,
+                      struct buf *out);
+/* A row for each; the reason of a job below it when it does not fit. */
+void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns, struct buf *out);
 void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
-void output_plan_json(const struct plan *plan, const struct output_update *update, struct buf *out);
+void output_plan_json(const struct plan *plan, const struct output_update *update,
+                      const struct memory_need *need, const struct host_memory *host,
+                      struct buf *out);
 void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                          double label_scale, struct buf *out);
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);
+/* {"file", "status": "invalid", "errors": [{"file", "line", "column", "key", "message"}, …]} */
+void output_diags_json(const char *file, const struct diags *diags, struct buf *out);
 /* {"key": "value", …} from a NULL-terminated list of pairs. */
 void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and what was stale,
- * dropped, speculated or recovered. */
-void output_progress(const Gradus__V1__Job *job, struct buf *out);
-/* One line of an evaluation. */
-void output_evaluation(const Gradus__V1__Evaluation *e, struct buf *out);
+ * dropped, speculated or recovered. Where it does not fit, whole parts are left out: the epoch, the
+ * step, the speed and the time left stay. */
+void output_progress(const Gradus__V1__Job *job, size_t columns, struct buf *out);
+/* An evaluation: one line, or one each for the training and the test data. */
+void output_evaluation(const Gradus__V1__Evaluation *e, size_t columns, struct buf *out);
 /* @line cut to @columns of a terminal (to whole characters, "…" at the end), control bytes as
  * blanks; returns @out. */
 const char *output_fit(const char *line, size_t columns, char *out, size_t n);

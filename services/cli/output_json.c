@@ -69,6 +69,7 @@ static json_t *result(const Gradus__V1__Job *job)
     json_object_set_new(o, "job", text(job->id));
     json_object_set_new(o, "state", text(wire_state_name(job->state)));
     json_object_set_new(o, "reason", text(job->reason));
+    json_object_set_new(o, "activity", text(job->activity));
     json_object_set_new(o, "steps", json_integer((json_int_t)job->step));
     json_object_set_new(o, "epochs", number(job->epoch));
     json_t *metrics = json_object();
@@ -257,11 +258,16 @@ void output_change_json(const Gradus__V1__Job *job, const struct job_changes *ch
     dump(o, out);
 }
 
-void output_jobs_json(Gradus__V1__Job *const *jobs, size_t count, struct buf *out)
+void output_jobs_json(Gradus__V1__Job *const *jobs, const struct output_place *places, size_t count,
+                      struct buf *out)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++) {
-        json_array_append_new(array, status(jobs[i]));
+        json_t *job = status(jobs[i]);
+        if (places != NULL) {
+            json_object_set_new(job, places[i].key, text(places[i].value));
+        }
+        json_array_append_new(array, job);
     }
     dump(array, out);
 }
@@ -298,6 +304,7 @@ static json_t *memory_of(const struct output_update *o, uint32_t shard)
     json_object_set_new(memory, "values", json_integer((json_int_t)m->values * 4));
     json_object_set_new(memory, "slots", slots);
     json_object_set_new(memory, "bases", json_integer((json_int_t)m->bases * 4));
+    json_object_set_new(memory, "slot_copy", json_integer((json_int_t)m->pins * 4));
     json_object_set_new(memory, "gradients", json_integer((json_int_t)m->gradients * 4));
     json_object_set_new(memory, "total", json_integer((json_int_t)m->total * 4));
     return memory;
@@ -340,7 +347,32 @@ static json_t *schedules_of(const struct output_update *o)
     return schedules;
 }
 
-void output_plan_json(const struct plan *plan, const struct output_update *update, struct buf *out)
+static json_t *host_of(const struct memory_need *need, const struct host_memory *host)
+{
+    static const char *const WHO[MEMORY_WHO_COUNT] = {"master", "ps", "worker", "shared"};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < need->row_count; i++) {
+        const struct memory_row *r = &need->rows[i];
+        json_t *row = json_object();
+        json_object_set_new(row, "who", text(WHO[r->who]));
+        json_object_set_new(row, "what", text(r->what));
+        json_object_set_new(row, "each", json_integer((json_int_t)r->bytes));
+        json_object_set_new(row, "times", json_integer((json_int_t)r->places));
+        json_object_set_new(row, "bytes", json_integer((json_int_t)r->total));
+        json_array_append_new(rows, row);
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "needs", rows);
+    json_object_set_new(o, "total", json_integer((json_int_t)need->total));
+    json_object_set_new(o, "host_total", json_integer((json_int_t)host->total));
+    json_object_set_new(o, "host_available", json_integer((json_int_t)host->available));
+    json_object_set_new(o, "fits", json_boolean(memory_need_fits(need, host)));
+    return o;
+}
+
+void output_plan_json(const struct plan *plan, const struct output_update *update,
+                      const struct memory_need *need, const struct host_memory *host,
+                      struct buf *out)
 {
     json_t *shards = json_array();
     for (uint32_t s = 0; s < plan->shard_count; s++) {
@@ -365,6 +397,7 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
     }
     json_t *o = json_object();
     json_object_set_new(o, "shards", shards);
+    json_object_set_new(o, "one_host", host_of(need, host));
     json_object_set_new(o, "rule", text(update->spec->update.rule->name));
     json_object_set_new(o, "sum_rounds", json_integer(update->rounds));
     json_object_set_new(o, "norms_with_pushes", json_boolean(update->sends_norms));
@@ -389,6 +422,33 @@ void output_metrics_json(const char *checkpoint, const char *data, const struct 
     json_object_set_new(o, "examples", json_integer((json_int_t)m->examples));
     json_object_set_new(o, "metrics", values);
     dump(o, out);
+}
+
+static json_t *position(unsigned number)
+{
+    return number == 0 ? json_null() : json_integer((json_int_t)number);
+}
+
+void output_diags_json(const char *file, const struct diags *diags, struct buf *out)
+{
+    json_t *object = json_object(), *errors = json_array();
+    for (size_t i = 0; i < diags->count; i++) {
+        const struct diag *d = &diags->items[i];
+        json_t *error = json_object();
+        struct buf key = {0};
+        diag_key(d->message, &key);
+        json_object_set_new(error, "file", text(d->file));
+        json_object_set_new(error, "line", position(d->line));
+        json_object_set_new(error, "column", position(d->column));
+        json_object_set_new(error, "key", text(buf_str(&key)));
+        json_object_set_new(error, "message", text(d->message));
+        json_array_append_new(errors, error);
+        buf_release(&key);
+    }
+    json_object_set_new(object, "file", text(file));
+    json_object_set_new(object, "status", text("invalid"));
+    json_object_set_new(object, "errors", errors);
+    dump(object, out);
 }
 
 void output_object(struct buf *out, ...)

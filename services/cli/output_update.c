@@ -203,6 +203,7 @@ static void say_memory(const struct output_update *o, struct buf *out)
         for (size_t k = 0; k < o->slot_count; k++) {
             say_floats(s, "slot ", o->slots[k].name, m->slots[k], out);
         }
+        say_floats(s, "copy of the slots, for checkpoints", "", m->pins, out);
         say_floats(s, bases, "", m->bases, out);
         say_floats(s, "gradients, at least", "", m->gradients, out);
         say_floats(s, "total", "", m->total, out);

@@ -4,27 +4,59 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/chrono.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 #define SUBMIT_TIMEOUT_MS 15000
 
-int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
-               char **job, struct err *err)
+static bool is_relative(const char *path)
+{
+    return path[0] != '\0' && path[0] != '/';
+}
+
+char *submit_data_dir(const struct data_spec *data)
+{
+    bool used = is_relative(data->train.file) || is_relative(data->train.labels) ||
+                is_relative(data->test.file) || is_relative(data->test.labels);
+    if (!used || data->dir[0] == '/') {
+        return NULL;
+    }
+    char *resolved = realpath(data->dir, NULL); /* no "./" and ".." when it is here */
+    char *here = resolved == NULL ? getcwd(NULL, 0) : NULL;
+    if (here != NULL) {
+        resolved = file_join(here, data->dir);
+        free(here);
+    }
+    return resolved;
+}
+
+static void make_request_id(char *out, size_t n)
 {
     uint64_t random[2] = {chrono_now_ns(), (uint64_t)chrono_wall_ms()};
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         random[1] ^=
             chrono_now_ns(); /* the clock must do; it only has to differ from other submissions */
     }
+    (void)snprintf(out, n, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+}
+
+int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
+               char **job, struct err *err)
+{
     char request_id[40];
-    (void)snprintf(request_id, sizeof request_id, "%016" PRIx64 "%016" PRIx64, random[0],
-                   random[1]);
+    if (rpc_channel_wait_ready(client->channel, CLIENT_TIMEOUT_MS, err) != 0) {
+        return err_wrap(err, "the master cannot be reached");
+    }
+    make_request_id(request_id, sizeof request_id);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
     char *name = mem_strdup(file->path);
-    char **sets = mem_new(args->set_count + 1, sizeof *sets);
+    char *data_dir = submit_data_dir(&file->spec.data);
+    char **sets = mem_new(args->set_count + 2, sizeof *sets);
     for (size_t i = 0; i < args->set_count; i++) {
         sets[i] = mem_strdup(args->sets[i]);
     }
@@ -32,6 +64,9 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     request.text = file->text.data;
     request.sets = sets;
     request.n_sets = args->set_count;
+    if (data_dir != NULL) {
+        sets[request.n_sets++] = mem_printf("data.dir=%s", data_dir);
+    }
     request.request_id = request_id;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, SUBMIT_TIMEOUT_MS, &reply, err);
@@ -39,10 +74,43 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
         *job = mem_strdup(((const Gradus__V1__SubmitResponse *)reply->body)->job);
     }
     rpc_msg_unref(reply);
-    for (size_t i = 0; i < args->set_count; i++) {
+    for (size_t i = 0; i < request.n_sets; i++) {
         free(sets[i]);
     }
     free(sets);
     free(name);
+    free(data_dir);
     return rc;
+}
+
+/* ---- what the cluster lacks ---- */
+
+void submit_count_nodes(struct client *client, struct cluster_counts *counts)
+{
+    Gradus__V1__NodesRequest request = GRADUS__V1__NODES_REQUEST__INIT;
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    *counts = (struct cluster_counts){0};
+    if (client_call(client, "Nodes", &request.base, CLIENT_TIMEOUT_MS, &reply, &err) == 0) {
+        const Gradus__V1__NodesResponse *r = (const Gradus__V1__NodesResponse *)reply->body;
+        cluster_count(r->nodes, r->n_nodes, counts);
+    }
+    rpc_msg_unref(reply);
+}
+
+void submit_tell_missing(const struct cluster_counts *counts, const Gradus__V1__Job *job)
+{
+    struct job_spec spec = {0};
+    struct diags diags = {0};
+    struct buf note = {0};
+    if (job_spec_parse(job->text, strlen(job->text), job->id, NULL, 0, &spec, &diags) == 0) {
+        cluster_note(job, (uint64_t)spec.cluster.workers.min, (uint64_t)spec.cluster.ps, counts,
+                     &note);
+    }
+    if (note.len > 0) {
+        cli_say(buf_str(&note));
+    }
+    buf_release(&note);
+    diags_release(&diags);
+    job_spec_release(&spec);
 }

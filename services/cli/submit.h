@@ -4,11 +4,23 @@
 #define GRADUS_CLI_SUBMIT_H
 
 #include "cli/client.h"
+#include "cli/cluster_note.h"
 #include "cli/job_file.h"
+#include "data/data_spec.h"
 
-/* Submit @file as the user wrote it, so that what the master says of it has the user's lines. Safe
- * to repeat: the master makes one job of it. @job returns owned. */
+/* Submit @file as the user wrote it, so that what the master says of it has the user's lines, but
+ * with data.dir as an absolute path (submit_data_dir()). Safe to repeat: the master makes one job
+ * of it. @job returns owned. */
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
                char **job, struct err *err);
+
+/* The data.dir to send when a path of @data is relative: relative to this process's directory, as
+ * `gradus validate` reads it, since nobody knows that of a worker. NULL: as it is. Returns owned.
+ */
+char *submit_data_dir(const struct data_spec *data);
+/* The nodes of the cluster; none when the master does not say. */
+void submit_count_nodes(struct client *client, struct cluster_counts *counts);
+/* Say on stderr what the cluster lacks for @job, if anything (cluster_note.h). */
+void submit_tell_missing(const struct cluster_counts *counts, const Gradus__V1__Job *job);
 
 #endif

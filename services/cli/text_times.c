@@ -5,25 +5,38 @@
 
 #include "wire/wire.h"
 
+#define LABEL 16 /* columns; seven of numbers make 79 */
+
 static void header(struct buf *out)
 {
-    buf_printf(out, "\n%-16s %12s", "TIME OF A STEP", "ms");
+    buf_printf(out, "\n%-*s %8s", LABEL, "TIME OF A STEP", "ms");
     for (int part = 0; part < STEP_PART_COUNT; part++) {
-        buf_printf(out, " %16s", step_part_name((enum step_part)part));
+        buf_printf(out, " %8s", step_part_name((enum step_part)part));
     }
     buf_add_char(out, '\n');
 }
 
+/* Milliseconds in at most 8 columns. */
+static void add_ms(double ms, struct buf *out)
+{
+    buf_printf(out, ms < 1000 ? " %8.3f" : ms < 100000 ? " %8.1f" : " %8.0f", ms);
+}
+
+/* One line of milliseconds, and below it what part of the step each is. */
 static void row(const char *label, const struct step_times *t, struct buf *out)
 {
     uint64_t all = step_times_ns(t);
     if (t->steps == 0 || all == 0) {
         return;
     }
-    buf_printf(out, "%-16s %12.3f", label, (double)all * 1e-6 / (double)t->steps);
+    buf_printf(out, "%-*s", LABEL, label);
+    add_ms((double)all * 1e-6 / (double)t->steps, out);
     for (int part = 0; part < STEP_PART_COUNT; part++) {
-        double ms = (double)t->ns[part] * 1e-6 / (double)t->steps;
-        buf_printf(out, " %10.3f %3.0f %%", ms, 100.0 * (double)t->ns[part] / (double)all);
+        add_ms((double)t->ns[part] * 1e-6 / (double)t->steps, out);
+    }
+    buf_printf(out, "\n%*s", LABEL + 9, "");
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        buf_printf(out, " %6.0f %%", 100.0 * (double)t->ns[part] / (double)all);
     }
     buf_add_char(out, '\n');
 }

@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
-#include "job/tree.h"
+#include "base/mutant.h"
+#include "base/text.h"
 #include "master/core.h"
 
-#define LONG_MS 600000 /* loading data, initial values, evaluating, writing to a disk */
-#define SHORT_MS 5000
-#define SLACK_MS 500 /* the shell's own deadline ends a call first, with a better message */
-#define BACKOFF_MS 200
+/* A request stays open until it is answered or its connection is no more: how long the work takes
+ * that it asks for depends on bytes and batches, and the node says in its heartbeats that it is at
+ * it. This is only so that nothing is kept for ever. */
+#define CALL_MS 3600000
+#define DEAF_MS 60000   /* a node that beats, is not at work for the call, and does not answer it */
+#define STALL_MS 600000 /* one that is at work, and the work does not get on */
+#define BACKOFF_MS 200  /* between attempts; then twice as long, */
+#define BACKOFF_DOUBLINGS 4 /* so often */
+#define REFUSALS_MAX 3      /* of one call, for what passes by itself */
+#define SAID_MS 3000        /* what takes longer is shown */
 
-/* The retry rules of docs/protocol.md. A node that cannot be reached in so many attempts is given
- * up; what a node itself refuses is another matter, see refused(). */
 static const struct call_rule {
     const char *name;
-    uint32_t timeout_ms;
-    unsigned attempts;
+    bool patient; /* errors that nobody knows may pass, too */
 } RULES[MASTER_CALL_KIND_COUNT] = {
-    [MASTER_CALL_INSPECT] = {"InspectData", LONG_MS, 3},
-    [MASTER_CALL_OPEN] = {"OpenShard", LONG_MS, 3},
-    [MASTER_CALL_START] = {"StartJob", LONG_MS, 3},
-    [MASTER_CALL_MEMBERSHIP] = {"SetMembership", SHORT_MS, 3},
-    [MASTER_CALL_ASSIGN] = {"Assign", SHORT_MS, 3},
-    [MASTER_CALL_PIN] = {"Pin", SHORT_MS, 3},
-    [MASTER_CALL_EVALUATE] = {"Evaluate", LONG_MS, 3},
-    [MASTER_CALL_CHECKPOINT] = {"Checkpoint", LONG_MS, 3},
-    [MASTER_CALL_UNPIN] = {"Unpin", SHORT_MS, 3},
-    [MASTER_CALL_STOP] = {"StopJob", SHORT_MS, 3},
-    [MASTER_CALL_CLOSE] = {"CloseShard", SHORT_MS, 3},
+    [MASTER_CALL_INSPECT] = {"InspectData", false},
+    [MASTER_CALL_OPEN] = {"OpenShard", false},
+    [MASTER_CALL_START] = {"StartJob", false},
+    [MASTER_CALL_MEMBERSHIP] = {"SetMembership", true},
+    [MASTER_CALL_ASSIGN] = {"Assign", true},
+    [MASTER_CALL_PIN] = {"Pin", true},
+    [MASTER_CALL_EVALUATE] = {"Evaluate", false},
+    [MASTER_CALL_CHECKPOINT] = {"Checkpoint", false},
+    [MASTER_CALL_UNPIN] = {"Unpin", true},
+    [MASTER_CALL_STOP] = {"StopJob", true},
+    [MASTER_CALL_CLOSE] = {"CloseShard", true},
 };
 
 const char *master_call_name(enum master_call_kind kind)
@@ -42,21 +47,34 @@ static bool follows_generation(enum master_call_kind kind)
     return kind == MASTER_CALL_PIN || kind == MASTER_CALL_UNPIN || kind == MASTER_CALL_CHECKPOINT;
 }
 
+/* Calls whose requests name the job's generation. */
+static bool has_generation(enum master_call_kind kind)
+{
+    return kind != MASTER_CALL_INSPECT && kind != MASTER_CALL_EVALUATE;
+}
+
 static bool blocked(const struct master *m, const struct call *c)
 {
-    return follows_generation(c->kind) && calls_open(m, c->job, MASTER_CALL_MEMBERSHIP) > 0;
+    return (has_generation(c->kind) && !row_has_generation(c->job)) ||
+           (follows_generation(c->kind) && calls_open(m, c->job, MASTER_CALL_MEMBERSHIP) > 0);
 }
 
 static void send(struct master *m, struct call *c)
 {
     if (blocked(m, c)) {
         c->due_ms = UINT64_MAX;
+        c->begun = false;
         return;
     }
     c->number = ++m->next_number;
     c->generation = c->job->record.generation;
     c->flying = true;
-    c->due_ms = m->now_ms + RULES[c->kind].timeout_ms + SLACK_MS;
+    c->due_ms = UINT64_MAX;
+    if (!c->begun) {
+        c->begun = true;
+        c->begun_ms = m->now_ms;
+        c->heard_ms = m->now_ms;
+    }
     m->counts.calls++;
     struct master_action *action = action_add(m, MASTER_CALL);
     action->call = (struct master_call){
@@ -65,8 +83,9 @@ static void send(struct master *m, struct call *c)
         .node = c->node->id,
         .address = c->node->address,
         .incarnation = c->node->incarnation,
-        .timeout_ms = RULES[c->kind].timeout_ms,
+        .timeout_ms = CALL_MS,
         .job = c->job->record.id,
+        .fence = fence_of(c->job),
         .generation = c->generation,
         .text = c->job->record.text,
     };
@@ -142,40 +161,68 @@ void calls_unblock(struct master *m, const struct job *j)
 {
     for (size_t i = 0; i < m->call_count; i++) {
         struct call *c = &m->calls[i];
-        if (c->job == j && !c->flying && follows_generation(c->kind)) {
-            c->due_ms = m->now_ms;
+        if (c->job == j && !c->flying && c->due_ms == UINT64_MAX) {
+            send(m, c);
         }
     }
 }
 
-/* It did not reach the node, the answer did not reach us, or the node is putting the job away;
- * trying again may help. */
+/* It did not reach the node, the answer did not reach us, or the node is putting the job away; it
+ * is asked again. Every call may be: the work that is under way answers the second one, too. */
 static bool is_transport(const struct call *c, int code)
 {
-    bool patient = RULES[c->kind].timeout_ms == SHORT_MS;
-    return code == ERR_UNAVAILABLE || code == ERR_CANCELLED ||
-           (patient && (code == ERR_TIMEOUT || code == ERR_UNKNOWN || code == ERR_INTERNAL));
+    return code == ERR_UNAVAILABLE || code == ERR_CANCELLED || code == ERR_TIMEOUT ||
+           (RULES[c->kind].patient && (code == ERR_UNKNOWN || code == ERR_INTERNAL));
 }
 
-static void drop_worker(struct master *m, struct job *j, struct node *n, const char *why)
+void call_drop_worker(struct master *m, struct job *j, struct node *n, const char *why)
 {
     job_worker_lost(m, j, n, why);
     calls_forget_node(m, n, j);
     call_start(m, j, n, MASTER_CALL_STOP, 0);
 }
 
-/* A worker that cannot take part in a running job is not asked again; the others go on. */
-static void start_refused(struct master *m, struct job *j, struct node *n, const char *why)
+void call_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why)
 {
-    if (j->phase == PHASE_START) {
-        job_end(m, j, JOB_FAILED, "%s", why);
-        return;
-    }
-    j->refused[j->refused_count++ % JOB_REFUSED_MAX] = n->number;
+    j->refused[j->refused_count++ % JOB_REFUSED_MAX] = (struct refusal){
+        .node = n->number, .until_ms = for_good ? UINT64_MAX : m->now_ms + JOB_REFUSED_MS};
     if (j->phase == PHASE_WAIT) {
         job_say(m, j, why);
     }
-    drop_worker(m, j, n, why);
+    call_drop_worker(m, j, n, why);
+}
+
+/* Not now, or whatever else the server holds. */
+static bool no_room(const struct err *err)
+{
+    return err->code == ERR_EXHAUSTED || err->code == ERR_RANGE;
+}
+
+/* A worker has not the data, or no memory for them. For a first start that is an error of the job;
+ * one that ran before goes on with the others. */
+static void start_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
+                          const char *why)
+{
+    bool first = job_is_starting(j) && !j->resume;
+    if (first && err->code != ERR_EXHAUSTED) {
+        job_end(m, j, JOB_FAILED, "%s", why);
+        return;
+    }
+    if (job_is_starting(j) && (first || j->worker_count == 1)) {
+        job_restart(m, j, why); /* memory, or a disk that is not mounted: it may pass */
+        return;
+    }
+    call_leave_out(m, j, n, err->code != ERR_EXHAUSTED, why);
+}
+
+/* What answers there is not the process that joined, or holds what another master gave it: nothing
+ * that it does counts here. One that is there all the same finds out by its next heartbeat, drops
+ * what it has and joins again. */
+static bool is_stranger(const struct call *c, int code)
+{
+    bool first = c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN ||
+                 c->kind == MASTER_CALL_START;
+    return first && (code == ERR_ABORTED || code == ERR_UNAUTHENTICATED);
 }
 
 /* The node answered with an error. The call is out of the table. */
@@ -191,14 +238,15 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         node_drop(m, c->node, j);
         job_cleaned(m, j);
         break;
+    case MASTER_CALL_INSPECT:
     case MASTER_CALL_START:
-        start_refused(m, j, c->node, why);
+        start_refused(m, j, c->node, err, why);
         break;
     case MASTER_CALL_ASSIGN:
-        if (err->code == ERR_NOT_FOUND || err->code == ERR_ABORTED) {
-            drop_worker(m, j, c->node, why); /* it has dropped the job */
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_ABORTED || err->code == ERR_STATE) {
+            call_drop_worker(m, j, c->node, why); /* it has dropped the job */
         } else {
-            job_end(m, j, JOB_FAILED, "%s", why);
+            call_leave_out(m, j, c->node, false, why);
         }
         break;
     case MASTER_CALL_EVALUATE:
@@ -206,16 +254,29 @@ static void refused(struct master *m, const struct call *c, const struct err *er
                       &(struct master_call_done){.number = c->number, .err = err});
         break;
     case MASTER_CALL_CHECKPOINT:
-        if (err->code == ERR_NOT_FOUND) {
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAUTHENTICATED) {
             job_recover(m, j, why); /* the server came back without the shard */
         } else {
             milestone_checkpoint_failed(m, j, why);
         }
         break;
+    case MASTER_CALL_OPEN:
+        start_open_refused(m, j, err, why);
+        break;
     case MASTER_CALL_MEMBERSHIP:
+        if (no_room(err)) {
+            train_no_room(m, j, c->index, why);
+            break;
+        }
+        /* fall through */
     case MASTER_CALL_PIN:
     case MASTER_CALL_UNPIN:
-        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE) {
+        if (c->kind == MASTER_CALL_PIN && no_room(err)) {
+            milestone_pin_failed(m, j, why);
+            break;
+        }
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE ||
+            err->code == ERR_UNAUTHENTICATED) {
             job_recover(m, j, why); /* the server came back without the shard, or is going */
             break;
         }
@@ -240,25 +301,43 @@ static void failed(struct master *m, size_t i, const struct err *err)
     action_log(m, LOG_LEVEL_WARN, "call_failed", "job=%s node=%s call=%s attempt=%u reason=%s",
                c->job->record.id, c->node->id, RULES[c->kind].name, c->attempts + 1,
                log_quote(err->msg, quoted, sizeof quoted));
-    bool again =
-        is_transport(c, err->code) || (follows_generation(c->kind) && err->code == ERR_STATE);
-    bool reachable = !is_transport(c, err->code);
-    if (again && ++c->attempts < RULES[c->kind].attempts) {
-        c->due_ms = m->now_ms + ((uint64_t)BACKOFF_MS << c->attempts);
+    if (is_transport(c, err->code)) {
+        unsigned n = c->attempts++;
+        c->due_ms =
+            m->now_ms + ((uint64_t)BACKOFF_MS << (n < BACKOFF_DOUBLINGS ? n : BACKOFF_DOUBLINGS));
+        text_copy(c->failure, sizeof c->failure, err->msg);
+        return;
+    }
+    if (follows_generation(c->kind) && err->code == ERR_STATE && ++c->refusals < REFUSALS_MAX) {
+        c->due_ms = m->now_ms + ((uint64_t)BACKOFF_MS << c->refusals);
         return;
     }
     struct call copy = *c;
     call_remove(m, i);
-    if (reachable) {
-        refused(m, &copy, err);
+    if (is_stranger(&copy, err->code)) {
+        node_lost(m, copy.node, action_printf(m, "%s: %s", RULES[copy.kind].name, err->msg));
         return;
     }
-    if (copy.kind == MASTER_CALL_EVALUATE) {
-        evaluate_returned(copy.job, copy.index);
+    refused(m, &copy, err);
+}
+
+/* It beats, and that is all that it does for us. */
+static void give_up(struct master *m, size_t i)
+{
+    struct call c = m->calls[i];
+    uint64_t s = (m->now_ms - c.heard_ms) / 1000;
+    call_remove(m, i);
+    m->counts.call_failures++;
+    if (c.kind == MASTER_CALL_EVALUATE) {
+        evaluate_returned(c.job, c.index);
     }
-    node_lost(
-        m, copy.node,
-        action_printf(m, "%s failed %u times: %s", RULES[copy.kind].name, copy.attempts, err->msg));
+    node_lost(m, c.node,
+              c.worked
+                  ? action_printf(m, "it beats, but %s has not got on for %" PRIu64 " s",
+                                  RULES[c.kind].name, s)
+                  : action_printf(
+                        m, "it beats, but cannot be called: no answer to %s for %" PRIu64 " s%s%s",
+                        RULES[c.kind].name, s, c.failure[0] == 0 ? "" : ": ", c.failure));
 }
 
 static void succeeded(struct master *m, size_t i, const struct master_call_done *done)
@@ -272,6 +351,9 @@ static void succeeded(struct master *m, size_t i, const struct master_call_done 
         break;
     case MASTER_CALL_OPEN:
         j->shards[c.index].answered = true;
+        if (done->problem != NULL && done->problem[0] != '\0') {
+            start_warn(m, j, c.node, done->problem);
+        }
         train_shard_said(j, c.index, done);
         start_open_done(m, j);
         break;
@@ -318,142 +400,111 @@ void on_call_done(struct master *m, const struct master_call_done *done)
     /* Nobody waits for it any more: the job ended, the node was given up, or it took too long. */
 }
 
+static uint64_t limit_ms(const struct call *c)
+{
+    return !c->begun ? UINT64_MAX : c->heard_ms + (c->worked ? STALL_MS : DEAF_MS);
+}
+
 /* One call may remove or add others, so the search begins anew after each; each that was handled is
  * due later or gone. */
 void calls_tick(struct master *m)
 {
     for (size_t i = 0; i < m->call_count;) {
         struct call *c = &m->calls[i];
-        if (c->due_ms > m->now_ms) {
+        if (limit_ms(c) <= m->now_ms) {
+            give_up(m, i);
+        } else if (c->due_ms <= m->now_ms) {
+            send(m, c);
+        } else {
             i++;
             continue;
-        }
-        if (c->flying) {
-            struct err err = {0};
-            err_set(&err, ERR_TIMEOUT, "no answer from %s within %u ms", c->node->address,
-                    RULES[c->kind].timeout_ms);
-            failed(m, i, &err);
-        } else {
-            send(m, c);
         }
         i = 0;
     }
 }
 
-static void build_assign(struct master *m, const struct call *c, struct master_call *out)
+uint64_t calls_timer(const struct master *m)
 {
-    const struct job *j = c->job;
-    uint32_t index = 0;
-    size_t i = 0;
-    for (; i < j->worker_count && j->workers[i].node != c->node; i++) {
-        index += j->workers[i].started;
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < m->call_count; i++) {
+        uint64_t limit = limit_ms(&m->calls[i]);
+        next = m->calls[i].due_ms < next ? m->calls[i].due_ms : next;
+        next = limit < next ? limit : next;
     }
-    const struct job_worker *w = &j->workers[i];
-    out->consistency = &j->record.consistency;
-    out->hold = c->hold;
-    if (!job_is_sync(j)) {
-        struct lease *leases = action_memory(m, w->lease_count, sizeof *leases);
-        for (size_t k = 0; k < w->lease_count; k++) {
-            leases[k] = w->leases[k];
-            leases[k].fresh = false; /* it may have begun them */
-        }
-        out->ledger = &j->leases.ledger;
-        out->leases = leases;
-        out->lease_count = w->lease_count;
-        return;
-    }
-    out->ledger = &j->course.ledger;
-    out->ledger_step = j->course.step + j->version_shift;
-    out->step_limit = j->step_limit + j->version_shift;
-    out->step = w->from + j->version_shift;
-    struct tree_block share = tree_share(j->record.consistency.replicas, train_active(j), index);
-    out->replica_first = share.lo;
-    out->replica_end = share.hi;
+    return next;
 }
 
-static void build_workers(struct master *m, const struct job *j, struct master_call *out)
+void calls_late(struct master *m, uint64_t late_ms)
 {
-    const char **names = action_memory(m, j->worker_count, sizeof *names);
-    size_t count = 0;
-    for (size_t i = 0; i < j->worker_count; i++) {
-        if (j->workers[i].started || job_is_starting(j)) {
-            names[count++] = j->workers[i].node->id;
+    for (size_t i = 0; i < m->call_count; i++) {
+        struct call *c = &m->calls[i];
+        c->heard_ms = m->now_ms - c->heard_ms < late_ms ? m->now_ms : c->heard_ms + late_ms;
+    }
+}
+
+/* The work of @n that @c is, or waits for; NULL: none. A worker does one thing after the other, so
+ * there anything is; a server's jobs do not wait for each other. */
+static const struct node_work *work_of(const struct node *n, const struct call *c)
+{
+    const struct node_work *any = NULL;
+    for (size_t i = 0; i < n->work_count; i++) {
+        const struct node_work *w = &n->works[i];
+        bool same_job = strcmp(w->job, c->job->record.id) == 0;
+        if (same_job && strcmp(w->what, RULES[c->kind].name) == 0) {
+            return w;
+        }
+        if (same_job || n->role == MASTER_WORKER) {
+            any = w;
         }
     }
-    out->workers = names;
-    out->worker_count = count;
+    return any;
 }
 
-/* Consistency and data position of the shards, as they begin or as they change. */
-static void build_position(const struct job *j, struct master_call *out)
+void calls_heard(struct master *m, const struct node *n)
 {
-    out->consistency = &j->record.consistency;
-    out->ledger = &j->course.ledger;
-    out->version = j->course.step + j->version_shift;
-}
-
-static void build_start(struct master *m, const struct job *j, struct master_call *out)
-{
-    struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        shards[i] = (struct master_shard_location){(uint32_t)i, j->shards[i].node->id,
-                                                   j->shards[i].node->address};
-    }
-    out->shards = shards;
-    out->shard_count = j->shard_count;
-    out->plan = &j->plan;
-    out->train = &j->train;
-    out->test = &j->test;
-}
-
-/* The fields of @c's kind, from the state of its job now. */
-void call_build(struct master *m, const struct call *c, struct master_call *out)
-{
-    const struct job *j = c->job;
-    switch (c->kind) {
-    case MASTER_CALL_OPEN:
-        out->shard = c->index;
-        out->plan = &j->plan;
-        out->restore = j->restore == NULL ? "" : j->restore;
-        build_position(j, out);
-        build_workers(m, j, out);
-        break;
-    case MASTER_CALL_START:
-        build_start(m, j, out);
-        break;
-    case MASTER_CALL_MEMBERSHIP:
-        out->shard = c->index;
-        if (j->changing) {
-            build_position(j, out);
+    for (size_t i = 0; i < m->call_count; i++) {
+        struct call *c = &m->calls[i];
+        const struct node_work *w = c->node == n ? work_of(n, c) : NULL;
+        c->worked = c->node == n ? w != NULL && !MUTANT(work_is_silence) : c->worked;
+        if (w != NULL && c->worked && w->moved_ms > c->heard_ms) {
+            c->heard_ms = w->moved_ms;
         }
-        build_workers(m, j, out);
-        break;
-    case MASTER_CALL_ASSIGN:
-        build_assign(m, c, out);
-        break;
-    case MASTER_CALL_PIN:
-    case MASTER_CALL_UNPIN:
-    case MASTER_CALL_CHECKPOINT:
-        out->shard = c->index;
-        out->pin_id = j->milestone.pin_id;
-        out->slots =
-            j->milestone.checkpoint || (j->milestone.evaluate && j->spec.update.evaluate_average);
-        out->directory = j->milestone.directory;
-        break;
-    case MASTER_CALL_EVALUATE:
-        out->pin_id = j->milestone.pin_id;
-        out->first = (uint64_t)c->index * MASTER_EVALUATION_CHUNK;
-        out->count = j->test.records - out->first < MASTER_EVALUATION_CHUNK
-                         ? j->test.records - out->first
-                         : MASTER_EVALUATION_CHUNK;
-        break;
-    case MASTER_CALL_STOP:
-        out->reason = action_printf(m, "%s", j->record.reason); /* it may change in this step */
-        break;
-    case MASTER_CALL_CLOSE:
-        out->shard = c->index;
-        break;
-    default:
-        break;
     }
+}
+
+static void say_work(struct buf *words, const struct node_work *w, const char *call,
+                     uint64_t now_ms)
+{
+    if (strcmp(w->what, call) != 0) {
+        buf_printf(words, ", which is at %s%s", strcmp(w->what, "step") == 0 ? "a " : "", w->what);
+    }
+    if (w->total > 0 && strcmp(w->unit, "bytes") == 0) {
+        buf_printf(words, ", %.1f of %.1f MB", (double)w->done * 1e-6, (double)w->total * 1e-6);
+    } else if (w->total > 0) {
+        buf_printf(words, ", %" PRIu64 " of %" PRIu64 " %s", w->done, w->total, w->unit);
+    }
+    if (now_ms > w->moved_ms + DEAF_MS) {
+        buf_printf(words, ", and has not got on for %" PRIu64 " s", (now_ms - w->moved_ms) / 1000);
+    }
+}
+
+const char *calls_words(struct master *m, const struct job *j, uint64_t now_ms, struct buf *words)
+{
+    buf_reset(words);
+    for (size_t i = 0; i < m->call_count; i++) {
+        const struct call *c = &m->calls[i];
+        if (c->job != j || !c->begun || now_ms < c->begun_ms + SAID_MS) {
+            continue;
+        }
+        const struct node_work *w = work_of(c->node, c);
+        const char *name = RULES[c->kind].name;
+        buf_printf(words, "%s%s on %s for %" PRIu64 " s", words->len == 0 ? "" : "; ", name,
+                   c->node->id, (now_ms - c->begun_ms) / 1000);
+        if (w != NULL) {
+            say_work(words, w, name, now_ms);
+        } else if (c->failure[0] != 0) {
+            buf_printf(words, " (%s)", c->failure);
+        }
+    }
+    return buf_str(words);
 }

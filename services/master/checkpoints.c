@@ -14,8 +14,10 @@
 #include "checkpoint/manifest.h"
 
 #define NUMBER_DIGITS_MAX 18 /* one more is still an int64_t, as the store has */
+#define CLAIM_TRIES_MAX 1000 /* masters that submit at the same moment */
+#define FIND_WRONG_MAX 16    /* complete checkpoints in a row that cannot be ours */
 
-/* ---- prepare ---- */
+/* ---- one checkpoint ---- */
 
 /* The step in "digits-1/step-000000500"; false for names that checkpoint_step_path() does not make.
  */
@@ -33,29 +35,102 @@ static bool step_of(const char *job, const char *directory, uint64_t *step)
     return same;
 }
 
-int checkpoints_prepare(const char *root, const char *directory, struct err *err)
+/* "digits-1" and the step of "digits-1/step-000000500", which must be a checkpoint of @job. */
+static int parse(const struct checkpoints_job *job, const char *directory, uint64_t *step,
+                 struct err *err)
 {
-    char *job = mem_strdup(directory);
-    char *slash = strchr(job, '/');
+    size_t n = strlen(job->id);
+    if (n == 0 || job->id[0] == '.' || strncmp(directory, job->id, n) != 0 || directory[n] != '/' ||
+        !step_of(job->id, directory, step)) {
+        return err_set(err, ERR_INVALID, "%.128s is not the directory of a checkpoint of %.128s",
+                       directory, job->id);
+    }
+    return 0;
+}
+
+int checkpoints_prepare(const struct checkpoints *c, const struct checkpoints_job *job,
+                        const char *directory, struct err *err)
+{
     uint64_t step = 0;
-    if (slash != NULL) {
-        *slash = '\0';
+    int rc = parse(job, directory, &step, err);
+    rc = rc < 0 ? rc : checkpoints_check(c, job, true, err);
+    if (rc == 0) {
+        char *dir = file_join(c->root, job->id);
+        rc = checkpoint_begin(dir, step, NULL, err);
+        free(dir);
     }
-    if (slash == NULL || job[0] == '\0' || job[0] == '.' || !step_of(job, directory, &step)) {
-        free(job);
-        return err_set(err, ERR_INVALID, "%.128s is not the directory of a checkpoint", directory);
-    }
-    char *dir = file_join(root, job);
-    int rc = checkpoint_begin(dir, step, NULL, err);
-    free(dir);
-    free(job);
     return rc;
+}
+
+int checkpoints_discard(const struct checkpoints *c, const struct checkpoints_job *job,
+                        const char *directory, struct err *err)
+{
+    uint64_t step = 0;
+    int rc = parse(job, directory, &step, err);
+    rc = rc < 0 ? rc : checkpoints_check(c, job, false, err);
+    if (rc == 0) {
+        char *dir = file_join(c->root, job->id);
+        rc = checkpoint_discard(dir, step, err);
+        free(dir);
+    }
+    return rc;
+}
+
+int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job *job, size_t keep,
+                      struct err *err)
+{
+    int rc = checkpoints_check(c, job, false, err);
+    if (rc == 0) {
+        char *dir = file_join(c->root, job->id);
+        rc = checkpoint_prune(dir, keep, job->named[0] == '\0' ? NULL : job->named, err);
+        free(dir);
+    }
+    return rc;
+}
+
+/* ---- whose ---- */
+
+/* The row names a checkpoint, and it lies in the directory of that job in our root. */
+static bool has_named(const struct checkpoints *c, const struct checkpoints_job *job)
+{
+    const char *name = strrchr(job->named, '/');
+    bool has = false;
+    if (name != NULL) {
+        struct manifest m = {0};
+        char *dir = file_join(c->root, job->id), *path = file_join(dir, name + 1);
+        has = manifest_read(path, &m, NULL) == 0 && strcmp(m.job, job->id) == 0;
+        manifest_release(&m);
+        free(path);
+        free(dir);
+    }
+    return has;
+}
+
+int checkpoints_check(const struct checkpoints *c, const struct checkpoints_job *job, bool make,
+                      struct err *err)
+{
+    int rc = claim_root_check(c->root, err);
+    bool there = false;
+    rc = rc < 0 ? rc : claim_check(c->root, job->id, c->owner, &there, err);
+    if (rc != ERR_NOT_FOUND) {
+        return rc;
+    }
+    if (!there) {
+        return make ? claim_make(c->root, job->id, c->owner, job->submitted_ms, err) : rc;
+    }
+    if (has_named(c, job)) {
+        return claim_adopt(c->root, job->id, c->owner, job->submitted_ms, err);
+    }
+    return err_set(err, ERR_STATE,
+                   "%s/%s was not made for this job, which has no checkpoint in it: move it away",
+                   c->root, job->id);
 }
 
 /* ---- find ---- */
 
 void checkpoint_found_release(struct checkpoint_found *f)
 {
+    free(f->train_sums);
     free(f->directory);
     free(f->path);
     ledger_release(&f->ledger);
@@ -63,6 +138,7 @@ void checkpoint_found_release(struct checkpoint_found *f)
     memset(f, 0, sizeof *f);
 }
 
+/* What no checkpoint that we wrote is. */
 static int check(const struct manifest *m, const char *job, const char *path, struct err *err)
 {
     if (strcmp(m->job, job) != 0) {
@@ -96,25 +172,59 @@ static int take(const char *job, char *path, struct checkpoint_found *out, struc
         out->step = m.step;
         out->version = m.shards[0].version;
         ledger_copy(&out->ledger, &m.ledger);
+        out->train_epoch = m.train_epoch;
+        out->train_sums = m.train_sums; /* moved */
+        out->train_sum_count = m.train_sum_count;
+        m.train_sums = NULL;
     }
     manifest_release(&m);
     return rc;
 }
 
-int checkpoints_find(const char *root, const char *job, struct checkpoint_found *out,
+int checkpoints_find(const struct checkpoints *c, const struct checkpoints_job *job,
+                     const char *const *avoid, size_t avoid_count, struct checkpoint_found *out,
                      struct err *err)
 {
     memset(out, 0, sizeof *out);
-    char *dir = file_join(root, job), *path = NULL;
     struct err local = {0};
-    int rc = checkpoint_latest(dir, &path, &out->skipped, &local); /* checks the files' sizes */
-    rc = rc < 0 ? rc : take(job, path, out, &local);
-    free(path);
+    int rc = checkpoints_check(c, job, false, &local);
+    const char **not = mem_new(avoid_count + FIND_WRONG_MAX, sizeof *not );
+    char *wrong[FIND_WRONG_MAX], *dir = file_join(c->root, job->id);
+    struct buf reasons = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < avoid_count; i++) {
+        not [i] = avoid[i];
+    }
+    while (rc == 0 && !out->found) {
+        char *path = NULL;
+        buf_reset(&out->skipped);
+        rc = checkpoint_find(dir, not, avoid_count + count, &path, &out->skipped, &local);
+        rc = rc < 0 ? rc : take(job->id, path, out, &local);
+        if (rc == ERR_CORRUPT && path != NULL && count < FIND_WRONG_MAX) { /* an older one, then */
+            not [avoid_count + count] = wrong[count] = path;
+            buf_printf(&reasons, "%s\n", local.msg);
+            count++;
+            rc = 0;
+        } else {
+            free(path);
+        }
+    }
+    if (count > 0) {
+        buf_release(&out->skipped);
+        out->skipped = reasons;
+    }
+    while (count > 0) {
+        free(wrong[--count]);
+    }
+    free(not );
     free(dir);
     if (rc == ERR_NOT_FOUND) {
+        if (out->skipped.len == 0) {
+            buf_printf(&out->skipped, "%s\n", local.msg);
+        }
         return 0;
     }
-    return rc < 0 ? err_set(err, rc, "find the checkpoint of job %s: %s", job, local.msg) : 0;
+    return rc < 0 ? err_set(err, rc, "find the checkpoint of job %s: %s", job->id, local.msg) : 0;
 }
 
 /* ---- numbers ---- */
@@ -133,19 +243,47 @@ static uint64_t number_of(const char *entry, const char *name, size_t name_bytes
     return strtoull(digits, NULL, 10);
 }
 
-int checkpoints_next_number(const char *root, const char *name, uint64_t *number, struct err *err)
+static int highest_number(const char *root, const char *name, uint64_t *highest, struct err *err)
 {
     DIR *d = opendir(root);
     if (d == NULL) {
         return err_errno(err, errno, "open %s", root);
     }
-    uint64_t highest = 0;
     size_t name_bytes = strlen(name);
+    *highest = 0;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         uint64_t n = number_of(e->d_name, name, name_bytes);
-        highest = n > highest ? n : highest;
+        *highest = n > *highest ? n : *highest;
     }
     (void)closedir(d);
-    *number = highest + 1;
     return 0;
+}
+
+int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t least,
+                      int64_t submitted_ms, uint64_t *number, struct err *err)
+{
+    uint64_t highest = 0;
+    int rc = claim_root_check(c->root, err);
+    rc = rc < 0 ? rc : highest_number(c->root, name, &highest, err);
+    if (rc < 0) {
+        return rc;
+    }
+    uint64_t n = least > highest ? least : highest + 1;
+    for (unsigned tries = 0; tries < CLAIM_TRIES_MAX; tries++, n++) {
+        char *job = mem_printf("%s-%" PRIu64, name, n);
+        rc = claim_make(c->root, job, c->owner, submitted_ms, err);
+        free(job);
+        if (rc == 0) {
+            *number = n;
+        }
+        if (rc != ERR_EXISTS) { /* else another master was faster */
+            return rc;
+        }
+    }
+    return rc;
+}
+
+void checkpoints_release(const struct checkpoints *c, const char *job)
+{
+    claim_release(c->root, job, c->owner);
 }

@@ -38,27 +38,20 @@ static uint64_t number_after(const struct master *m, const char *name)
     return next;
 }
 
-static bool name_is_good(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 0 && n + 21 <= JOB_ID_BYTES_MAX && name[0] != '.' && name[0] != '-' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
-}
-
 void on_submit(struct master *m, const struct master_event *e)
 {
     const struct master_submit_event *submit = &e->submit;
     for (size_t i = 0; submit->request_id[0] != '\0' && i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.request_id, submit->request_id) == 0) {
-            reply_add(m, e->request)->job = &m->jobs[i]->record;
+            row_reply(m, m->jobs[i], e->request);
             return;
         }
     }
-    if (!name_is_good(submit->spec->name)) {
+    if (!job_name_is_good(submit->spec->name)) {
         reply_error(m, e->request, ERR_INVALID,
                     "name: at most %d letters, digits, '.', '_' and '-', not beginning with '.' "
                     "or '-'",
-                    JOB_ID_BYTES_MAX - 21);
+                    JOB_NAME_BYTES_MAX);
         return;
     }
     if (open_jobs(m) >= m->config.jobs_max) {
@@ -66,15 +59,20 @@ void on_submit(struct master *m, const struct master_event *e)
                     "%zu jobs wait or run already; this master takes no more", open_jobs(m));
         return;
     }
-    uint64_t number = number_after(m, submit->spec->name);
-    number = submit->number > number ? submit->number : number;
+    const char *id =
+        action_printf(m, "%s-%" PRIu64, submit->spec->name,
+                      submit->number != 0 ? submit->number : number_after(m, submit->spec->name));
+    if (job_find(m, id) != NULL) {
+        reply_error(m, e->request, ERR_EXISTS, "there is a job %s already", id);
+        return;
+    }
     struct job *j = job_new(m);
     job_record_init(&j->record);
-    free(j->record.id);
-    j->record.id = mem_printf("%s-%" PRIu64, submit->spec->name, number);
+    job_record_set(&j->record.id, id);
     job_record_set(&j->record.name, submit->spec->name);
     job_record_set(&j->record.text, submit->spec->text);
     job_record_set(&j->record.request_id, submit->request_id);
+    fence_draw_secret(m, j);
     j->record.state = JOB_PENDING;
     consistency_of(submit->spec, &j->record.consistency);
     j->record.submitted_ms = m->wall_ms;
@@ -82,7 +80,7 @@ void on_submit(struct master *m, const struct master_event *e)
     m->reschedule = true;
     action_log(m, LOG_LEVEL_INFO, "job_submitted", "job=%s", j->record.id);
     job_store(m, j);
-    reply_add(m, e->request)->job = &j->record;
+    row_reply(m, j, e->request);
 }
 
 void on_cancel(struct master *m, const struct master_event *e)
@@ -101,6 +99,9 @@ void on_cancel(struct master *m, const struct master_event *e)
                 action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_PENDING || j->record.state == JOB_STARTING) {
         job_end(m, j, JOB_CANCELLED, "cancelled before it ran");
+    } else if ((j->over || j->milestone.last) && j->retry_ms != 0) {
+        job_end(m, j, JOB_CANCELLED, "cancelled; %s; %s", action_printf(m, "%s", j->milestone.why),
+                job_checkpoint_words(m, j));
     } else if (j->over) {
         j->milestone.cancel = true; /* its last checkpoint is being written anyway */
         job_say(m, j, "is being cancelled: its checkpoint is being written");
@@ -109,7 +110,7 @@ void on_cancel(struct master *m, const struct master_event *e)
         job_say(m, j, "is being cancelled: stops at the next step");
         train_check(m, j);
     }
-    reply_add(m, e->request)->job = &j->record;
+    reply_add(m, e->request)->job = job_shown(j);
 }
 
 void on_checkpoint(struct master *m, const struct master_event *e)
@@ -120,7 +121,7 @@ void on_checkpoint(struct master *m, const struct master_event *e)
     } else if (j->record.state != JOB_RUNNING) {
         reply_error(m, e->request, ERR_STATE,
                     "job %s is %s; only a running job has a state to save", j->record.id,
-                    job_state_name(j->record.state));
+                    job_state_name(job_shown(j)->state));
     } else if (j->waiter_count == MASTER_CHECKPOINT_WAITERS) {
         reply_error(m, e->request, ERR_EXHAUSTED, "%d requests wait for a checkpoint of job %s",
                     MASTER_CHECKPOINT_WAITERS, j->record.id);
@@ -133,11 +134,19 @@ void on_checkpoint(struct master *m, const struct master_event *e)
     }
 }
 
-void on_store_failed(struct master *m, const struct master_event *e)
+/* A later master may know the file, or this one with the rules that it is started with next: the
+ * job waits for that, or for somebody who cancels it. */
+static void wait_for_reader(struct master *m, struct job *j, const char *error)
 {
-    struct job *j = job_find(m, e->job);
-    if (j != NULL) {
-        job_end(m, j, JOB_FAILED, "its state cannot be stored: %s", e->err->msg);
+    const char *why = action_printf(m, "this master cannot read its job file: %s",
+                                    error == NULL ? "it is missing" : error);
+    action_log(m, LOG_LEVEL_ERROR, "job_file_unreadable", "job=%s", j->record.id);
+    if (j->record.state == JOB_STARTING) {
+        job_enter(m, j, JOB_PENDING, why);
+    } else if (j->record.state == JOB_PENDING) {
+        job_say(m, j, why);
+    } else {
+        job_recover(m, j, why);
     }
 }
 
@@ -148,16 +157,17 @@ void on_restore(struct master *m, const struct master_event *e)
     j->record = *restore->record;
     memset(restore->record, 0, sizeof *restore->record);
     enum job_state state = j->record.state;
+    row_restored(j);
     m->sweep = true;
     if (job_state_is_final(state)) {
         return;
     }
     if (restore->spec == NULL) {
-        job_end(m, j, JOB_FAILED, "the master restarted and cannot read the job file: %s",
-                restore->spec_error == NULL ? "it is missing" : restore->spec_error);
+        wait_for_reader(m, j, restore->spec_error);
         return;
     }
     spec_take(j, restore->spec);
+    fence_draw_secret(m, j);
     job_names_clear(&j->record.workers);
     j->training_ms = (uint64_t)(j->record.seconds * 1000);
     m->reschedule = true;

@@ -97,18 +97,31 @@ static void run_heartbeat(struct request *r)
     if (!has_node(r, q->node)) {
         return;
     }
-    const char **jobs = mem_new(q->n_jobs + 1, sizeof *jobs);
-    for (size_t i = 0; i < q->n_jobs; i++) {
-        jobs[i] = q->jobs[i];
+    size_t count = q->n_jobs < LIST_MAX ? q->n_jobs : LIST_MAX;
+    const char **jobs = mem_new(count + 1, sizeof *jobs);
+    uint64_t *generations = mem_new(count + 1, sizeof *generations);
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = q->jobs[i]->job;
+        generations[i] = q->jobs[i]->generation;
+    }
+    struct master_work works[MASTER_WORKS_MAX];
+    size_t work_count = q->n_works < MASTER_WORKS_MAX ? q->n_works : MASTER_WORKS_MAX;
+    for (size_t i = 0; i < work_count; i++) {
+        const Gradus__V1__Work *w = q->works[i];
+        works[i] = (struct master_work){w->job, w->what, w->unit, w->done, w->total, w->age_ms};
     }
     struct master_event e = {.kind = MASTER_HEARTBEAT};
     e.node = (struct master_node_event){
         .node = q->node->id,
         .incarnation = q->node->incarnation,
         .jobs = jobs,
-        .job_count = q->n_jobs < LIST_MAX ? q->n_jobs : LIST_MAX,
+        .generations = generations,
+        .job_count = count,
+        .works = works,
+        .work_count = work_count,
     };
     request_event(r, &e, answer_heartbeat);
+    free(generations);
     free(jobs);
 }
 
@@ -253,7 +266,7 @@ static void run_report_failure(struct request *r)
     if (!has_node(r, q->node)) {
         return;
     }
-    struct master_event e = worker_event(MASTER_REPORT_FAILURE, q->node, q->job, 0);
+    struct master_event e = worker_event(MASTER_REPORT_FAILURE, q->node, q->job, q->generation);
     e.worker.code = q->code > 0 && q->code <= 16 ? -q->code : ERR_UNKNOWN;
     e.worker.message = q->message;
     request_event(r, &e, reply_empty);

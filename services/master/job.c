@@ -67,10 +67,14 @@ void job_release_spec(struct job *j)
         free(j->change);
         j->change = NULL;
     }
+    change_settle(j);
     free(j->resume_reason);
     free(j->restore);
+    free(j->warning);
+    start_avoid_clear(j);
     j->resume_reason = NULL;
     j->restore = NULL;
+    j->warning = NULL;
 }
 
 void job_free(struct job *j)
@@ -78,6 +82,9 @@ void job_free(struct job *j)
     job_release_data(j);
     job_release_spec(j);
     job_record_release(&j->record);
+    free(j->store_problem);
+    free(j->shown_reason);
+    free(j->answers);
     free(j);
 }
 
@@ -85,12 +92,6 @@ void job_changed(struct master *m, struct job *j)
 {
     (void)m;
     j->changed = true;
-}
-
-void job_store(struct master *m, struct job *j)
-{
-    action_add(m, MASTER_STORE)->job = &j->record;
-    job_changed(m, j);
 }
 
 void job_say(struct master *m, struct job *j, const char *reason)
@@ -128,10 +129,12 @@ void job_enter(struct master *m, struct job *j, enum job_state state, const char
     }
     if (job_state_is_final(state)) {
         j->record.finished_ms = m->wall_ms;
+        j->state_before = from;
         progress_refresh(j, m->now_ms);
     }
     m->reschedule = true;
     job_store(m, j);
+    j->row_final = job_state_is_final(state) ? j->row : 0;
 }
 
 struct job_worker *job_worker_of(struct job *j, const struct node *n)

@@ -46,18 +46,29 @@ void job_end(struct master *m, struct job *j, enum job_state state, const char *
     struct job_names workers = j->record.workers; /* who served it is still shown */
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, buf_str(&reason));
-    const char *ended = action_printf(m, "job %s ended %s: %s", j->record.id, job_state_name(state),
-                                      buf_str(&reason));
-    milestone_waiters(m, j, true, ERR_ABORTED, ended);
-    change_forget(m, j, ERR_ABORTED, ended);
     buf_release(&reason);
     j->work = WORK_NONE;
+    j->retry_ms = 0;
     j->restartable = false;
     j->resume = false;
     release_nodes(m, j);
     job_names_clear(&j->record.workers);
     free(j->record.workers.items);
     j->record.workers = workers;
+    job_cleaned(m, j);
+}
+
+void job_ended(struct master *m, struct job *j)
+{
+    const char *ended = action_printf(m, "job %s ended %s: %s", j->record.id,
+                                      job_state_name(j->record.state), j->record.reason);
+    milestone_waiters(m, j, true, ERR_ABORTED, ended);
+    change_forget(m, j, ERR_ABORTED, ended);
+    if (j->record.checkpoint[0] == '\0') {
+        action_add(m, MASTER_PRUNE)->prune =
+            (struct master_prune){.job = &j->record, .release = true};
+    }
+    job_changed(m, j);
     job_cleaned(m, j);
 }
 
@@ -90,12 +101,16 @@ void job_recover(struct master *m, struct job *j, const char *why)
         m, j, true, ERR_ABORTED,
         action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
     j->work = WORK_NONE;
+    j->retry_ms = 0;
     j->over = false;
     j->hold_checkpoint = false;
     j->hold_limit = false;
     j->standing = false;
     j->changing = false;
     j->resume = true;
+    if (!again) {
+        j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+    }
     j->record.recoveries += again ? 0 : 1;
     m->counts.recoveries += again ? 0 : 1;
     job_record_set(&j->resume_reason, why);
@@ -127,13 +142,14 @@ void job_restart(struct master *m, struct job *j, const char *why)
         return;
     }
     calls_forget_job(m, j);
+    job_record_set(&j->resume_reason, why);
     job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
     give_up_nodes(m, j);
 }
 
 static bool is_clean(const struct master *m, const struct job *j)
 {
-    return (job_state_is_final(j->record.state) || j->restartable) &&
+    return ((job_state_is_final(j->record.state) && row_has_end(j)) || j->restartable) &&
            calls_open(m, j, MASTER_CALL_STOP) == 0 && calls_open(m, j, MASTER_CALL_CLOSE) == 0;
 }
 

@@ -23,10 +23,18 @@ void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double l
     }
 }
 
+bool job_name_is_good(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 0 && n <= JOB_NAME_BYTES_MAX && name[0] != '.' && name[0] != '-' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
 void job_record_init(struct job_record *r)
 {
     memset(r, 0, sizeof *r);
-    char **strings[] = {&r->id, &r->name, &r->request_id, &r->reason, &r->checkpoint, &r->text};
+    char **strings[] = {&r->id,         &r->name, &r->request_id, &r->reason,
+                        &r->checkpoint, &r->text, &r->activity};
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         *strings[i] = mem_strdup("");
 }
@@ -37,6 +45,7 @@ void job_record_release(struct job_record *r)
     free(r->name);
     free(r->request_id);
     free(r->reason);
+    free(r->activity);
     free(r->checkpoint);
     free(r->text);
     free(r->evaluations);
@@ -118,6 +127,7 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     to->name = mem_strdup(from->name);
     to->request_id = mem_strdup(from->request_id);
     to->reason = mem_strdup(from->reason);
+    to->activity = mem_strdup(from->activity);
     to->checkpoint = mem_strdup(from->checkpoint);
     to->text = mem_strdup(from->text);
     to->evaluations = NULL;

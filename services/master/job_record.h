@@ -10,10 +10,13 @@
 
 #include "graph/metric.h"
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 #include "job/step_times.h"
 
 #define JOB_ID_BYTES_MAX 128
+#define JOB_NAME_BYTES_MAX                                                                         \
+    (JOB_ID_BYTES_MAX - 21) /* the longest number and its dash fit behind it */
 #define JOB_EVALUATIONS_MAX 1000
 #define JOB_STALENESS_BUCKETS 24 /* 0, 1, 2, 3-4, 5-8, … */
 
@@ -36,6 +39,7 @@ bool job_state_allows(enum job_state from, enum job_state to);
 
 struct job_metrics {
     unsigned kinds; /* bit set of 1 << metric_kind: which values are known */
+    bool part;      /* of an epoch in which the job recovered: without what came before */
     double values[METRIC_KIND_COUNT];
 };
 
@@ -68,6 +72,7 @@ struct job_worker_times { /* of the last 3 to 6 seconds, unless a step takes lon
 
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
+    char *activity; /* calls that it waits for, in words, at the moment when it is read; else "" */
     enum job_state state;
     struct consistency consistency;                /* replicas 0: not known yet */
     int64_t submitted_ms, started_ms, finished_ms; /* Unix time; 0: not yet */
@@ -80,6 +85,7 @@ struct job_record {
     double examples_per_second, seconds, eta_seconds;
     struct job_names workers, ps;
     uint64_t generation;
+    uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
     uint64_t staleness[JOB_STALENESS_BUCKETS];
     uint64_t dropped, speculated, recoveries;
     struct job_shard *shards;
@@ -88,6 +94,10 @@ struct job_record {
     struct job_worker_times *worker_times;
     size_t worker_times_count, worker_times_capacity;
 };
+
+/* May ids and directories begin with it? Letters, digits, '.', '_' and '-', the latter not first.
+ */
+bool job_name_is_good(const char *name);
 
 void job_record_init(struct job_record *r);
 void job_record_release(struct job_record *r);

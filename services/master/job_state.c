@@ -11,7 +11,7 @@
  *                                                    ▼
  *                                           CANCELLED or FAILED
  *
- * PENDING may fail: its row cannot be stored, or its text is no longer understood after an upgrade.
+ * PENDING may fail: a change does not fit its data.
  */
 static const unsigned ALLOWED[JOB_STATE_END] = {
     [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,

@@ -65,6 +65,7 @@ static void fill_evaluation(const struct job_evaluation *e, struct evaluation_ro
     message->step = e->step;
     message->epoch = e->epoch;
     message->time_ms = e->time_ms;
+    message->train_part = e->train.part;
     message->train = room->pointers[0];
     message->n_train = fill_metrics(&e->train, room->values[0], room->pointers[0]);
     message->test = room->pointers[1];
@@ -158,6 +159,7 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->name = r->name;
     j->state = (Gradus__V1__JobState)r->state;
     j->reason = r->reason;
+    j->activity = r->activity;
     j->submitted_ms = r->submitted_ms;
     j->started_ms = r->started_ms;
     j->finished_ms = r->finished_ms;
@@ -207,6 +209,13 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
 {
     struct job_wire w;
     job_wire_init(&w, record, JOB_WIRE_ALL);
+    uint8_t secret[FENCE_SECRET_BYTES]; /* in rows alone */
+    memcpy(secret, record->secret, sizeof secret);
+    for (size_t i = 0; i < sizeof secret; i++) { /* zeros: it has none yet */
+        if (secret[i] != 0) {
+            w.job.secret = (ProtobufCBinaryData){.len = sizeof secret, .data = secret};
+        }
+    }
     size_t n = gradus__v1__job__get_packed_size(&w.job);
     uint8_t *bytes = mem_new(n == 0 ? 1 : n, 1);
     gradus__v1__job__pack(&w.job, bytes);
@@ -236,6 +245,7 @@ static void take_arrays(struct job_record *r, const Gradus__V1__Job *j)
         struct job_evaluation e = {
             .step = from->step, .epoch = from->epoch, .time_ms = from->time_ms};
         take_metrics(&e.train, from->train, from->n_train);
+        e.train.part = from->train_part != 0;
         take_metrics(&e.test, from->test, from->n_test);
         job_record_add_evaluation(r, &e);
     }
@@ -305,6 +315,9 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->examples_per_second = j->examples_per_second;
     r->seconds = j->seconds;
     r->generation = j->generation;
+    if (j->secret.len == sizeof r->secret) { /* rows of earlier versions have none */
+        memcpy(r->secret, j->secret.data, sizeof r->secret);
+    }
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;

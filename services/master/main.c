@@ -10,6 +10,7 @@ int main(int argc, char **argv)
     const struct service service = {
         .name = "master",
         .summary = "Queues the jobs of a Gradus cluster and leads their training",
+        .listen = SERVICE_MASTER_ADDRESS,
         .fields = master_fields,
         .field_count = master_field_count,
         .config_bytes = sizeof(struct master_settings),

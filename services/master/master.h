@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "data/dataset.h"
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 #include "job/plan.h"
 #include "job/step_times.h"
@@ -38,6 +39,9 @@ struct master_config {
     uint64_t heartbeat_timeout_ms;
     size_t jobs_max;     /* PENDING or running at once */
     size_t finished_max; /* remembered in memory; the store keeps all */
+    /* Random numbers of this process, from which it draws the jobs' secrets (0, 1) and the numbers
+     * of their openings (2); never told to anybody. */
+    uint64_t seeds[3];
 };
 
 struct master *master_new(const struct master_config *config);
@@ -59,20 +63,22 @@ enum master_event_kind {
     MASTER_JOIN,
     MASTER_HEARTBEAT,
     MASTER_LEAVE,
+    /* Nobody listens at the address of a node whose heartbeat is late. No reply. */
+    MASTER_UNREACHABLE,
     MASTER_LEASE_SPLIT, /* may be parked until its wait_ms */
     MASTER_REPORT_SPLIT,
     MASTER_REPORT_PROGRESS,
     MASTER_REPORT_FAILURE,
     /* A call that the master asked for has ended. */
     MASTER_CALL_DONE,
-    /* The directory of a checkpoint is there and empty, or not. */
+    /* The directory of a checkpoint is there and empty (or gone, when that was wanted), or not. */
     MASTER_PREPARE_DONE,
     /* The manifest of a checkpoint is written, or not. */
     MASTER_MANIFEST_DONE,
     /* The newest checkpoint of a job was looked for. */
     MASTER_FOUND,
-    /* A row could not be stored: the job cannot go on. */
-    MASTER_STORE_FAILED,
+    /* A row is stored, or could not be. */
+    MASTER_STORED,
     /* The time of the timer has come. */
     MASTER_TICK,
 };
@@ -80,12 +86,12 @@ enum master_event_kind {
 struct master_restore_event {
     struct job_record *record; /* moved from: the core takes its content */
     struct job_spec *spec;     /* of a job that has not ended (moved from), else NULL */
-    const char *spec_error;    /* why such a job has no spec */
+    const char *spec_error;    /* why such a job has no spec: it waits for a master that can read it */
 };
 struct master_submit_event {
     struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
     const char *request_id; /* "" none */
-    uint64_t number;        /* the least that the id may have: the store knows older ones */
+    uint64_t number;        /* that the id has; 0: the least that no job in memory is above */
 };
 struct master_set_event {
     const char *job;
@@ -102,11 +108,19 @@ struct master_join_event {
     const char *name, *address, *http_address, *version, *host;
     uint64_t pid;
 };
+#define MASTER_WORKS_MAX 8 /* of a node; more are not looked at */
+struct master_work {       /* what keeps a node busy: Work of cluster.proto */
+    const char *job, *what, *unit;
+    uint64_t done, total, age_ms;
+};
 struct master_node_event { /* who sends a heartbeat, or leaves */
     const char *node;
     uint64_t incarnation;
-    const char *const *jobs; /* heartbeat: what it holds */
+    const char *const *jobs;     /* heartbeat: what it holds */
+    const uint64_t *generations; /* and the newest assignment that it has taken of each; or NULL */
     size_t job_count;
+    const struct master_work *works;
+    size_t work_count;
 };
 struct master_epoch_progress {
     uint64_t epoch, batches, examples;
@@ -153,6 +167,7 @@ struct master_call_done {
     /* CHECKPOINT */
     const char *file;
     uint64_t bytes, checksum;
+    const char *problem; /* OPEN: why this server could not write a checkpoint; "" or NULL: none */
 };
 struct master_manifest_done {
     uint64_t number;       /* of the action */
@@ -164,14 +179,23 @@ struct master_prepare_done {
     uint64_t number;       /* of the action */
     const struct err *err; /* NULL: well */
 };
+struct master_stored {
+    const char *job;
+    uint64_t row;          /* of the action */
+    const struct err *err; /* NULL: durable */
+};
 struct master_found {
     uint64_t number;
     const struct err *err;       /* NULL: well, found or not */
     bool found;                  /* else the job has no complete checkpoint */
+    const char *skipped;         /* why not a newer one, or any; "" or NULL: it is the newest */
     const char *directory;       /* as in master_manifest: "<job>/step-000000500" */
     const char *path;            /* absolute */
     uint64_t step, version;      /* version: of every shard */
     const struct ledger *ledger; /* the data position */
+    uint64_t train_epoch;        /* as in master_manifest */
+    const double *train_sums;
+    size_t train_sum_count; /* 0: of before there were any */
 };
 
 struct master_event {
@@ -184,7 +208,7 @@ struct master_event {
         struct master_submit_event submit;
         struct master_cancel_event cancel;
         struct master_set_event set;
-        const char *job; /* CHECKPOINT, STORE_FAILED */
+        const char *job; /* CHECKPOINT */
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
@@ -192,8 +216,8 @@ struct master_event {
         struct master_prepare_done prepare;
         struct master_manifest_done manifest;
         struct master_found found;
+        struct master_stored stored;
     };
-    const struct err *err; /* STORE_FAILED */
 };
 
 /* ---- actions ---- */
@@ -202,9 +226,10 @@ enum master_action_kind {
     MASTER_REPLY,    /* answer a request */
     MASTER_CALL,     /* call a node; CALL_DONE follows, or never */
     MASTER_PREPARE,  /* make an empty directory for a checkpoint; PREPARE_DONE follows */
-    MASTER_MANIFEST, /* write a checkpoint's manifest, then remove old checkpoints */
+    MASTER_MANIFEST, /* write a checkpoint's manifest; MANIFEST_DONE follows */
+    MASTER_PRUNE,    /* remove old checkpoints; nothing follows */
     MASTER_FIND,     /* look for the newest complete checkpoint of a job; FOUND follows */
-    MASTER_STORE,    /* write the job's row; before any later action of the list */
+    MASTER_STORE,    /* write the job's row, in the order of the actions; STORED follows */
     MASTER_CHANGED,  /* tell the job's watchers */
     MASTER_LOG,      /* one line for the log */
 };
@@ -258,6 +283,7 @@ struct master_call {
     uint64_t incarnation; /* of the process that is meant */
     uint32_t timeout_ms;
     const char *job;
+    struct fence fence;
     uint64_t generation;         /* all but INSPECT, EVALUATE */
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
@@ -291,12 +317,28 @@ struct master_shard_file {
 
 struct master_prepare {
     uint64_t number;
+    const struct job_record *job;
     const char *directory; /* "<job>/step-000000500" */
+    bool discard;          /* remove it: what is in it is no checkpoint */
 };
 
 struct master_find {
     uint64_t number;
-    const char *job;
+    const struct job_record *job;
+    const char *const *avoid; /* checkpoints that could not be read */
+    size_t avoid_count;
+};
+
+/* The job's row names the newest checkpoint by now; that one stays in any case. */
+struct master_prune {
+    const struct job_record *job;
+    size_t keep;  /* checkpoints that stay; 0: all */
+    bool release; /* the job ended without any: give up its directory */
+};
+
+struct master_store {
+    uint64_t row; /* of this job; later rows have higher numbers */
+    const struct job_record *job;
 };
 
 struct master_manifest {
@@ -305,10 +347,12 @@ struct master_manifest {
     const struct job_spec *spec;
     const struct plan *plan;
     const struct ledger *ledger; /* the data position of the checkpoint */
+    uint64_t train_epoch;        /* of the last batch before it, and its metrics so far: */
+    const double *train_sums;    /* metrics_pack() */
+    size_t train_sum_count;      /* 0: they are not all known */
     uint64_t step, examples, generation;
     const char *directory;                  /* as in the CHECKPOINT calls */
     const struct master_shard_file *shards; /* [plan->shard_count] */
-    size_t keep; /* checkpoints of this job that stay, the new one among them; 0: all */
 };
 
 struct master_log {
@@ -323,8 +367,10 @@ struct master_action {
         struct master_call call;
         struct master_prepare prepare;
         struct master_manifest manifest;
+        struct master_prune prune;
         struct master_find find;
-        const struct job_record *job; /* STORE, CHANGED */
+        struct master_store store;
+        const struct job_record *job; /* CHANGED: what clients see */
         struct master_log log;
     };
 };
@@ -362,6 +408,8 @@ struct master_node_info {
     size_t job_count;
     int64_t joined_ms; /* Unix time */
     uint64_t heartbeat_age_ms;
+    uint64_t incarnation;
+    bool late; /* its heartbeat */
     uint64_t pid;
 };
 /* In order of joining; false past the end. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/chrono.h"
@@ -15,7 +16,7 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell.h"
 
-#define POOL_THREADS 2 /* one writes a checkpoint while the other parses a job file */
+#define POOL_THREADS 2 /* parse job files */
 #define POOL_QUEUE 256
 #define MAILBOX 16384
 
@@ -46,43 +47,31 @@ static void on_timer(void *ctx)
     shell_event(ctx, &e);
 }
 
-struct failure { /* of the store; the core learns of it when the actions are done */
+struct shell_row { /* that the store has answered; the core learns of it after the actions */
     char job[JOB_ID_BYTES_MAX + 1];
+    uint64_t row;
     struct err err;
 };
 
-/* A job that cannot be stored is not accepted: its client gets the error instead. */
-static void reply(struct shell *s, const struct master_reply *r, const struct failure *failure)
+static void put(struct shell *s, const struct master_store *store)
 {
-    if (failure->err.code == 0 || r->job == NULL || strcmp(r->job->id, failure->job) != 0) {
-        request_answered(s, r);
-        return;
+    s->rows = mem_grow(s->rows, &s->row_capacity, s->row_count + 1, sizeof *s->rows);
+    struct shell_row *row = &s->rows[s->row_count++];
+    *row = (struct shell_row){.row = store->row};
+    (void)snprintf(row->job, sizeof row->job, "%s", store->job->id);
+    if (shell_store_put(s, store->job, &row->err) < 0) {
+        meter_add(s->meters.store_failures, 1);
     }
-    struct master_reply refusal = {.request = r->request, .err = failure->err};
-    request_answered(s, &refusal);
+    shell_store_is(s, row->err.code == 0 ? NULL : &row->err);
 }
 
-static void put(struct shell *s, const struct job_record *record, struct failure *failure)
-{
-    struct err err = {0};
-    if (shell_store_put(s, record, &err) == 0) {
-        return;
-    }
-    char quoted[1200];
-    log_error("store_failed", "job=%s reason=%s", record->id,
-              log_quote(err.msg, quoted, sizeof quoted));
-    meter_add(s->meters.store_failures, 1);
-    failure->err = err;
-    memcpy(failure->job, record->id, strlen(record->id) + 1);
-}
-
-static void act(struct shell *s, struct failure *failure)
+static void act(struct shell *s)
 {
     for (size_t i = 0; i < s->actions.count; i++) {
         const struct master_action *a = &s->actions.items[i];
         switch (a->kind) {
         case MASTER_REPLY:
-            reply(s, &a->reply, failure);
+            request_answered(s, &a->reply);
             break;
         case MASTER_CALL:
             shell_call(s, &a->call);
@@ -96,8 +85,11 @@ static void act(struct shell *s, struct failure *failure)
         case MASTER_FIND:
             shell_find(s, &a->find);
             break;
+        case MASTER_PRUNE:
+            shell_prune(s, &a->prune);
+            break;
         case MASTER_STORE:
-            put(s, a->job, failure);
+            put(s, &a->store);
             break;
         case MASTER_CHANGED:
             (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
@@ -110,26 +102,29 @@ static void act(struct shell *s, struct failure *failure)
     }
 }
 
+static void step(struct shell *s, struct master_event *e)
+{
+    e->now_ms = chrono_now_ms();
+    e->wall_ms = chrono_wall_ms();
+    master_step(s->master, e, &s->actions);
+    meter_add(s->meters.events, 1);
+    act(s);
+}
+
 void shell_event(struct shell *s, struct master_event *e)
 {
     if (atomic_load(&s->ending)) {
         return;
     }
-    e->now_ms = chrono_now_ms();
-    e->wall_ms = chrono_wall_ms();
-    master_step(s->master, e, &s->actions);
-    meter_add(s->meters.events, 1);
-    struct failure failure = {.err = {0}};
-    act(s, &failure);
-    if (failure.err.code != 0) {
-        struct master_event failed = {.kind = MASTER_STORE_FAILED, .err = &failure.err};
-        failed.job = failure.job;
-        failed.now_ms = chrono_now_ms();
-        failed.wall_ms = chrono_wall_ms();
-        master_step(s->master, &failed, &s->actions);
-        struct failure again = {.err = {0}}; /* its last row fails as well; it is over anyway */
-        act(s, &again);
+    step(s, e);
+    for (size_t i = 0; i < s->row_count; i++) { /* what is done for one may store others */
+        struct shell_row row = s->rows[i];
+        struct master_event stored = {.kind = MASTER_STORED};
+        stored.stored =
+            (struct master_stored){row.job, row.row, row.err.code == 0 ? NULL : &row.err};
+        step(s, &stored);
     }
+    s->row_count = 0;
     shell_meters_update(s);
     if (s->actions.timer_ms == UINT64_MAX) {
         loop_timer_clear(s->loop, &s->timer);
@@ -139,20 +134,6 @@ void shell_event(struct shell *s, struct master_event *e)
 }
 
 /* ---- life ---- */
-
-static int absolute(const char *path, char **out, struct err *err)
-{
-    int rc = file_make_dirs(path, err);
-    if (rc < 0) {
-        return rc;
-    }
-    char *real = realpath(path, NULL);
-    if (real == NULL) {
-        return err_errno(err, errno, "resolve %s", path);
-    }
-    *out = real;
-    return 0;
-}
 
 static void shell_free(struct shell *s)
 {
@@ -165,6 +146,8 @@ static void shell_free(struct shell *s)
         rpc_loop_free(s->rpc_loop);
     }
     pool_free(s->pool);
+    pool_free(s->files);
+    pool_free(s->probes);
     if (s->loop != NULL) {
         loop_free(s->loop);
     }
@@ -173,7 +156,8 @@ static void shell_free(struct shell *s)
     }
     master_actions_release(&s->actions);
     master_free(s->master);
-    free(s->checkpoint_dir);
+    free(s->checkpoints.root);
+    free(s->rows);
     free(s);
 }
 
@@ -189,18 +173,16 @@ static int open_state(struct shell *s, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    char *beside = file_join(settings->state_dir, "checkpoints");
-    rc = absolute(settings->checkpoint_dir[0] != '\0' ? settings->checkpoint_dir : beside,
-                  &s->checkpoint_dir, err);
-    free(beside);
-    return rc < 0 ? err_wrap(err, "checkpoint directory") : 0;
+    return shell_root_open(s, err);
 }
 
 static int start_threads(struct shell *s, struct err *err)
 {
     s->loop = loop_new(MAILBOX);
     s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
-    s->rpc_loop = s->pool == NULL ? NULL : rpc_loop_new(err);
+    s->files = s->pool == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-files", err);
+    s->probes = s->files == NULL ? NULL : pool_new(1, 4, "master-probes", err);
+    s->rpc_loop = s->probes == NULL ? NULL : rpc_loop_new(err);
     return s->rpc_loop == NULL ? err->code : 0;
 }
 
@@ -209,11 +191,17 @@ int master_shell_start(struct service_context *sc, struct err *err)
     struct shell *s = mem_new(1, sizeof *s);
     s->sc = sc;
     s->settings = service_config(sc);
-    s->master = master_new(&(struct master_config){
+    struct master_config config = {
         .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,
         .jobs_max = (size_t)s->settings->jobs_max,
         .finished_max = (size_t)s->settings->finished_max,
-    });
+    };
+    if (getrandom(config.seeds, sizeof config.seeds, 0) != (ssize_t)sizeof config.seeds) {
+        free(s);
+        return err_errno(err, errno, "draw random numbers");
+    }
+    s->master = master_new(&config);
+    s->store_well = true;
     struct err local = {0};
     int rc = open_state(s, &local);
     rc = rc < 0 ? rc : start_threads(s, &local);
@@ -227,6 +215,10 @@ int master_shell_start(struct service_context *sc, struct err *err)
                                             cluster_method_count, s};
     rc = rc < 0 ? rc : service_serve(sc, &jobs, &local);
     rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
+    if (rc == 0) {
+        shell_root_watch(s);
+        probes_begin(s);
+    }
     rc = rc < 0 ? rc : loop_start(s->loop, "master", &local);
     if (rc < 0) {
         shell_free(s);
@@ -253,7 +245,7 @@ int master_shell_ready(struct service_context *sc, struct err *err)
     char state[1100], checkpoints[1100];
     log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
              log_quote(s->settings->state_dir, state, sizeof state),
-             log_quote(s->checkpoint_dir, checkpoints, sizeof checkpoints));
+             log_quote(s->checkpoints.root, checkpoints, sizeof checkpoints));
     return write_address(s, service_advertised(sc), err);
 }
 
@@ -268,6 +260,8 @@ static void end(void *ctx)
     traces_end(s, "the master is stopping");
     watchers_end(s);
     loop_timer_clear(s->loop, &s->timer);
+    loop_timer_clear(s->loop, &s->root.timer);
+    loop_timer_clear(s->loop, &s->probe_timer);
 }
 
 void master_shell_drain(struct service_context *sc, int64_t grace_ms)

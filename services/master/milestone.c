@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core.h"
 
 /* ---- when ---- */
@@ -34,6 +35,8 @@ uint64_t milestone_next(const struct job *j, uint64_t step)
 void milestone_release(struct job *j)
 {
     ledger_release(&j->milestone.ledger);
+    free(j->milestone.train_sums);
+    free(j->milestone.why);
     memset(&j->milestone, 0, sizeof j->milestone);
 }
 
@@ -50,10 +53,10 @@ static void reuse(struct master *m, struct job *j)
 
 static void finish(struct master *m, struct job *j)
 {
-    struct milestone *s = &j->milestone;
-    if (s->failed) {
-        job_end(m, j, JOB_FAILED, "the checkpoint at the end failed: %s",
-                action_printf(m, "%s", j->record.reason));
+    const struct milestone *s = &j->milestone;
+    if (s->failed) { /* only what is cancelled ends without it */
+        job_end(m, j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s; %s", s->step, s->why,
+                job_checkpoint_words(m, j));
     } else if (s->cancel) {
         job_end(m, j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s", s->step,
                 job_checkpoint_words(m, j));
@@ -63,6 +66,14 @@ static void finish(struct master *m, struct job *j)
 }
 
 static void work_next(struct master *m, struct job *j);
+
+static void pin(struct master *m, struct job *j)
+{
+    j->work = WORK_PIN;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        call_start(m, j, j->shards[i].node, MASTER_CALL_PIN, (uint32_t)i);
+    }
+}
 
 /* @stand: the job stands still; else (async, bounded) within an epoch, while it goes on. */
 void milestone_begin(struct master *m, struct job *j, bool stand)
@@ -91,6 +102,7 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     s->epoch = (double)s->examples / (double)j->train.records;
     s->data_epoch = course_epoch(&j->course, s->step > j->course.step ? s->step - 1 : s->step);
     progress_train_metrics(j, s->data_epoch, &s->train);
+    s->train_sums = progress_train_sums(j, s->data_epoch, &s->train_sum_count);
     if (!s->evaluate && !s->checkpoint) {
         if (s->last || s->cancel) {
             train_over(m, j);
@@ -107,10 +119,7 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
     train_ledger(j, s->step, &s->ledger);
     s->version = s->step + j->version_shift;
-    j->work = WORK_PIN;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        call_start(m, j, j->shards[i].node, MASTER_CALL_PIN, (uint32_t)i);
-    }
+    pin(m, j);
     job_changed(m, j);
 }
 
@@ -136,23 +145,25 @@ static void unpin(struct master *m, struct job *j)
     }
 }
 
-static void checkpoint_begin(struct master *m, struct job *j)
+static void prepare(struct master *m, struct job *j, bool discard)
 {
-    j->work = WORK_PREPARE;
+    j->work = discard ? WORK_DISCARD : WORK_PREPARE;
     j->manifest_number = ++m->next_number;
-    struct master_action *action = action_add(m, MASTER_PREPARE);
-    action->prepare =
-        (struct master_prepare){.number = j->manifest_number, .directory = j->milestone.directory};
+    action_add(m, MASTER_PREPARE)->prepare =
+        (struct master_prepare){.number = j->manifest_number,
+                                .job = &j->record,
+                                .directory = j->milestone.directory,
+                                .discard = discard};
 }
 
-/* PIN → EVALUATE? → (PREPARE → CHECKPOINT → MANIFEST)? → UNPIN. */
+/* PIN → EVALUATE? → (PREPARE → CHECKPOINT → MANIFEST)? → UNPIN; see core.h. */
 static void work_next(struct master *m, struct job *j)
 {
     if (j->work == WORK_PIN && j->milestone.evaluate) {
         j->work = WORK_EVALUATE;
         evaluate_begin(m, j);
     } else if (j->work < WORK_PREPARE && j->milestone.checkpoint) {
-        checkpoint_begin(m, j);
+        prepare(m, j, false);
     } else {
         unpin(m, j);
     }
@@ -193,13 +204,14 @@ static void write_manifest(struct master *m, struct job *j)
         .spec = &j->spec,
         .plan = &j->plan,
         .ledger = &j->milestone.ledger,
+        .train_epoch = j->milestone.data_epoch,
+        .train_sums = j->milestone.train_sums,
+        .train_sum_count = j->milestone.train_sum_count,
         .step = j->milestone.step,
         .examples = j->milestone.examples,
         .generation = j->record.generation,
         .directory = j->milestone.directory,
         .shards = files,
-        .keep =
-            j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0,
     };
 }
 
@@ -230,12 +242,19 @@ static bool is_the_cut(struct master *m, struct job *j, uint32_t i,
     return same;
 }
 
+static void attempt_over(struct master *m, struct job *j);
+
 void on_prepare_done(struct master *m, const struct master_prepare_done *done)
 {
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
-        if (j->work != WORK_PREPARE || j->manifest_number != done->number) {
+        if ((j->work != WORK_PREPARE && j->work != WORK_DISCARD) || j->retry_ms != 0 ||
+            j->manifest_number != done->number) {
             continue;
+        }
+        if (j->work == WORK_DISCARD) { /* if not, the next PREPARE does it */
+            attempt_over(m, j);
+            return;
         }
         if (done->err != NULL) {
             milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
@@ -248,6 +267,8 @@ void on_prepare_done(struct master *m, const struct master_prepare_done *done)
         return;
     }
 }
+
+static void attempt_failed(struct master *m, struct job *j);
 
 void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
                           const struct master_call_done *done, enum master_call_kind kind)
@@ -265,7 +286,9 @@ void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
     if (calls_open(m, j, kind) > 0) {
         return;
     }
-    if (kind == MASTER_CALL_PIN) {
+    if (j->milestone.attempt_failed) {
+        attempt_failed(m, j);
+    } else if (kind == MASTER_CALL_PIN) {
         pinned(m, j);
     } else if (kind == MASTER_CALL_CHECKPOINT) {
         write_manifest(m, j);
@@ -321,23 +344,112 @@ void milestone_waiters(struct master *m, struct job *j, bool all, int code, cons
     j->waiter_count = kept;
 }
 
-void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
+/* Nothing of the attempt goes on any more. */
+static void attempt_failed(struct master *m, struct job *j)
 {
-    calls_forget(m, j, MASTER_CALL_CHECKPOINT);
-    const char *text =
-        action_printf(m, "checkpoint at step %" PRIu64 ": %s", j->milestone.step, why);
+    j->milestone.attempt_failed = false;
+    if (j->work == WORK_PIN) {
+        attempt_over(m, j);
+    } else {
+        prepare(m, j, true); /* room comes back */
+    }
+}
+
+static uint64_t pause_ms(unsigned attempts)
+{
+    uint64_t ms = CHECKPOINT_BACKOFF_MS_MIN;
+    while (--attempts > 0 && ms < CHECKPOINT_BACKOFF_MS_MAX) {
+        ms *= 2;
+    }
+    return ms < CHECKPOINT_BACKOFF_MS_MAX ? ms : CHECKPOINT_BACKOFF_MS_MAX;
+}
+
+/* A job does not end without its last checkpoint unless somebody cancels it: it stands still and
+ * tries again. Training goes on without any other one. */
+static void attempt_over(struct master *m, struct job *j)
+{
+    struct milestone *s = &j->milestone;
+    bool last = s->last && !MUTANT(last_checkpoint_once);
+    s->cancel = s->cancel || (s->last && j->hold_cancel);
+    s->attempts++;
+    if (s->cancel ? !s->last && s->attempts < CHECKPOINT_ATTEMPTS_MAX : last) {
+        uint64_t ms = pause_ms(s->attempts);
+        j->work = j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE;
+        j->retry_ms = m->now_ms + ms;
+        job_say(m, j,
+                action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept", s->why,
+                              s->attempts + 1, ms / 1000));
+        return;
+    }
+    s->failed = true;
+    milestone_waiters(m, j, false, ERR_INTERNAL, action_printf(m, "%s", s->why));
+    if (j->work == WORK_PIN && s->cancel) {
+        train_over(m, j);
+        finish(m, j);
+        return;
+    }
+    bool stood = j->work == WORK_PIN && s->stand; /* nobody went on yet */
+    unpin(m, j);
+    if (stood) {
+        train_on(m, j);
+    }
+}
+
+/* An attempt ends when all that was asked for has: a server that writes late would fill the disk
+ * again. */
+static void say_failed(struct master *m, struct job *j, const char *what, const char *why)
+{
     char quoted[1200];
     action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
                j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
-    job_say(m, j, text);
-    if ((j->milestone.last || j->milestone.cancel) &&
-        ++j->milestone.attempts < CHECKPOINT_ATTEMPTS_MAX) {
-        checkpoint_begin(m, j); /* a server that was given up may have written over a file */
+    if (!j->milestone.attempt_failed) {
+        free(j->milestone.why);
+        j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
+        job_say(m, j, j->milestone.why);
+    }
+    j->milestone.attempt_failed = true;
+}
+
+void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
+{
+    say_failed(m, j, "checkpoint", why);
+    if (calls_open(m, j, MASTER_CALL_CHECKPOINT) == 0) {
+        attempt_failed(m, j);
+    }
+}
+
+void milestone_pin_failed(struct master *m, struct job *j, const char *why)
+{
+    say_failed(m, j, j->milestone.checkpoint ? "checkpoint" : "evaluation", why);
+    if (calls_open(m, j, MASTER_CALL_PIN) == 0) {
+        attempt_failed(m, j);
+    }
+}
+
+void milestones_tick(struct master *m)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->retry_ms == 0 || j->retry_ms > m->now_ms) {
+            continue;
+        }
+        j->retry_ms = 0;
+        if (j->work == WORK_PIN) {
+            pin(m, j);
+        } else {
+            prepare(m, j, false);
+        }
+    }
+}
+
+void milestone_prune(struct master *m, struct job *j)
+{
+    if (j->prune_row == 0 || j->row_stored < j->prune_row) {
         return;
     }
-    j->milestone.failed = true;
-    milestone_waiters(m, j, false, ERR_INTERNAL, text);
-    unpin(m, j);
+    j->prune_row = 0;
+    action_add(m, MASTER_PRUNE)->prune =
+        (struct master_prune){.job = &j->record, .keep = j->prune_keep};
 }
 
 void on_manifest_done(struct master *m, const struct master_manifest_done *done)
@@ -365,5 +477,8 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
     }
     milestone_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);
+    j->prune_row = j->row;
+    j->prune_keep =
+        j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0;
     unpin(m, j);
 }

@@ -4,10 +4,18 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
+#include "base/text.h"
 #include "master/core.h"
 
 /* A dead node is shown for so long, unless its place is needed. */
 #define NODE_FORGET_MS 600000
+/* Heartbeats come each third of the time after which a node counts as dead. One that is a quarter
+ * of that late is enough for who comes from the same address: most are the same process, started
+ * again. */
+#define JOIN_SILENCE_MS(timeout_ms) ((timeout_ms)*5 / 12)
+
+#define READ_MS 50 /* messages that have come are read by then */
 
 static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
 
@@ -49,6 +57,9 @@ void node_drop(struct master *m, struct node *n, struct job *j)
     for (size_t i = 0; i < n->job_count; i++) {
         if (n->jobs[i] == j) {
             n->jobs[i] = n->jobs[--n->job_count];
+            for (size_t k = 0; k < n->job_count; k++) {
+                n->jobs[k]->workers_fit = 0; /* what did not fit beside it may fit now */
+            }
             m->reschedule = true;
             return;
         }
@@ -74,6 +85,32 @@ static void forget(struct master *m, size_t i)
     m->node_count--;
 }
 
+void nodes_late(struct master *m, uint64_t late_ms)
+{
+    for (size_t i = 0; i < m->node_count; i++) {
+        uint64_t *at = &m->nodes[i]->heartbeat_ms;
+        *at = m->now_ms - *at < late_ms ? m->now_ms : *at + late_ms;
+    }
+}
+
+/* Its heartbeat may be among the messages that have come and are not read yet: the mark is set,
+ * they are read, and only then it is judged. A mark from before its last heartbeat is none. */
+static void overdue(struct master *m, struct node *n)
+{
+    if (n->overdue_ms <= n->heartbeat_ms && !MUTANT(late_and_does_not_know)) {
+        n->overdue_ms = m->now_ms;
+    } else if (m->now_ms - n->overdue_ms >= READ_MS || MUTANT(late_and_does_not_know)) {
+        node_lost(m, n,
+                  action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
+    }
+}
+
+uint64_t node_timer(const struct master *m, const struct node *n)
+{
+    uint64_t due = n->heartbeat_ms + m->config.heartbeat_timeout_ms;
+    return n->overdue_ms > n->heartbeat_ms ? n->overdue_ms + READ_MS : due;
+}
+
 void nodes_tick(struct master *m)
 {
     for (size_t i = m->node_count; i-- > 0;) {
@@ -81,9 +118,7 @@ void nodes_tick(struct master *m)
         if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
             forget(m, i);
         } else if (n->alive && m->now_ms - n->heartbeat_ms >= m->config.heartbeat_timeout_ms) {
-            node_lost(
-                m, n,
-                action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
+            overdue(m, n);
         }
     }
 }
@@ -134,6 +169,31 @@ static bool id_is_good(const char *id)
            strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
+/* A live node keeps its address. One that was killed and started again at once must not wait long:
+ * it tries again, and what was there before is silent. With the same wanted name it takes its own
+ * place. */
+static int check_address(struct master *m, const struct master_join_event *join, struct err *err)
+{
+    for (size_t i = 0; i < m->node_count; i++) {
+        struct node *n = m->nodes[i];
+        if (!n->alive || strcmp(n->address, join->address) != 0 || strcmp(n->id, join->name) == 0) {
+            continue;
+        }
+        uint64_t silent_ms = m->now_ms - n->heartbeat_ms;
+        uint64_t patience_ms = JOIN_SILENCE_MS(m->config.heartbeat_timeout_ms);
+        if (silent_ms < patience_ms) {
+            n->doubted = true;
+            return err_set(err, ERR_EXISTS,
+                           "%s%s wants the address %.256s of %s, which is alive; when %s is silent "
+                           "for %" PRIu64 " ms its place is free",
+                           join->name[0] == '\0' ? "another " : "",
+                           join->name[0] == '\0' ? ROLE_NAMES[join->role] : join->name,
+                           join->address, n->id, n->id, patience_ms);
+        }
+    }
+    return 0;
+}
+
 static int join_check(struct master *m, const struct master_join_event *join, struct err *err)
 {
     if (join->role != MASTER_PS && join->role != MASTER_WORKER) {
@@ -162,7 +222,7 @@ static int join_check(struct master *m, const struct master_join_event *join, st
         return err_set(err, ERR_EXISTS, "name %s belongs to a live node at %s", join->name,
                        same->address);
     }
-    return 0;
+    return check_address(m, join, err);
 }
 
 static void name_node(struct master *m, struct node *n, const char *wanted)
@@ -177,8 +237,8 @@ static void name_node(struct master *m, struct node *n, const char *wanted)
     } while (find_name(m, n->id) != NULL);
 }
 
-/* Whoever held this name or listened there before is gone: two processes cannot share an address,
- * and the name was checked. */
+/* Whoever held this name or listened there before is gone: it is silent, or it is this one's own
+ * place. */
 static void replace_old(struct master *m, const struct master_join_event *join)
 {
     for (size_t i = m->node_count; i-- > 0;) {
@@ -248,11 +308,14 @@ static struct node *known(struct master *m, const struct master_event *e)
     return n;
 }
 
-static bool names(const struct master_event *e, const struct job *j)
+/* Does it have the job, and (a worker) what it was assigned? One that has forgotten the job and was
+ * started again by a StartJob that came late has it, and does nothing. */
+static bool names(const struct master_event *e, struct job *j, const struct node *n)
 {
+    const struct job_worker *w = job_worker_of(j, n);
     for (size_t i = 0; i < e->node.job_count; i++) {
         if (strcmp(e->node.jobs[i], j->record.id) == 0) {
-            return true;
+            return w == NULL || e->node.generations == NULL || e->node.generations[i] >= w->taken;
         }
     }
     return false;
@@ -280,7 +343,7 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
     for (size_t i = n->job_count; i-- > 0;) {
         struct job *j = n->jobs[i];
         unsigned *count = without(j, n);
-        if (count == NULL || names(e, j)) {
+        if (count == NULL || names(e, j, n)) {
             if (count != NULL) {
                 *count = 0;
             }
@@ -300,6 +363,39 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
     }
 }
 
+static const struct node_work *find_work(const struct node_work *works, size_t count,
+                                         const struct master_work *w)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(works[i].job, w->job) == 0 && strcmp(works[i].what, w->what) == 0) {
+            return &works[i];
+        }
+    }
+    return NULL;
+}
+
+static void take_works(struct master *m, struct node *n, const struct master_event *e)
+{
+    struct node_work old[MASTER_WORKS_MAX];
+    size_t count = n->work_count;
+    memcpy(old, n->works, count * sizeof *old);
+    n->work_count = 0;
+    for (size_t i = 0; i < e->node.work_count && i < MASTER_WORKS_MAX; i++) {
+        const struct master_work *w = &e->node.works[i];
+        const struct node_work *before = find_work(old, count, w);
+        struct node_work *now = &n->works[n->work_count++];
+        *now = (struct node_work){.done = w->done, .total = w->total, .moved_ms = m->now_ms};
+        text_copy(now->job, sizeof now->job, w->job);
+        text_copy(now->what, sizeof now->what, w->what);
+        text_copy(now->unit, sizeof now->unit, w->unit);
+        now->since_ms = m->now_ms > w->age_ms ? m->now_ms - w->age_ms : 0;
+        if (before != NULL && w->total > 0 && before->done == w->done) {
+            now->moved_ms = before->moved_ms;
+        }
+    }
+    calls_heard(m, n);
+}
+
 void on_heartbeat(struct master *m, const struct master_event *e)
 {
     struct node *n = known(m, e);
@@ -307,6 +403,9 @@ void on_heartbeat(struct master *m, const struct master_event *e)
         return;
     }
     n->heartbeat_ms = m->now_ms;
+    m->reschedule = m->reschedule || n->doubted;
+    n->doubted = false;
+    take_works(m, n, e);
     compare_jobs(m, n, e);
     const char **stop = action_memory(m, e->node.job_count, sizeof *stop);
     size_t count = 0;
@@ -328,5 +427,19 @@ void on_leave(struct master *m, const struct master_event *e)
         n->left = true;
         node_lost(m, n, "it left");
         reply_add(m, e->request);
+    }
+}
+
+/* They come every third of the time-out. */
+bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
+{
+    return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms * 2 / 5;
+}
+
+void on_unreachable(struct master *m, const struct master_event *e)
+{
+    struct node *n = node_find(m, e->node.node, e->node.incarnation);
+    if (n != NULL && node_is_late(m, n, m->now_ms)) {
+        node_lost(m, n, "its process has ended: nobody listens at its address");
     }
 }

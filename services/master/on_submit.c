@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs.Submit: parse and check the job file (on the pool, as it may be large), then queue the job.
- */
+/* Jobs.Submit: parse and check the job file (on the pool, as it may be large); number the job and
+ * make its directory of checkpoints, which nobody else has then; queue the job. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gradus/v1/jobs.pb-c.h"
-#include "master/checkpoints.h"
 #include "master/shell.h"
 
 #define SETS_MAX 1000
@@ -15,13 +16,16 @@
 
 struct submission {
     struct job_spec spec;
-    uint64_t number; /* the least that has no checkpoints yet */
+    char *name;      /* the spec's, which the core takes */
+    uint64_t number; /* of the job; 0: no directory was made */
+    struct err err;
 };
 
 static void free_submission(void *data)
 {
     struct submission *s = data;
     job_spec_release(&s->spec);
+    free(s->name);
     free(s);
 }
 
@@ -34,45 +38,78 @@ static void reply_id(struct request *r, const char *id)
     free(copy);
 }
 
+/* The directory that was made for this request is not that of @id (NULL: of no job). */
+static void release_other(struct request *r, const char *id)
+{
+    const struct submission *s = r->data;
+    char *made = mem_printf("%s-%" PRIu64, s->name, s->number);
+    if (s->number != 0 && (id == NULL || strcmp(id, made) != 0)) {
+        shell_release(r->shell, made);
+    }
+    free(made);
+}
+
 static void answer_submit(struct request *r, const struct master_reply *reply)
 {
+    release_other(r, reply->job->id);
     reply_id(r, reply->job->id);
 }
 
-/* The store knows jobs that the core has forgotten; a job with checkpoints is known by these even
- * when its row is gone, as after master.db was deleted. */
-static int ask_store(struct shell *s, const Gradus__V1__SubmitRequest *q,
-                     const struct submission *submission, struct buf *id, uint64_t *number,
-                     struct err *err)
+static void refused_submit(struct request *r, const struct err *err)
 {
-    if (q->request_id[0] != '\0') {
-        int rc = s->store->ops->find_request(s->store, q->request_id, id, err);
-        if (rc != ERR_NOT_FOUND) {
-            return rc;
-        }
-    }
-    int rc = s->store->ops->next_number(s->store, submission->spec.name, number, err);
-    if (rc == 0 && *number < submission->number) {
-        *number = submission->number;
-    }
-    return rc;
+    release_other(r, NULL);
+    request_fail(r, err);
 }
 
 static void run_submit(struct request *r)
 {
     const Gradus__V1__SubmitRequest *q = (const Gradus__V1__SubmitRequest *)r->msg->body;
     struct submission *submission = r->data;
+    if (submission->err.code != 0) {
+        struct err err = submission->err;
+        request_fail(r, &err);
+        return;
+    }
+    struct master_event e = {.kind = MASTER_SUBMIT};
+    e.submit = (struct master_submit_event){&submission->spec, q->request_id, submission->number};
+    r->refused = refused_submit;
+    request_event(r, &e, answer_submit);
+}
+
+/* On the pool of files. */
+static void claim(void *ctx)
+{
+    struct request *r = ctx;
+    struct submission *s = r->data;
+    uint64_t least = s->number;
+    s->number = 0;
+    if (checkpoints_claim(&r->shell->checkpoints, s->name, least, chrono_wall_ms(), &s->number,
+                          &s->err) < 0) {
+        (void)err_wrap(&s->err, "make the job's directory of checkpoints");
+        s->err.code = ERR_UNAVAILABLE; /* whatever it is, the job file is not to blame */
+    }
+    r->run = run_submit;
+    request_post(r);
+}
+
+/* The store knows jobs that the core has forgotten, and whether this request has made one. */
+static void run_number(struct request *r)
+{
+    const Gradus__V1__SubmitRequest *q = (const Gradus__V1__SubmitRequest *)r->msg->body;
+    struct submission *submission = r->data;
+    struct store *store = r->shell->store;
     struct err err = {0};
     struct buf id = {0};
-    uint64_t number = 0;
-    if (ask_store(r->shell, q, submission, &id, &number, &err) < 0) {
-        request_fail(r, &err);
-    } else if (id.len > 0) {
+    int rc = q->request_id[0] == '\0' ? ERR_NOT_FOUND
+                                      : store->ops->find_request(store, q->request_id, &id, &err);
+    if (rc == 0) {
         reply_id(r, buf_str(&id));
-    } else {
-        struct master_event e = {.kind = MASTER_SUBMIT};
-        e.submit = (struct master_submit_event){&submission->spec, q->request_id, number};
-        request_event(r, &e, answer_submit);
+    } else if (!job_name_is_good(submission->name)) {
+        run_submit(r); /* the core says why not */
+    } else if (rc != ERR_NOT_FOUND ||
+               store->ops->next_number(store, submission->name, &submission->number, &err) < 0 ||
+               pool_post(r->shell->files, claim, r, &err) < 0) {
+        request_fail(r, &err);
     }
     buf_release(&id);
 }
@@ -117,11 +154,8 @@ static void parse(void *ctx)
         err_set(&err, ERR_INVALID, "%s", buf_str(&text));
         buf_release(&text);
         request_fail(r, &err);
-    } else if (checkpoints_next_number(r->shell->checkpoint_dir, submission->spec.name,
-                                       &submission->number, &err) < 0) {
-        (void)err_wrap(&err, "number the job");
-        request_fail(r, &err);
     } else {
+        submission->name = mem_strdup(submission->spec.name);
         request_post(r);
     }
     diags_release(&diags);
@@ -130,7 +164,7 @@ static void parse(void *ctx)
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct shell *s = service;
-    struct request *r = request_new(s, call, msg, run_submit);
+    struct request *r = request_new(s, call, msg, run_number);
     struct err err = {0};
     if (check((const Gradus__V1__SubmitRequest *)msg->body, &err) < 0 ||
         pool_post(s->pool, parse, r, &err) < 0) {

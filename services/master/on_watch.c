@@ -117,9 +117,13 @@ static void tell_stored(struct watcher *w)
     struct buf packed = {0};
     struct job_record record;
     struct store *store = w->shell->store;
-    if (store->ops->get(store, w->job, &packed, NULL) < 0 ||
-        job_wire_unpack(packed.data, packed.len, &record, NULL) < 0) {
+    struct err err = {0};
+    int rc = store->ops->get(store, w->job, &packed, &err);
+    rc = rc < 0 ? rc : job_wire_unpack(packed.data, packed.len, &record, &err);
+    if (rc == ERR_NOT_FOUND) {
         fail(w, ERR_NOT_FOUND, "no job ", w->job);
+    } else if (rc < 0) {
+        (void)rpc_fail(w->call, &err);
     } else {
         tell(w, &record);
         job_record_release(&record);

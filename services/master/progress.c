@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/mutant.h"
 #include "master/core.h"
 
@@ -96,11 +97,47 @@ void progress_refresh(struct job *j, uint64_t now_ms)
     }
 }
 
+static void set_metrics(const struct job *j, const struct epoch_metrics *e, struct job_metrics *out)
+{
+    job_metrics_set(out, &e->sums, j->train.label_scale);
+    out->part = e->part;
+}
+
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out)
 {
     const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
     if (e->used && e->epoch == epoch) {
-        job_metrics_set(out, &e->sums, j->train.label_scale);
+        set_metrics(j, e, out);
+    }
+}
+
+double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count)
+{
+    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
+    *count = 0;
+    if (!e->used || e->epoch != epoch || e->part || e->sums.examples == 0) {
+        return NULL;
+    }
+    *count = metrics_pack(&e->sums, NULL);
+    double *sums = mem_new(*count, sizeof *sums);
+    (void)metrics_pack(&e->sums, sums);
+    return sums;
+}
+
+/* The epoch that the checkpoint lies in goes on from its sums there. */
+void progress_restore(struct job *j, const struct master_found *found)
+{
+    const uint64_t open = j->course.ledger.epoch;
+    struct epoch_metrics *e = &j->epochs[found->train_epoch % EPOCHS_OPEN];
+    bool known = found->train_sum_count > 0 &&
+                 metrics_unpack(&e->sums, found->train_sums, found->train_sum_count, NULL) == 0;
+    if (known) {
+        e->epoch = found->train_epoch;
+    }
+    if (!known && ledger_records(&j->course.ledger) > open * j->train.records) {
+        e = &j->epochs[open % EPOCHS_OPEN];
+        e->epoch = open;
+        e->part = true;
     }
 }
 
@@ -114,7 +151,7 @@ static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
     uint64_t step = course_epoch_end(&j->course, e->epoch);
     for (size_t i = r->evaluation_count; i-- > 0 && r->evaluations[i].step >= step;) {
         if (r->evaluations[i].step == step) {
-            job_metrics_set(&r->evaluations[i].train, &e->sums, j->train.label_scale);
+            set_metrics(j, e, &r->evaluations[i].train);
         }
     }
 }
@@ -133,6 +170,7 @@ static int add_epoch(struct job *j, const struct master_epoch_progress *p, struc
             metrics_reset(&e->sums);
             e->epoch = p->epoch;
             e->batches = 0;
+            e->part = false;
         }
         e->batches += p->batches;
         metrics_merge(&e->sums, &sums);
@@ -153,7 +191,7 @@ static void show_train(struct job *j)
         }
     }
     if (newest != NULL) {
-        job_metrics_set(&j->record.train, &newest->sums, j->train.label_scale);
+        set_metrics(j, newest, &j->record.train);
     }
 }
 

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core.h"
 
 static bool is_free(const struct node *n)
 {
-    return n->alive && n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
+    return n->alive && !n->doubted &&
+           n->job_count < (n->role == MASTER_PS ? MASTER_JOBS_PER_PS_MAX : 1);
 }
 
 struct supply {
@@ -30,9 +32,8 @@ static struct supply supply_of(const struct master *m, enum master_role role)
 
 static bool is_refused(const struct job *j, const struct node *n)
 {
-    size_t count = j->refused_count < JOB_REFUSED_MAX ? j->refused_count : JOB_REFUSED_MAX;
-    for (size_t i = 0; i < count; i++) {
-        if (j->refused[i] == n->number) {
+    for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
+        if (j->refused[i].node == n->number) {
             return true;
         }
     }
@@ -44,7 +45,8 @@ static void refill(struct master *m, struct job *j)
 {
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (j->worker_count >= (size_t)j->spec.cluster.workers.max) {
+        if (j->worker_count >= (size_t)j->spec.cluster.workers.max ||
+            (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
         if (n->role == MASTER_WORKER && is_free(n) && !is_refused(j, n)) {
@@ -88,6 +90,7 @@ static void start(struct master *m, struct job *j)
     size_t ps = (size_t)j->spec.cluster.ps;
     j->shards = mem_new(ps, sizeof *j->shards);
     j->shard_count = ps;
+    j->workers_fit = 0;
     job_names_clear(&j->record.ps);
     for (size_t i = 0; i < ps; i++) {
         struct node *n = pick_ps(m, j);
@@ -113,8 +116,17 @@ static bool runs(const struct job *j)
 /* For the first time, or to recover. */
 bool schedule_waits(const struct job *j)
 {
-    return !j->restartable && (j->record.state == JOB_PENDING ||
-                               (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
+    return !j->restartable && j->row_stored > 0 && j->has_spec &&
+           (j->record.state == JOB_PENDING ||
+            (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
+}
+
+/* A job that was running goes on with fewer workers than its file says, as it does when it loses
+ * them one by one; but first it gives those a moment that are being started again. */
+static size_t least_workers(const struct master *m, const struct job *j)
+{
+    bool fewer = j->resume && m->now_ms >= j->resume_fewer_ms && !MUTANT(waits_for_all);
+    return fewer ? 1 : (size_t)j->spec.cluster.workers.min;
 }
 
 /* A job that recovers was there before those that have not begun. */
@@ -123,7 +135,7 @@ static void start_all(struct master *m, bool resume)
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
         if (schedule_waits(j) && j->resume == resume && m->now_ms >= j->start_after_ms &&
-            supply_of(m, MASTER_WORKER).free >= (size_t)j->spec.cluster.workers.min &&
+            supply_of(m, MASTER_WORKER).free >= least_workers(m, j) &&
             supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
             start(m, j);
         }
@@ -133,15 +145,20 @@ static void start_all(struct master *m, bool resume)
 static void say_missing(struct master *m, struct job *j)
 {
     struct buf words = {0};
-    add_missing(&words, "worker", (size_t)j->spec.cluster.workers.min, supply_of(m, MASTER_WORKER));
+    struct supply workers = supply_of(m, MASTER_WORKER);
+    add_missing(&words, "worker", least_workers(m, j), workers);
+    if (words.len > 0 && workers.free > 0 && j->resume) {
+        buf_printf(&words, " (goes on with fewer after %d s)", RESUME_FEWER_MS / 1000);
+    }
     add_missing(&words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
     if (words.len == 0 && m->now_ms < j->start_after_ms) {
         buf_printf(&words, "its start failed %u times; the next one is after a pause",
                    j->start_failures);
     }
+    bool again = j->resume || (j->start_failures > 0 && j->resume_reason != NULL);
     job_say(m, j,
-            j->resume ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
-                      : buf_str(&words));
+            again ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
+                  : buf_str(&words));
     buf_release(&words);
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "master/checkpoints.h"
 #include "master/master.h"
 #include "master/master_shell.h"
 #include "master/store.h"
@@ -40,20 +41,32 @@ struct request {
 struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
-        *watchers, *requests_waiting, *events, *dropped, *speculated, *recoveries, *changes;
+        *store_writable, *rows_unreadable, *watchers, *requests_waiting, *events, *dropped,
+        *speculated, *recoveries, *changes;
 };
 
 struct shell {
     struct service_context *sc;
     const struct master_settings *settings;
-    char *checkpoint_dir; /* absolute */
+    struct checkpoints checkpoints; /* root: absolute */
     struct loop *loop;
     struct pool *pool;
+    struct pool *files; /* one thread: what is done in the checkpoint directory keeps its order */
+    struct pool *probes;
     struct rpc_loop *rpc_loop;
     struct master *master;
     struct master_actions actions;
+    struct shell_row *rows; /* that the store has answered; the core does not know yet */
+    size_t row_count, row_capacity;
     struct store *store;
-    struct loop_timer timer, watch_timer;
+    bool store_well;    /* the last row was stored */
+    struct root_watch { /* is the checkpoint directory there? */
+        struct loop_timer timer;
+        bool asked;
+        uint64_t asked_ms;
+    } root;
+    char store_problem[1100], root_problem[1100]; /* "": none */
+    struct loop_timer timer, watch_timer, probe_timer;
     struct request *waiting;
     size_t waiting_count;
     struct peer *peers;
@@ -95,15 +108,28 @@ void shell_call(struct shell *s, const struct master_call *call);
 struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err);
 void peers_free(struct shell *s);
 
+/* shell_probe.c */
+void probes_begin(struct shell *s); /* look after late nodes from now on */
+
 /* shell_checkpoint.c */
 void shell_prepare(struct shell *s, const struct master_prepare *prepare);
 void shell_find(struct shell *s, const struct master_find *find);
+void shell_prune(struct shell *s, const struct master_prune *prune);
+void shell_release(struct shell *s, const char *job); /* its directory, if it is empty */
+
+/* shell_root.c */
+/* Owner and root of s->checkpoints; the root is made unless it was there before. Errors: those of
+ * the store and of files. */
+int shell_root_open(struct shell *s, struct err *err);
+void shell_root_watch(struct shell *s); /* now, and from time to time from then on */
 
 /* shell_manifest.c */
 void shell_manifest(struct shell *s, const struct master_manifest *manifest);
 
 /* shell_store.c */
 int shell_store_put(struct shell *s, const struct job_record *record, struct err *err);
+void shell_store_is(struct shell *s, const struct err *err); /* health, meters and the log */
+void shell_health(struct shell *s); /* s->store_problem or s->root_problem has changed */
 int shell_restore(struct shell *s, struct err *err);
 
 /* on_watch.c */

@@ -9,8 +9,6 @@
 #include "master/shell.h"
 #include "wire/wire.h"
 
-#define SHORT_MS 5000
-
 /* ---- answers ---- */
 
 struct call { /* in flight */
@@ -36,6 +34,7 @@ static int take_shard_state(const Gradus__V1__ShardState *r, struct master_call_
     done->pushes = r->pushes;
     done->duplicates = r->duplicates;
     done->dropped = r->dropped;
+    done->problem = r->checkpoint_problem;
     return 0;
 }
 
@@ -154,9 +153,6 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
         .method = master_call_name(call->kind),
         .body = body,
         .timeout_ms = call->timeout_ms,
-        /* A short call waits for a connection as long as it may; a long one is refused at once when
-         * nobody listens, so that the core can act on it. */
-        .wait_for_ready = call->timeout_ms <= SHORT_MS,
     };
     if (channel == NULL || rpc_call_start(channel, &request, on_done, c, &c->err) < 0) {
         post(c);
@@ -194,6 +190,7 @@ static void assign(struct shell *s, const struct master_call *call)
     q.n_leases = call->lease_count;
     q.number = call->number;
     q.incarnation = call->incarnation;
+    q.secret = wire_secret_to_proto(&call->fence);
     start(s, call, false, &q.base);
     free(list);
     free(leases);
@@ -206,6 +203,8 @@ static void worker_call(struct shell *s, const struct master_call *call)
         Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
         q.job = borrow(call->job);
         q.text = borrow(call->text);
+        q.secret = wire_secret_to_proto(&call->fence);
+        q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
         return;
     }
@@ -232,6 +231,9 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.n_shards = call->shard_count;
         q.data = &data;
         q.generation = call->generation;
+        q.opening = call->fence.opening;
+        q.secret = wire_secret_to_proto(&call->fence);
+        q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
         wire_plan_release(&plan);
         free(list);
@@ -247,6 +249,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.pin_id = borrow(call->pin_id);
         q.first = call->first;
         q.count = call->count;
+        q.secret = wire_secret_to_proto(&call->fence);
         start(s, call, false, &q.base);
         return;
     }
@@ -255,6 +258,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.job = borrow(call->job);
         q.reason = borrow(call->reason);
         q.generation = call->generation;
+        q.secret = wire_secret_to_proto(&call->fence);
         start(s, call, false, &q.base);
     }
     }
@@ -276,8 +280,10 @@ static void open_shard(struct shell *s, const struct master_call *call, Gradus__
     q.ledger = &ledger;
     q.version = call->version;
     q.restore = borrow(call->restore);
+    q.owner = s->checkpoints.owner;
     q.workers = borrow_list(call->workers);
     q.n_workers = call->worker_count;
+    q.incarnation = call->incarnation;
     start(s, call, true, &q.base);
     wire_plan_release(&plan);
 }
@@ -307,6 +313,8 @@ static void shard_call(struct shell *s, const struct master_call *call)
     ref.job = borrow(call->job);
     ref.shard = call->shard;
     ref.generation = call->generation;
+    ref.opening = call->fence.opening;
+    ref.secret = wire_secret_to_proto(&call->fence);
     switch (call->kind) {
     case MASTER_CALL_OPEN:
         open_shard(s, call, &ref);
@@ -328,6 +336,7 @@ static void shard_call(struct shell *s, const struct master_call *call)
         q.shard = &ref;
         q.pin_id = borrow(call->pin_id);
         q.directory = borrow(call->directory);
+        q.owner = s->checkpoints.owner;
         start(s, call, true, &q.base);
         return;
     }

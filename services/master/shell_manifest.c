@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last file of a checkpoint, written on the pool; then older checkpoints are removed. */
+/* The last file of a checkpoint, written on the pool. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/chrono.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
 #include "master/shell.h"
@@ -15,8 +13,8 @@
 struct task {
     struct shell *shell;
     uint64_t number;
-    size_t keep;
-    char *job_dir, *dir; /* absolute */
+    struct job_record job;
+    char *dir; /* absolute */
     struct manifest manifest;
     struct err err;
 };
@@ -24,7 +22,7 @@ struct task {
 static void task_free(struct task *t)
 {
     manifest_release(&t->manifest);
-    free(t->job_dir);
+    job_record_release(&t->job);
     free(t->dir);
     free(t);
 }
@@ -46,17 +44,15 @@ static void deliver(void *ctx)
 static void write_manifest(void *ctx)
 {
     struct task *t = ctx;
-    if (!file_exists(t->dir)) {
-        err_set(&t->err, ERR_NOT_FOUND,
-                "%s is missing: master and parameter servers must share the checkpoint directory",
-                t->dir);
-    } else if (manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0 &&
-               manifest_write(t->dir, &t->manifest, &t->err) == 0) {
-        struct err err = {0};
-        if (checkpoint_prune(t->job_dir, t->keep, &err) < 0) {
-            char quoted[1200];
-            log_warn("checkpoint_prune_failed", "reason=%s",
-                     log_quote(err.msg, quoted, sizeof quoted));
+    const struct checkpoints_job job = {t->job.id, t->job.checkpoint, t->job.submitted_ms};
+    if (checkpoints_check(&t->shell->checkpoints, &job, false, &t->err) == 0) {
+        if (!file_exists(t->dir)) {
+            err_set(&t->err, ERR_NOT_FOUND,
+                    "%s is missing: master and parameter servers must share the checkpoint "
+                    "directory",
+                    t->dir);
+        } else if (manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0) {
+            (void)manifest_write(t->dir, &t->manifest, &t->err);
         }
     }
     if (loop_post(t->shell->loop, deliver, t, NULL) < 0) {
@@ -69,18 +65,25 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
     struct task *t = mem_new(1, sizeof *t);
     t->shell = s;
     t->number = in->number;
-    t->keep = in->keep;
-    t->dir = file_join(s->checkpoint_dir, in->directory);
-    t->job_dir = file_join(s->checkpoint_dir, in->job->id);
+    t->dir = file_join(s->checkpoints.root, in->directory);
+    job_record_copy(&t->job, in->job);
     struct manifest *m = &t->manifest;
     manifest_init(m, in->job->id, in->spec->text, (enum training_mode)in->spec->training.mode,
                   &in->spec->update, in->plan);
+    free(m->owner);
+    m->owner = mem_strdup(s->checkpoints.owner);
     m->generation = in->generation;
     m->step = in->step;
     m->epoch = in->ledger->epoch;
     m->records = in->examples;
     m->created_ms = chrono_wall_ms();
     ledger_copy(&m->ledger, in->ledger);
+    if (in->train_sum_count > 0) {
+        m->train_epoch = in->train_epoch;
+        m->train_sum_count = in->train_sum_count;
+        m->train_sums = mem_new(in->train_sum_count, sizeof *m->train_sums);
+        memcpy(m->train_sums, in->train_sums, in->train_sum_count * sizeof *m->train_sums);
+    }
     for (uint32_t i = 0; i < m->shard_count; i++) {
         uint64_t generation;
         if (!shard_file_name_parse(in->shards[i].file, i, m->shard_count, &generation)) {
@@ -92,7 +95,7 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
                                                .bytes = in->shards[i].bytes,
                                                .checksum = in->shards[i].checksum};
     }
-    if ((t->err.code != 0 || pool_post(s->pool, write_manifest, t, &t->err) < 0) &&
+    if ((t->err.code != 0 || pool_post(s->files, write_manifest, t, &t->err) < 0) &&
         loop_post(s->loop, deliver, t, NULL) < 0) {
         task_free(t);
     }

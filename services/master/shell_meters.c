@@ -25,6 +25,11 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
         meter_counter(r, "master_call_failures_total", "Calls to nodes that failed", NULL, 0);
     m->store_failures =
         meter_counter(r, "master_store_failures_total", "Rows that could not be stored", NULL, 0);
+    m->store_writable = meter_gauge(r, "master_store_writable",
+                                    "1: the last row was stored; 0: it was refused", NULL, 0);
+    meter_set(m->store_writable, 1);
+    m->rows_unreadable = meter_gauge(r, "master_rows_unreadable",
+                                     "Rows that were set aside at the start, see the log", NULL, 0);
     m->watchers = meter_gauge(r, "master_watchers", "Open Watch streams", NULL, 0);
     m->requests_waiting =
         meter_gauge(r, "master_requests_waiting", "Calls of nodes and clients that wait", NULL, 0);

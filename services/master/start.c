@@ -26,9 +26,12 @@ uint32_t start_split_batches(uint64_t batches, uint64_t workers)
     return size == 0 ? 1 : size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
 }
 
+static void start_data_known(struct master *m, struct job *j);
+
 void start_begin(struct master *m, struct job *j)
 {
     j->record.generation++;
+    fence_draw_opening(m, j);
     j->regroup_needed = false;
     if (j->resume) {
         job_say(m, j, action_printf(m, "%s; reads the data", j->resume_reason));
@@ -36,8 +39,15 @@ void start_begin(struct master *m, struct job *j)
     } else {
         job_enter(m, j, JOB_STARTING, "reads the data");
     }
+    j->row_generation = j->row;
+    if (j->resume && j->train.records > 0) {
+        start_data_known(m, j); /* StartJob compares what each worker has with it */
+        return;
+    }
     j->phase = PHASE_INSPECT;
-    call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
+    for (size_t i = 0; i < j->worker_count; i++) {
+        call_start(m, j, j->workers[i].node, MASTER_CALL_INSPECT, 0); /* all load at once */
+    }
 }
 
 /* When training ends; never before @step, where it stands. */
@@ -112,10 +122,10 @@ static int set_counts(struct job *j, struct err *err)
     return rc;
 }
 
-static int make_plan(struct job *j, struct err *err)
+int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err)
 {
     struct model *model = NULL;
-    int rc = model_new(&j->spec.model, &j->train.features,
+    int rc = model_new(&spec->model, &j->train.features,
                        j->train.label_is_class ? j->train.classes : 0, &model, err);
     if (rc < 0) {
         return err_wrap(err, "model");
@@ -125,15 +135,14 @@ static int make_plan(struct job *j, struct err *err)
     for (size_t i = 0; i < count; i++) {
         variables[i] = *model_variable(model, i);
     }
-    rc = plan_make(variables, count, &j->spec.cluster, &j->plan, err);
-    rc = rc != 0 ? rc : plan_update_check(&j->plan, &j->spec.update, err);
+    rc = plan_make(variables, count, &spec->cluster, out, err);
+    rc = rc != 0 ? rc : plan_update_check(out, &spec->update, err);
     free(variables);
     model_free(model);
     if (rc < 0) {
-        plan_release(&j->plan);
+        plan_release(out);
         return err_wrap(err, "plan");
     }
-    j->has_plan = true;
     return 0;
 }
 
@@ -152,8 +161,31 @@ int start_check_data(struct job *j, struct err *err)
     if (j->train.label_is_class && j->train.classes == 0) {
         return err_set(err, ERR_INVALID, "data: no classes among the labels");
     }
-    int rc = make_plan(j, err);
+    int rc = start_plan(j, &j->spec, &j->plan, err);
+    j->has_plan = rc == 0;
     return rc < 0 ? rc : set_counts(j, err);
+}
+
+void start_avoid_clear(struct job *j)
+{
+    while (j->avoid_count > 0) {
+        free(j->avoid[--j->avoid_count]);
+    }
+}
+
+static void warn(struct job *j, const char *text)
+{
+    char *both = j->warning == NULL ? mem_strdup(text) : mem_printf("%s; %s", j->warning, text);
+    free(j->warning);
+    j->warning = both;
+}
+
+void start_warn(struct master *m, struct job *j, const struct node *n, const char *problem)
+{
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_WARN, "no_checkpoints_there", "job=%s node=%s reason=%s", j->record.id,
+               n->id, log_quote(problem, quoted, sizeof quoted));
+    warn(j, action_printf(m, "%s could not write a checkpoint: %s", n->id, problem));
 }
 
 static void open_shards(struct master *m, struct job *j)
@@ -171,10 +203,17 @@ static void open_shards(struct master *m, struct job *j)
     }
 }
 
+/* The first answer counts. */
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done)
 {
+    calls_forget(m, j, MASTER_CALL_INSPECT);
     j->train = done->train;
     j->test = done->test;
+    start_data_known(m, j);
+}
+
+static void start_data_known(struct master *m, struct job *j)
+{
     struct err err = {0};
     if (start_check_data(j, &err) < 0) {
         job_end(m, j, JOB_FAILED, "%s", err.msg);
@@ -185,6 +224,8 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
                j->record.id, j->train.records, j->test.records, j->record.steps_total,
                j->test.records == 0 ? " evaluation=\"skipped: no test source\"" : "");
     progress_init(j);
+    free(j->warning);
+    j->warning = NULL;
     if (!j->resume) {
         open_shards(m, j);
         return;
@@ -192,7 +233,12 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
     j->phase = PHASE_FIND;
     j->find_number = ++m->next_number;
     struct master_action *action = action_add(m, MASTER_FIND);
-    action->find = (struct master_find){.number = j->find_number, .job = j->record.id};
+    const char **avoid = action_memory(m, j->avoid_count, sizeof *avoid);
+    for (size_t i = 0; i < j->avoid_count; i++) {
+        avoid[i] = action_printf(m, "%s", j->avoid[i]);
+    }
+    action->find = (struct master_find){
+        .number = j->find_number, .job = &j->record, .avoid = avoid, .avoid_count = j->avoid_count};
 }
 
 /* The newest checkpoint, or the beginning: what came after it never was. */
@@ -214,6 +260,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
         if (rc < 0) {
             return rc;
         }
+        progress_restore(j, found);
         j->version_shift = found->version - step;
         j->checkpointed_step = step;
         job_record_set(&j->restore, found->directory);
@@ -240,13 +287,57 @@ void on_found(struct master *m, const struct master_found *found)
         return; /* cancelled, or recovering from something else meanwhile */
     }
     struct err err = {0};
+    const char *skipped = found->skipped == NULL ? "" : found->skipped;
+    bool named = j->record.checkpoint[0] != '\0' && !MUTANT(begins_anew);
     if (found->err != NULL) {
-        job_end(m, j, JOB_FAILED, "cannot go back to its last checkpoint: %s", found->err->msg);
+        job_restart(m, j,
+                    action_printf(m, "cannot look for its newest checkpoint: %s", found->err->msg));
+    } else if (!found->found && named) {
+        start_avoid_clear(j); /* all of them are tried again */
+        job_restart(m, j,
+                    action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
+                                  j->record.checkpoint, skipped));
     } else if (go_back(m, j, found, &err) < 0) {
         job_end(m, j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path, err.msg);
     } else {
+        if (found->found && skipped[0] != '\0') {
+            warn(j, action_printf(m, "went back to step %" PRIu64 ", not to a newer checkpoint: %s",
+                                  found->step, skipped));
+        }
+        job_store(m, j); /* it names the checkpoint that there is */
         open_shards(m, j);
     }
+}
+
+static void avoid(struct job *j, const char *directory)
+{
+    if (j->avoid_count == AVOID_MAX) {
+        start_avoid_clear(j);
+    }
+    if (!MUTANT(damage_forgotten)) {
+        j->avoid[j->avoid_count++] = mem_strdup(directory);
+    }
+}
+
+/* What does not fit now may fit later, when others have gone; what can never fit is the user's to
+ * change, but a job that ran before is not lost for it. A checkpoint that is damaged is avoided;
+ * one that cannot be read may be readable later. */
+void start_open_refused(struct master *m, struct job *j, const struct err *err, const char *why)
+{
+    bool fits_later = err->code == ERR_EXHAUSTED || (err->code == ERR_RANGE && j->resume);
+    bool reads_later =
+        j->restore != NULL && err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED;
+    if (!fits_later && !reads_later) {
+        job_end(m, j, JOB_FAILED, "%s", why);
+        return;
+    }
+    if (err->code == ERR_CORRUPT) {
+        char quoted[1200];
+        action_log(m, LOG_LEVEL_ERROR, "checkpoint_damaged", "job=%s checkpoint=%s reason=%s",
+                   j->record.id, j->restore, log_quote(why, quoted, sizeof quoted));
+        avoid(j, j->restore);
+    }
+    job_restart(m, j, why);
 }
 
 void start_open_done(struct master *m, struct job *j)
@@ -255,6 +346,7 @@ void start_open_done(struct master *m, struct job *j)
         return;
     }
     j->phase = PHASE_START;
+    j->go_ms = 0;
     if (!j->resume) {
         job_say(m, j, "the workers load the data");
     }
@@ -267,7 +359,12 @@ static void all_started(struct master *m, struct job *j)
 {
     j->resume = false;
     j->start_failures = 0;
-    job_enter(m, j, JOB_RUNNING, "");
+    j->go_ms = 0;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        j->workers[i].member = j->workers[i].started; /* OpenShard named them */
+    }
+    start_avoid_clear(j);
+    job_enter(m, j, JOB_RUNNING, j->warning == NULL ? "" : j->warning);
     progress_step(m, j, j->course.step);
     train_begin(m, j);
 }
@@ -278,10 +375,17 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
     if (w == NULL) {
         return;
     }
+    if (j->phase != PHASE_START && j->workers_fit > 0 && job_workers_started(j) >= j->workers_fit) {
+        call_drop_worker(m, j, n, "there is no memory for one more worker");
+        return;
+    }
     w->started = true;
     if (j->phase == PHASE_START) {
-        if (job_workers_started(j) == j->worker_count) {
+        size_t started = job_workers_started(j);
+        if (started == j->worker_count) {
             all_started(m, j);
+        } else if (started >= (size_t)j->spec.cluster.workers.min && j->go_ms == 0) {
+            j->go_ms = m->now_ms + START_GRACE_MS;
         }
         return;
     }
@@ -292,6 +396,20 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
     evaluate_pump(m, j);
     if (!j->over) {
         train_regroup(m, j);
+    }
+}
+
+/* Those who still load the data come in like newcomers: who came back a moment ago must not hold up
+ * the others, or a job whose workers come and go would only ever load. */
+void start_tick(struct master *m, struct job *j)
+{
+    if (j->phase != PHASE_START || j->go_ms == 0 || m->now_ms < j->go_ms) {
+        return;
+    }
+    j->go_ms = 0;
+    if (job_workers_started(j) >= (size_t)j->spec.cluster.workers.min) {
+        j->regroup_needed = true;
+        all_started(m, j);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "job/tree.h"
 #include "master/core.h"
 
@@ -128,6 +129,7 @@ void train_assign_done(struct master *m, struct job *j, struct node *n, bool hol
     if (w == NULL) {
         return;
     }
+    w->taken = j->record.generation; /* calls of older ones are forgotten */
     if (hold) {
         w->held = true;
         w->position = job_is_sync(j) ? position - j->version_shift : position;
@@ -316,10 +318,15 @@ void on_report_failure(struct master *m, const struct master_event *e)
 {
     struct job *j = NULL;
     struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL) {
+    if (w == NULL || (!MUTANT(failure_of_any_generation) && !train_is_present(m, j, e))) {
         return;
     }
     reply_add(m, e->request);
-    job_end(m, j, JOB_FAILED, "worker %s: %s (%s)", w->node->id, e->worker.message,
-            err_code_name(e->worker.code));
+    const char *why = action_printf(m, "worker %s: %s (%s)", w->node->id, e->worker.message,
+                                    err_code_name(e->worker.code));
+    if (e->worker.code == ERR_EXHAUSTED) { /* of this process: others may have the memory */
+        call_leave_out(m, j, w->node, false, why);
+    } else {
+        job_end(m, j, JOB_FAILED, "%s", why);
+    }
 }

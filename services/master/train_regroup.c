@@ -32,6 +32,7 @@ void train_regroup(struct master *m, struct job *j)
     j->phase = PHASE_REGROUP;
     if (!MUTANT(generation_not_stored)) {
         job_store(m, j); /* a generation is stored before it is used */
+        j->row_generation = j->row;
     }
     action_log(m, LOG_LEVEL_INFO, "job_regroup", "job=%s generation=%" PRIu64 " workers=%zu",
                j->record.id, j->record.generation, job_workers_started(j));
@@ -132,6 +133,53 @@ static int regroup_async(struct master *m, struct job *j)
     return sound ? 0 : ERR_INTERNAL;
 }
 
+/* The worker that came last and that not every shard has heard of. */
+static struct job_worker *newcomer(struct job *j)
+{
+    for (size_t i = j->worker_count; i-- > 0;) {
+        if (j->workers[i].started && !j->workers[i].member) {
+            return &j->workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Leave the newest out and go on with the others. False: it is the only one, or none is new. */
+static bool leave_out(struct master *m, struct job *j, const char *why)
+{
+    struct job_worker *w = newcomer(j);
+    size_t others = job_workers_started(j) - (w != NULL);
+    if (w == NULL || others == 0) {
+        return false;
+    }
+    j->workers_fit = others;
+    job_say(
+        m, j,
+        action_printf(m, "goes on without %s, for which there is no memory: %s", w->node->id, why));
+    call_drop_worker(m, j, w->node, why); /* and regroup, where that matters */
+    return true;
+}
+
+void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *why)
+{
+    if (MUTANT(no_room_is_done)) {
+        train_membership_done(m, j);
+        return;
+    }
+    bool regroups = j->phase == PHASE_REGROUP;
+    if (regroups && change_undo(m, j, why)) {
+        return;
+    }
+    if (!leave_out(m, j, why) && job_workers_started(j) > 0) {
+        job_recover(m, j, why); /* the server has not what it promised */
+        return;
+    }
+    if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left
+                      */
+        call_start(m, j, j->shards[shard].node, MASTER_CALL_MEMBERSHIP, shard);
+    }
+}
+
 void train_membership_done(struct master *m, struct job *j)
 {
     if (calls_open(m, j, MASTER_CALL_MEMBERSHIP) > 0) {
@@ -140,6 +188,9 @@ void train_membership_done(struct master *m, struct job *j)
     calls_unblock(m, j);
     if (j->phase != PHASE_REGROUP) {
         return; /* the last worker was lost meanwhile */
+    }
+    for (size_t i = 0; i < j->worker_count; i++) {
+        j->workers[i].member = j->workers[i].started;
     }
     if (j->changing) {
         change_done(m, j);

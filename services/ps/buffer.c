@@ -127,7 +127,7 @@ void buffer_pool_release(struct buffer_pool *p)
 uint64_t buffer_pool_bytes(struct buffer_pool *p)
 {
     pthread_mutex_lock(&p->lock);
-    uint64_t bytes = (p->count + p->reserved) * p->floats * sizeof(float);
+    uint64_t bytes = (p->count + p->reserved) * floats_bytes_max(p->floats);
     pthread_mutex_unlock(&p->lock);
     return bytes;
 }

@@ -193,12 +193,21 @@ bool gate_cancel(struct gate_waiter *w)
 
 /* ---- buffers ---- */
 
+/* Locked. Buffers of a share that is closed are of no use to anybody. */
+static void trim_closed(struct gate_share *s)
+{
+    size_t freed = s->closed ? buffer_pool_trim(&s->pool, SIZE_MAX, 0) : 0;
+    s->buffers -= freed;
+    s->gate->allocated -= s->unit * freed;
+}
+
 static void given_back(struct buffer_pool *p)
 {
     struct gate_share *s = (struct gate_share *)((char *)p - offsetof(struct gate_share, pool));
     struct gate *g = s->gate;
     pthread_mutex_lock(&g->lock);
     set_held(s, s->held - s->unit);
+    trim_closed(s);
     settle(g);
 }
 
@@ -374,7 +383,8 @@ int gate_reserve(struct gate_share *s, size_t count, struct err *err)
     }
     pthread_mutex_unlock(&g->lock);
     if (!fit) {
-        return err_set(err, ERR_EXHAUSTED,
+        int code = count > g->bytes_max / s->unit ? ERR_RANGE : ERR_EXHAUSTED;
+        return err_set(err, code,
                        "%zu gradients of %" PRIu64 " bytes, which it may have to hold at a time, "
                        "are too many: %" PRIu64 " bytes are promised to others and "
                        "--gradient-bytes-max is %" PRIu64,
@@ -397,6 +407,7 @@ void gate_close(struct gate_share *s)
     set_reserve(s, 0);
     (void)buffer_pool_reserve(&s->pool, 0, "gradients", NULL);
     s->closed = true;
+    trim_closed(s);
     settle(g);
 }
 

@@ -75,9 +75,11 @@ void gate_release(struct gate *g); /* every share has left */
 /* Gradients of @floats floats, on @budget. */
 void gate_join(struct gate_share *s, struct gate *g, uint64_t floats, struct budget *budget);
 /* Room for @count gradients at any time, on the budget from now on. When it fails the share keeps
- * what it had. Errors: ERR_EXHAUSTED: the gate's limit, or the budget. */
+ * what it had. Errors: ERR_RANGE: more than the gate's limit, whatever others hold; ERR_EXHAUSTED:
+ * not now, or the budget. */
 int gate_reserve(struct gate_share *s, size_t count, struct err *err);
-/* Nobody gets a gradient any more; who waits hears of it. The reserve is free for others. */
+/* Nobody gets a gradient any more; who waits hears of it. The reserve is free for others, and so is
+ * the memory of each buffer once it is back. */
 void gate_close(struct gate_share *s);
 void gate_leave(struct gate_share *s); /* every buffer is back, nobody waits; zeroed is fine */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoint: a pinned version into a file, by a thread that may wait for the disk; and back. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/claim.h"
 #include "checkpoint/shard_file.h"
 #include "ps/ps_shell.h"
 #include "wire/wire.h"
@@ -38,17 +40,47 @@ static int check_directory(const char *path, struct err *err)
     }
 }
 
+/* Is the directory of the job, the first part of @directory, @owner's? */
+static int check_owner(const struct ps *ps, const char *directory, const char *owner,
+                       struct err *err)
+{
+    if (owner[0] == '\0') {
+        return 0;
+    }
+    char *job = mem_strdup(directory);
+    job[strcspn(job, "/")] = '\0';
+    int rc = claim_check(ps->checkpoint_dir, job, owner, NULL, err);
+    free(job);
+    if (rc == ERR_NOT_FOUND) {
+        (void)err_wrap(err,
+                       "the master and this server (checkpoint directory %s) must see the same "
+                       "files",
+                       ps->checkpoint_dir);
+        rc = err->code = ERR_PERMISSION;
+    }
+    return rc;
+}
+
+void ps_look_for_directory(struct ps_shard *s, const char *owner)
+{
+    struct err err = {0};
+    if (check_owner(s->ps, s->job, owner, &err) != 0) {
+        (void)snprintf(s->checkpoint_problem, sizeof s->checkpoint_problem, "%.500s", err.msg);
+    }
+}
+
 /* ---- back ---- */
 
-int ps_restore(struct ps_shard *s, const char *directory, struct err *err)
+int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err)
 {
     int rc = check_directory(directory, err);
+    rc = rc != 0 ? rc : check_owner(s->ps, directory, owner, err);
     if (rc != 0) {
         return err_wrap(err, "restore");
     }
     struct checkpoint *c = NULL;
     char *path = mem_printf("%s/%s", s->ps->checkpoint_dir, directory);
-    rc = checkpoint_open(path, CHECKPOINT_FULL, &c, err);
+    rc = checkpoint_open(path, CHECKPOINT_PIECES, &c, err);
     if (rc == 0) {
         rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule->name, s->update,
                                    s->snapshots.present->values.data, s->slot_data, err);
@@ -95,7 +127,8 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     };
     char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
     char *path = file_join(dir, name);
-    int rc = file_make_dirs(dir, err);
+    int rc = check_owner(s->ps, m->directory, m->owner, err);
+    rc = rc != 0 ? rc : file_make_dirs(dir, err);
     rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
     free(path);
     free(dir);
@@ -111,6 +144,9 @@ static void answer(struct writing *w)
     uint64_t began = chrono_now_ns();
     (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
     if (write_file(w, name, &written, &err) != 0) {
+        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
+            err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
+        }
         (void)err_wrap(&err, "checkpoint");
         (void)ps_shard_wrap(s, &err);
         (void)rpc_fail(w->request->call, &err);
@@ -140,8 +176,10 @@ static void free_writing(struct writing *w)
 
 static void run_write(void *ctx)
 {
-    answer(ctx);
-    free_writing(ctx);
+    struct writing *w = ctx;
+    answer(w);
+    work_end(&w->request->shard->file_work);
+    free_writing(w);
 }
 
 void ps_write(struct ps_request *r, const struct shard_action *a)
@@ -156,7 +194,9 @@ void ps_write(struct ps_request *r, const struct shard_action *a)
     w->version = a->version;
     w->generation = a->generation;
     struct err err;
+    work_begin(&s->file_work, "Checkpoint", 0, "");
     if (pool_post(s->ps->files, run_write, w, &err) != 0) {
+        work_end(&s->file_work);
         (void)err_wrap(&err, "checkpoint");
         (void)ps_shard_wrap(s, &err);
         (void)rpc_fail(r->call, &err);

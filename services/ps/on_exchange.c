@@ -49,6 +49,7 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     }
     if (s->shard == NULL) {
         s->shard = shard;
+        ps_stream_begin(s);
         return 0;
     }
     int rc = 0;
@@ -97,6 +98,13 @@ static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_
     return 0;
 }
 
+/* Through the local socket, which only processes of the same user can reach. Who comes over the
+ * network has no business with the memory of processes here: it could name those of others. */
+static bool comes_locally(struct rpc_call *call)
+{
+    return strncmp(rpc_peer(call), "unix:", 5) == 0;
+}
+
 /* What the first message says; its values come after. */
 static int read_first(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
@@ -107,6 +115,7 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     r->stream = s;
     ps_stream_ref(s);
     r->event.generation = m->shard->generation;
+    r->event.fence = ps_fence(m->shard);
     r->event.has_push = m->push != NULL;
     r->event.has_pull = m->pull != NULL;
     r->event.idle = m->idle != 0;
@@ -133,7 +142,7 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     ps_request_name(r, m->worker);
     if (m->windows != NULL) {
         r->offers_windows = true;
-        if (s->windows == NULL && s->ps->shared_memory) {
+        if (s->windows == NULL && s->ps->shared_memory && comes_locally(s->call)) {
             s->windows = ps_windows_open(s->shard, m->windows); /* or without */
         }
     }

@@ -5,13 +5,14 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/host_memory.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ps/ps_shell.h"
 
 #define POOL_QUEUE 1024
+#define COPY_THREADS 4 /* one may stay with the strand that it copied for while that is busy */
 
 /* ---- life ---- */
 
@@ -78,13 +79,6 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
     meter_on_collect(r, collect, ps);
 }
 
-static uint64_t machine_bytes(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES);
-    long size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-}
-
 unsigned ps_apply_threads(void)
 {
     enum { ENOUGH = 4 };
@@ -129,14 +123,16 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->chunk_bytes = o->chunk_bytes;
     ps->shared_memory = o->shared_memory;
     ps->shards_max = o->shards_max;
-    ps->budget.bytes_max = o->memory_bytes_max == 0 ? machine_bytes() : o->memory_bytes_max;
+    ps->budget.bytes_max = o->memory_bytes_max == 0 ? host_memory("").total : o->memory_bytes_max;
     unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;
     ps->crew = crew_new(threads - 1, "ps-apply", err);
     ps->work = ps->crew == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
+    ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
     gate_init(&ps->gate, o->gradient_bytes_max, ps->work, o->meters);
-    if (ps->files == NULL) {
+    if (ps->copies == NULL) {
+        pool_free(ps->files);
         pool_free(ps->opens);
         pool_free(ps->work);
         crew_free(ps->crew);
@@ -153,6 +149,7 @@ void ps_drain(struct ps *ps)
     ps->drained = true;
     pthread_mutex_unlock(&ps->lock);
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
+    pool_drain(ps->copies);
     ps_drop(ps, NULL);
     pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
     pool_drain(ps->files);
@@ -167,8 +164,14 @@ void ps_free(struct ps *ps)
     pool_free(ps->opens);
     pool_free(ps->work);
     pool_free(ps->files);
+    pool_free(ps->copies);
     crew_free(ps->crew);
     ps_unref(ps);
+}
+
+void ps_set_incarnation(struct ps *ps, uint64_t incarnation)
+{
+    atomic_store(&ps->incarnation, incarnation);
 }
 
 /* ---- the table ---- */
@@ -239,6 +242,22 @@ void ps_remove(struct ps *ps, struct ps_shard *s)
     }
 }
 
+bool ps_drained(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    bool drained = ps->drained;
+    pthread_mutex_unlock(&ps->lock);
+    return drained;
+}
+
+bool ps_lingers(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    bool lingers = atomic_load(&ps->refs) > 1 + ps->shard_count;
+    pthread_mutex_unlock(&ps->lock);
+    return lingers;
+}
+
 size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX])
 {
     size_t n = 0;
@@ -258,6 +277,18 @@ void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx)
     size_t n = ps_list(ps, NULL, shards);
     for (size_t i = 0; i < n; i++) {
         each(ctx, shards[i]->job);
+        ps_shard_unref(shards[i]);
+    }
+}
+
+void ps_works(struct ps *ps, struct membership_works *out)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    ps_openings_tell(ps, out);
+    size_t n = ps_list(ps, NULL, shards);
+    for (size_t i = 0; i < n; i++) {
+        work_tell(&shards[i]->work, shards[i]->job, out);
+        work_tell(&shards[i]->file_work, shards[i]->job, out);
         ps_shard_unref(shards[i]);
     }
 }

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
+#include "service/membership.h"
 
 #define PS_SHARDS_MAX 1024
 
@@ -38,6 +39,9 @@ struct ps_options {
 unsigned ps_apply_threads(void);
 /* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
 struct ps *ps_new(const struct ps_options *options, struct err *err);
+/* From now on shards are opened for who knows this number of the process alone; 0, as at first: for
+ * anybody. Any thread. */
+void ps_set_incarnation(struct ps *ps, uint64_t incarnation);
 /* Close every shard and wait for files being written. Calls still get answers. */
 void ps_drain(struct ps *ps);
 /* After the RPC server was stopped and freed; drains. NULL is fine. */
@@ -49,6 +53,8 @@ extern const size_t ps_method_count;
 
 /* Call @each with the id of each job that has a shard here. */
 void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx);
+/* Say what keeps the server busy. */
+void ps_works(struct ps *ps, struct membership_works *out);
 /* Drop the shards of a job (NULL: of all), whatever their generation. */
 void ps_drop(struct ps *ps, const char *job);
 

@@ -242,12 +242,52 @@ void ps_base_forget(struct ps_shard *s, uint64_t version)
     }
 }
 
-void ps_keep_slots(struct ps_shard *s, struct buffer *to)
+/* ---- copies of slots ---- */
+
+#define COPY_FLOATS (UINT64_C(1) << 22) /* between two looks at how far it is */
+
+static void copy_slots(struct ps_shard *s)
 {
-    float *at = to->floats.data;
+    float *to = s->slots_to->floats.data;
+    uint64_t done = 0;
     for (size_t i = 0; i < update_slot_count(s->update); i++) {
-        size_t n = update_slot_floats(s->update, i);
-        memcpy(at, s->slot_data[i], n * sizeof(float));
-        at += n;
+        uint64_t n = update_slot_floats(s->update, i);
+        for (uint64_t at = 0; at < n; at += COPY_FLOATS) {
+            uint64_t part = n - at < COPY_FLOATS ? n - at : COPY_FLOATS;
+            memcpy(to + at, s->slot_data[i] + at, part * sizeof(float));
+            done += part;
+            work_advance(&s->work, done * sizeof(float));
+        }
+        to += n;
     }
+    buffer_put(s->slots_to);
+    s->slots_to = NULL;
+}
+
+static void run_copy(void *ctx)
+{
+    struct ps_shard *s = ctx;
+    copy_slots(s);
+    work_end(&s->work);
+    ps_shard_wake(s); /* updates may have waited for it */
+    strand_resume(&s->strand);
+    ps_shard_unref(s);
+}
+
+void ps_keep_slots(struct ps_shard *s)
+{
+    uint64_t floats = s->slots_to->pool->floats;
+    if (floats < PS_SHARED_FLOATS_MIN) {
+        copy_slots(s);
+        work_end(&s->work);
+        return;
+    }
+    work_begin(&s->work, "Pin", floats * sizeof(float), "bytes");
+    if (pool_post(s->ps->copies, run_copy, ps_shard_ref(s), NULL) == 0) {
+        strand_suspend(&s->strand);
+        return;
+    }
+    ps_shard_unref(s); /* the server ends */
+    copy_slots(s);
+    work_end(&s->work);
 }

@@ -239,6 +239,11 @@ void ps_request_drop(struct ps_request *r)
     ps_request_unref(r);
 }
 
+struct fence ps_fence(const Gradus__V1__ShardRef *ref)
+{
+    return wire_fence_from_proto(ref->opening, &ref->secret);
+}
+
 /* ---- any thread ---- */
 
 void ps_request_post(struct ps_request *r)
@@ -330,6 +335,7 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
     }
     struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
     r->event.generation = ref->generation;
+    r->event.fence = ps_fence(ref);
     ps_shard_unref(s);
     return r;
 }
@@ -354,6 +360,7 @@ void ps_answer_state(struct ps_request *r, const struct shard_action *a, const s
     m.duplicates = info.pushes_duplicate;
     m.dropped = info.pushes_dropped;
     m.skipped = r->shard->updates_skipped;
+    m.checkpoint_problem = r->shard->checkpoint_problem;
     if (a->ledger != NULL) {
         wire_ledger_to_proto(a->ledger, &ledger);
         m.ledger = &ledger;

@@ -18,8 +18,8 @@ const struct field ps_fields[] = {
     {.path = "master",
      .type = FIELD_STRING,
      .offset = AT(master),
-     .def = NULL,
-     .help = "Where the master listens, host:port"},
+     .def = SERVICE_MASTER_ADDRESS,
+     .help = "Address of the master, host:port"},
     {.path = "name",
      .type = FIELD_STRING,
      .offset = AT(name),
@@ -28,7 +28,7 @@ const struct field ps_fields[] = {
     {.path = "checkpoint_dir",
      .type = FIELD_STRING,
      .offset = AT(checkpoint_dir),
-     .def = "checkpoints",
+     .def = "gradus-state/checkpoints", /* as the master's */
      .help =
          "Directory of checkpoints; the master and all parameter servers must see the same one"},
     {.path = "shards_max",
@@ -96,8 +96,8 @@ static void on_joined(void *ctx, const struct membership_node *node)
     struct state *st = ctx;
     char id[160];
     service_set_unhealthy(st->sc, NULL);
-    log_info("joined", "node=%s incarnation=%016" PRIx64, log_quote(node->id, id, sizeof id),
-             node->incarnation);
+    ps_set_incarnation(st->ps, node->incarnation);
+    log_info("joined", "node=%s", log_quote(node->id, id, sizeof id));
 }
 
 static void on_lost(void *ctx, const struct err *reason)
@@ -118,13 +118,19 @@ static void on_stop_job(void *ctx, const char *job)
 
 static void add_job(void *ctx, const char *job)
 {
-    membership_jobs_add(ctx, job);
+    membership_jobs_add(ctx, job, 0);
 }
 
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
 {
     struct state *st = ctx;
     ps_jobs(st->ps, add_job, jobs);
+}
+
+static void on_works(void *ctx, struct membership_works *works)
+{
+    struct state *st = ctx;
+    ps_works(st->ps, works);
 }
 
 static void on_trouble(void *ctx, const struct err *err, uint64_t tried_ms)
@@ -144,6 +150,7 @@ static const struct membership_events membership_events = {
     .lost = on_lost,
     .stop_job = on_stop_job,
     .jobs = on_jobs,
+    .works = on_works,
     .trouble = on_trouble,
 };
 

@@ -102,25 +102,52 @@ static uint64_t slot_floats(const struct ps_shard *s)
     return floats;
 }
 
-/* What it takes at least, so that a job that cannot fit is told all of it at once. */
-static int check_memory(struct ps_shard *s, size_t workers, size_t gradients, struct err *err)
+/* Every job makes a checkpoint at its end, if not before. One that is admitted can. */
+static int reserve_copy(struct ps_shard *s, struct err *err)
 {
-    char what[160];
+    size_t copies = update_slot_count(s->update) > 0 ? 1 : 0;
+    return buffer_pool_reserve(&s->slot_copies, copies, "a copy of the slots", err);
+}
+
+/* As much as the arrays of the shard take at most, wherever they lie. */
+static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
+{
+    const uint64_t version =
+        plan_memory_version(s->elements, (enum value_type)s->spec.training.wire_parameters);
+    const size_t slots = update_slot_count(s->update);
+    uint64_t bytes = (2 + s->bases) * floats_bytes_max(version);
+    bytes += gradients * floats_bytes_max(s->elements);
+    bytes += update_needs_gradient(s->update) ? floats_bytes_max(s->elements) : 0;
+    for (size_t i = 0; i < slots; i++) {
+        bytes += floats_bytes_max(update_slot_floats(s->update, i));
+    }
+    bytes += slots == 0 ? 0 : floats_bytes_max(slot_floats(s));
+    const size_t base_slots = plan_memory_base_slots(&s->spec.update, s->bases);
+    return bytes +
+           (base_slots == 0 ? 0 : base_slots * floats_bytes_max(update_slot_floats(s->update, 0)));
+}
+
+/* What it takes at least, so that a job that cannot fit is told all of it at once. */
+static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
+{
+    char what[224];
     char bases[64] = "";
-    struct plan_memory memory;
-    plan_memory_of(s->update, &s->spec, &s->consistency, s->elements, workers, s->rounds, &memory);
-    const uint64_t bytes = memory.total * sizeof(float);
+    const uint64_t bytes = bytes_needed(s, gradients);
     if (s->bases > 0) {
         (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
                        plan_memory_base_slots(&s->spec.update, s->bases) > 0 ? " and a slot" : "",
                        s->bases);
     }
     (void)snprintf(what, sizeof what,
-                   "two snapshots, %s%zu slots and %zu gradient%s of %" PRIu64 " elements", bases,
-                   update_slot_count(s->update), gradients, gradients == 1 ? "" : "s", s->elements);
+                   "two snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements", bases,
+                   update_slot_count(s->update),
+                   update_slot_count(s->update) == 0 ? "" : ", their copy for checkpoints",
+                   gradients, gradients == 1 ? "" : "s", s->elements);
     int rc = budget_take(&s->ps->budget, bytes, what, err);
     if (rc == 0) {
         budget_give(&s->ps->budget, bytes);
+    } else if (s->ps->budget.bytes_max != 0 && bytes > s->ps->budget.bytes_max && err != NULL) {
+        err->code = rc = ERR_RANGE; /* whatever else is given back */
     }
     return rc;
 }
@@ -157,7 +184,7 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     enum value_type type = (enum value_type)s->spec.training.wire_parameters;
     s->bases = count_bases(s, &s->consistency, r->n_workers);
     size_t gradients = plan_memory_gradients(&s->consistency, r->n_workers, s->rounds);
-    int rc = check_memory(s, r->n_workers, gradients, err);
+    int rc = check_memory(s, gradients, err);
     rc = rc != 0 ? rc
                  : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
                                   s, err);
@@ -173,13 +200,15 @@ static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, s
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
                      SHARD_WORKERS_MAX + 1, &ps->budget);
     buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
+    rc = rc != 0 ? rc : reserve_copy(s, err);
     return rc != 0 ? rc : reserve_bases(s, s->bases, err);
 }
 
 static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
+    ps_look_for_directory(s, r->owner);
     if (r->restore[0] != 0) {
-        return ps_restore(s, r->restore, err);
+        return ps_restore(s, r->restore, r->owner, err);
     }
     fill_initial(s);
     return 0;
@@ -190,6 +219,7 @@ static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, 
     struct shard_options o = {
         .shard = s->number,
         .generation = r->shard->generation,
+        .fence = ps_fence(r->shard),
         .version = r->version,
         .examples = ledger_records(&s->ledger),
         .elements = s->elements,
@@ -344,7 +374,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
             ps_base_keep(s, a->version);
         }
         if (a->buffer != NULL) {
-            ps_keep_slots(s, a->buffer);
+            s->slots_to = buffer_ref(a->buffer);
         }
         break;
     case SHARD_FORGET:
@@ -389,6 +419,28 @@ static void act_all(struct ps_shard *s)
     }
 }
 
+/* It is closed: who cannot use it any more must not hold its memory. Readers of a version, and
+ * files that are being written, keep theirs until they are done. */
+static void let_go(struct ps_shard *s)
+{
+    if (s->let_go) {
+        return;
+    }
+    s->let_go = true;
+    ps_streams_end(s);
+    gate_close(&s->gradients);
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
+        floats_release(&s->slots[i], &s->ps->budget);
+        s->slot_data[i] = NULL;
+    }
+    floats_release(&s->nothing, &s->ps->budget);
+    (void)buffer_pool_reserve(&s->slot_copies, 0, "", NULL);
+    (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
+    (void)buffer_pool_reserve(&s->base_pool, 0, "", NULL);
+    (void)buffer_pool_trim(&s->base_pool, SIZE_MAX, 0);
+    snapshots_close(&s->snapshots);
+}
+
 /* Its part of the gauges; nothing once it is closed, because it may live on for a while. */
 static void show(struct ps_shard *s)
 {
@@ -399,7 +451,7 @@ static void show(struct ps_shard *s)
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
     if (info.closed) {
-        gate_close(&s->gradients);
+        let_go(s);
     }
     meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
     meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);
@@ -409,24 +461,39 @@ static void show(struct ps_shard *s)
     s->snapshots_shown = usage.held;
 }
 
+/* Updates that waited for a snapshot. */
+static void go_on(struct ps_shard *s, uint64_t now_ms)
+{
+    while (!s->let_go && shard_wants_snapshot(s->core)) {
+        if (!snapshots_can_update(&s->snapshots)) {
+            snapshots_want(&s->snapshots);
+            break;
+        }
+        struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = now_ms, .can_apply = true};
+        shard_step(s->core, &more, &s->actions);
+        act_all(s);
+    }
+}
+
 void ps_shard_step(struct ps_shard *s, struct shard_event *e)
 {
     e->now_ms = chrono_now_ms();
-    e->can_apply = e->has_push && snapshots_can_update(&s->snapshots);
+    if (s->elements >= PS_SHARED_FLOATS_MIN) {
+        work_begin(&s->work, e->kind == SHARD_MEMBERSHIP ? "SetMembership" : "update", 0, "");
+    }
+    e->can_apply = e->has_push && !s->let_go && snapshots_can_update(&s->snapshots);
     shard_step(s->core, e, &s->actions);
     if (s->actions.err.code != 0) {
         (void)ps_shard_wrap(s, &s->actions.err);
     }
     act_all(s);
-    while (shard_wants_snapshot(s->core)) {
-        if (!snapshots_can_update(&s->snapshots)) {
-            snapshots_want(&s->snapshots);
-            break;
-        }
-        struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = e->now_ms, .can_apply = true};
-        shard_step(s->core, &more, &s->actions);
-        act_all(s);
+    if (s->slots_to != NULL) { /* of this version: no update comes before */
+        show(s);
+        ps_keep_slots(s);
+        return;
     }
+    go_on(s, e->now_ms);
+    work_end(&s->work);
     show(s);
 }
 
@@ -434,6 +501,10 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
 {
     const struct shard_event *e = &r->event; /* who runs the request keeps it */
+    if (s->let_go) {
+        ps_shard_step(s, &r->event); /* refused */
+        return;
+    }
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &s->consistency;
     size_t bases = count_bases(s, next, e->worker_count);
@@ -442,6 +513,10 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     struct shard_info before;
     struct shard_info after;
     struct err err;
+    if (shard_check_fence(s->core, e, &err) != 0) {
+        ps_shard_step(s, &r->event); /* which refuses it; a stranger moves no memory */
+        return;
+    }
     shard_info(s->core, &before);
     if ((bases > s->bases && reserve_bases(s, bases, &err) != 0) ||
         (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
@@ -482,6 +557,13 @@ static void post_wake(void *ctx)
     ps_shard_unref(s);
 }
 
+void ps_shard_wake(struct ps_shard *s)
+{
+    if (!atomic_exchange(&s->waking, true)) {
+        post_wake(ps_shard_ref(s));
+    }
+}
+
 /* A snapshot is free. This may be a thread of gRPC in the middle of returning memory, where no
  * update can be computed and no message sent, so another one goes on. */
 static void freed(void *ctx)
@@ -508,7 +590,7 @@ static void dropped(struct ps_request *r, const struct shard_action *a, const st
 
 void ps_shard_end(struct ps_shard *s)
 {
-    struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX};
+    struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
     ps_shard_step(s, &e);
 }
 
@@ -516,5 +598,6 @@ void ps_shard_drop(struct ps_shard *s)
 {
     struct ps_request *r = ps_request_new(s, SHARD_CLOSE, NULL, NULL, dropped);
     r->event.generation = UINT64_MAX;
+    r->event.own = true;
     ps_request_post(r);
 }

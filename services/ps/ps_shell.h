@@ -13,6 +13,7 @@
 #include "service/pool.h"
 #include "service/strand.h"
 #include "service/windows.h"
+#include "service/work.h"
 #include "trace/trace.h"
 #include "wire/wire_values.h"
 
@@ -21,6 +22,7 @@
 /* Shards below it are updated by one thread: waking another takes as long. */
 #define PS_SHARED_FLOATS_MIN (UINT64_C(1) << 20)
 
+struct ps_opening;
 struct ps_request;
 struct ps_stream;
 
@@ -47,7 +49,8 @@ struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
     size_t chunk_bytes;
-    bool shared_memory; /* open windows that workers offer (windows.h) */
+    bool shared_memory;           /* open windows that workers offer (windows.h) */
+    _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
     size_t shards_max;
     struct budget budget;
     struct gate gate;
@@ -56,10 +59,12 @@ struct ps {
     struct pool *opens; /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
+    struct pool *copies; /* copies slots for pins */
     struct ps_meters meters;
     struct trace trace;
 
-    pthread_mutex_t lock; /* guards the table */
+    pthread_mutex_t lock; /* guards the table, and: */
+    struct ps_opening *openings;
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t shard_count;
     bool drained;
@@ -100,12 +105,18 @@ struct ps_shard {
     uint64_t elements;
     uint32_t rounds;  /* of sums that shards exchange in a step of sync */
     bool needs_norms; /* of pushes, in other modes */
+    char checkpoint_problem[512]; /* as of the opening; "" none */
+
+    struct work work;      /* what keeps the strand busy */
+    struct work file_work; /* and the thread that writes its file, or will */
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;
     struct shard_actions actions;
     struct consistency consistency; /* of the core, as of its last step */
     struct ledger ledger;           /* where it began */
+    bool let_go; /* it is closed, and what it held is given back as far as nobody reads it */
+    struct ps_stream *streams;
     struct snapshots snapshots;
     size_t bases; /* versions that may be kept for workers: memory for them is reserved */
     struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
@@ -115,7 +126,9 @@ struct ps_shard {
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
     struct floats nothing; /* the gradient of a step without records, where one is needed */
-    bool update_begun;     /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
+    struct buffer
+        *slots_to;     /* all slots go there before anything else happens; keeps a reference */
+    bool update_begun; /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
     struct update_step step;
     struct ps_sums sums;
     struct ps_update_time update_time;
@@ -137,6 +150,8 @@ struct ps_shard *ps_shard_ref(struct ps_shard *s);
 void ps_shard_unref(struct ps_shard *s);
 /* On the strand: step the core and do what it says. */
 void ps_shard_step(struct ps_shard *s, struct shard_event *e);
+/* See whether updates wait for nothing any more. */
+void ps_shard_wake(struct ps_shard *s);
 /* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
 void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
 /* On the strand: end it, whatever its generation. */
@@ -158,7 +173,11 @@ void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
  * it is computed. */
 void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add,
               const struct shard_action *replies, size_t count);
-void ps_keep_slots(struct ps_shard *s, struct buffer *to);
+/* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
+ */
+void ps_keep_slots(struct ps_shard *s);
+/* on_shard.c: tell of shards that are being opened, and those that wait for it. */
+void ps_openings_tell(struct ps *ps, struct membership_works *out);
 /* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
  */
 void ps_base_keep(struct ps_shard *s, uint64_t version);
@@ -186,6 +205,8 @@ struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct 
 /* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining. */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
+bool ps_drained(struct ps *ps);                    /* it is, or will be */
+bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
 /* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
 size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
 
@@ -263,6 +284,8 @@ void ps_request_drop(struct ps_request *r);
 void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
 
 /* Find the shard of a unary request and make the request, or fail the call (NULL). */
+/* What @ref says of who asks. */
+struct fence ps_fence(const Gradus__V1__ShardRef *ref);
 struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,
@@ -307,6 +330,8 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
 
 void ps_stream_ref(struct ps_stream *s);
 void ps_stream_unref(struct ps_stream *s);
+/* On the strand of @s, which is closed: end its streams, whether their clients read or not. */
+void ps_streams_end(struct ps_shard *s);
 /* On the strand: send what is new of the first @done elements of @next, which is not committed yet;
  * ps_request_answer() sends the rest. Nothing when the answer @a is more than values. */
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
@@ -319,7 +344,9 @@ void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
 /* Values and slots of @s out of @directory, below the server's checkpoint directory; of any number
  * of shards. Errors: ERR_INVALID no such place, another rule or other variables; those of
  * checkpoint_open(). */
-int ps_restore(struct ps_shard *s, const char *directory, struct err *err);
+int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err);
+/* Why no checkpoint of @s could be written into its job's directory, which is @owner's; "" none. */
+void ps_look_for_directory(struct ps_shard *s, const char *owner);
 
 /* On the strand: write what @a names for @r, which is answered from another thread. */
 void ps_write(struct ps_request *r, const struct shard_action *a);

@@ -52,6 +52,68 @@ void ps_stream_open(struct rpc_call *call, void *service)
     rpc_set_data(call, s);
 }
 
+/* ---- with the shard ---- */
+
+/* A client that does not run any more would hold its gradient, and the answers that it does not
+ * read, until its connection counts as lost. */
+static void end(struct ps_stream *s)
+{
+    struct err err;
+    bool drained = ps_drained(s->ps);
+    (void)err_set(&err, drained ? ERR_UNAVAILABLE : ERR_NOT_FOUND,
+                  drained ? "the server is shutting down" : "closed");
+    (void)ps_shard_wrap(s->shard, &err);
+    (void)rpc_abandon(s->call, &err);
+}
+
+static void run_begun(struct strand_task *task)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, begun));
+    struct ps_shard *shard = s->shard;
+    if (shard->let_go) {
+        end(s);
+    } else {
+        s->next = shard->streams;
+        s->link = &shard->streams;
+        if (s->next != NULL) {
+            s->next->link = &s->next;
+        }
+        shard->streams = s;
+    }
+    ps_stream_unref(s);
+}
+
+static void unlink_stream(struct ps_stream *s)
+{
+    if (s->link == NULL) {
+        return;
+    }
+    *s->link = s->next;
+    if (s->next != NULL) {
+        s->next->link = s->link;
+    }
+    s->link = NULL;
+}
+
+void ps_stream_begin(struct ps_stream *s)
+{
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    ps_stream_ref(s);
+    (void)strand_post(&shard->strand, &s->begun, run_begun);
+    ps_shard_unref(shard);
+}
+
+void ps_streams_end(struct ps_shard *shard)
+{
+    while (shard->streams != NULL) {
+        struct ps_stream *s = shard->streams;
+        unlink_stream(s);
+        ps_stream_ref(s);
+        end(s);
+        ps_stream_unref(s);
+    }
+}
+
 static void run_half_close(struct strand_task *task)
 {
     struct ps_stream *s =
@@ -81,6 +143,7 @@ void ps_stream_half_close(struct rpc_call *call, void *service)
 static void run_gone(struct strand_task *task)
 {
     struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, gone));
+    unlink_stream(s);
     while (s->waiting != NULL) {
         ps_request_drop(s->waiting);
     }

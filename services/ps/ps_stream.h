@@ -33,12 +33,16 @@ struct ps_stream {
                                    before requests that name it */
 
     /* Of the shard's strand. */
+    struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
+    struct strand_task begun;
     struct ps_request *waiting;
     bool half_closed;
     struct strand_task half_close;
     struct strand_task gone;
 };
 
+/* The call's callbacks: its shard is found; it ends when that is closed. */
+void ps_stream_begin(struct ps_stream *s);
 /* An exchange is over (on_exchange.c): give back what it holds. The last one takes its place. */
 void ps_stream_remove(struct ps_stream *s, struct incoming *in);
 /* Any thread may send (ps_answer.c): @exchange is refused, and why. */

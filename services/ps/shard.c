@@ -82,6 +82,7 @@ struct shard *shard_new(const struct shard_options *o, struct err *err)
     struct shard *s = mem_new(1, sizeof *s);
     s->lead = o->shard == 0;
     s->generation = o->generation;
+    s->fence = o->fence;
     s->version = o->version;
     s->version_first = o->version;
     s->elements = o->elements;
@@ -138,6 +139,29 @@ static bool wants_reply(enum shard_event_kind kind)
     return kind != SHARD_GONE && kind != SHARD_SNAPSHOT;
 }
 
+int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (e->own || !wants_reply(e->kind)) {
+        return 0;
+    }
+    if (e->kind == SHARD_EXCHANGE) {
+        return fence_check_opening(&s->fence, &e->fence, err);
+    }
+    int rc = fence_check_secret(&s->fence, &e->fence, err);
+    if (rc != 0 || e->kind == SHARD_CLOSE) {
+        return rc; /* its master may not know that it was opened before */
+    }
+    return fence_check_opening(&s->fence, &e->fence, err);
+}
+
+static void step_fenced(const struct shard *s, const struct shard_event *e,
+                        struct shard_actions *out)
+{
+    shard_release_buffer(out, e->push.buffer);
+    shard_release_buffer(out, e->slots_buffer);
+    shard_refuse(s, e->tag, out);
+}
+
 static void step_closed(const struct shard *s, const struct shard_event *e,
                         struct shard_actions *out)
 {
@@ -159,6 +183,8 @@ void shard_step(struct shard *s, const struct shard_event *e, struct shard_actio
     out->err.msg[0] = 0;
     if (s->closed) {
         step_closed(s, e, out);
+    } else if (shard_check_fence(s, e, &out->err) != 0) {
+        step_fenced(s, e, out);
     } else {
         handlers[e->kind](s, e, out);
     }

@@ -22,6 +22,7 @@
 
 #include "base/err.h"
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 
 #define SHARD_PARKED_MAX 8192  /* requests that wait: thousands of clients with one each */
@@ -102,8 +103,10 @@ struct shard_event {
     enum shard_event_kind kind;
     uint64_t now_ms;
     uint64_t generation;
-    void *tag;      /* of the request, handed back in its reply; unique among those that wait */
-    bool can_apply; /* a snapshot is free to write the next version to */
+    struct fence fence; /* of a worker: its opening alone */
+    bool own;           /* the server's own: it needs no fence */
+    void *tag;          /* of the request, handed back in its reply; unique among those that wait */
+    bool can_apply;     /* a snapshot is free to write the next version to */
 
     /* SHARD_EXCHANGE; all borrowed but push.buffer */
     const char *worker;
@@ -217,6 +220,7 @@ void shard_actions_release(struct shard_actions *a);
 struct shard_options {
     uint32_t shard; /* 0 is the job's lead */
     uint64_t generation;
+    struct fence fence;
     uint64_t version;  /* 0, or of the checkpoint */
     uint64_t examples; /* applied up to @version */
     uint64_t elements;
@@ -243,11 +247,16 @@ enum shard_open {
     SHARD_OPEN_SAME,    /* it was made for this very request: answer with its state */
     SHARD_OPEN_REPLACE, /* it is of a start that is over: close it, whatever waits, and make it anew
                          */
-    SHARD_OPEN_OLD,     /* refused with ERR_ABORTED, in @err */
+    SHARD_OPEN_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the one that
+                           is there is another master's */
 };
 enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
-                                  uint64_t generation, struct err *err);
+                                  uint64_t generation, const struct fence *fence, struct err *err);
 
+/* Does who sends @e know the shard, and may it? shard_step() asks this first; a shell asks before
+ * it finds memory for a request. Errors: ERR_ABORTED of another opening; ERR_UNAUTHENTICATED a
+ * master's request without the secret. */
+int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err);
 /* Take one event. @out is emptied first. */
 void shard_step(struct shard *s, const struct shard_event *event, struct shard_actions *out);
 

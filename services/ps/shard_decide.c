@@ -48,6 +48,11 @@ bool shard_decide_pending(const struct shard *s)
     return find(s, s->version) != NULL;
 }
 
+void shard_decide_erase(struct shard *s)
+{
+    s->decisions[s->version % SHARD_DECISIONS_KEPT].replicas = 0;
+}
+
 bool shard_decide_includes(const struct shard *s, uint32_t replica)
 {
     const struct shard_decision *d = find(s, s->version);

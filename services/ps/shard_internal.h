@@ -111,6 +111,7 @@ struct shard_pin {
 
 struct shard {
     bool lead;
+    struct fence fence;
     uint64_t generation;
     uint64_t version;
     uint64_t version_first; /* where it began: there is no version before it */
@@ -209,8 +210,11 @@ bool shard_decide_ready(const struct shard *s);
 void shard_decide_sum(struct shard *s, struct shard_actions *out);
 /* What the unfinished step lacks when nothing is in. */
 void shard_decide_begin(struct shard *s);
-/* Does the present step have a decision that is not carried out? The lead is a step ahead then. */
+/* Does the present step have a decision that is not carried out here? Without rounds of sums the
+ * lead is a step ahead then. */
 bool shard_decide_pending(const struct shard *s);
+/* Forget the decision of the present step: no shard has applied it. */
+void shard_decide_erase(struct shard *s);
 /* Is @replica part of it? */
 bool shard_decide_includes(const struct shard *s, uint32_t replica);
 /* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */

@@ -45,7 +45,9 @@ static int check_change(const struct shard *s, const struct shard_event *e, stru
                        "a change at version %" PRIu64 ", but the shard is at %" PRIu64, e->version,
                        s->version);
     }
-    if (shard_decide_pending(s)) {
+    /* Without rounds of sums the lead has applied what it decided, so it is a step ahead. With them
+     * nobody has while the versions are equal: the decision goes with the change. */
+    if (shard_decide_pending(s) && s->sums.rounds == 0) {
         return err_set(err, ERR_STATE,
                        "a change at step %" PRIu64
                        ", which other shards have done and this one has not",
@@ -71,6 +73,7 @@ static void change(struct shard *s, const struct shard_event *e, struct shard_ac
 {
     shard_policy_forget_all(s, out);
     s->sums.kept = false; /* all shards are at this version: nobody asks for the step before */
+    shard_decide_erase(s); /* of as many replicas as there were */
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);
     ledger_copy(&s->ledger, e->ledger);

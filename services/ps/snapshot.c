@@ -31,6 +31,7 @@ static int add_buffer(struct snapshots *s, struct err *err)
                     floats_bytes_max(snapshots_floats(s->elements, s->type)) - item->values.bytes);
     }
     item->owner = s;
+    item->bytes = item->values.bytes;
     s->items = mem_grow(s->items, &s->capacity, s->count + 1, sizeof(struct snapshot *));
     s->items[s->count++] = item;
     return 0;
@@ -69,6 +70,28 @@ int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type,
     s->present->version = version;
     atomic_store(&s->present->refs, 1);
     return 0;
+}
+
+/* Each buffer has a reference more until `closed` is set, so whoever returns the last one knows. It
+ * may look as if two did when one was returned just before; the first of them frees. */
+void snapshots_close(struct snapshots *s)
+{
+    give_back(s, s->reserved);
+    for (size_t i = 0; i < s->count; i++) {
+        atomic_fetch_add(&s->items[i]->refs, 1);
+    }
+    atomic_store(&s->closed, true);
+    for (size_t i = 0; i < s->count; i++) {
+        struct snapshot *item = s->items[i];
+        if (item == s->present) {
+            snapshot_release(item);
+        }
+        if (item == s->previous) {
+            snapshot_release(item);
+        }
+        snapshot_release(item);
+    }
+    s->present = s->previous = NULL;
 }
 
 void snapshots_release(struct snapshots *s)
@@ -154,6 +177,12 @@ void snapshot_release(struct snapshot *snapshot)
     struct snapshots *s = snapshot->owner;
     unsigned before = atomic_fetch_sub(&snapshot->refs, 1);
     assert(before > 0);
+    if (atomic_load(&s->closed)) {
+        if (before == 1 && !atomic_exchange(&snapshot->gone, true)) {
+            floats_release(&snapshot->values, s->budget);
+        }
+        return;
+    }
     /* Also at the last but one: what is left may be the hold of the previous version, which an
      * update gives up. */
     if (before <= 2 && atomic_exchange(&s->wanted, false)) {
@@ -248,6 +277,6 @@ void snapshots_usage(const struct snapshots *s, struct snapshots_usage *out)
         .bytes = s->reserved * floats_bytes_max(snapshots_floats(s->elements, s->type))};
     for (size_t i = 0; i < s->count; i++) {
         out->held += atomic_load(&s->items[i]->refs) > 0;
-        out->bytes += s->items[i]->values.bytes;
+        out->bytes += atomic_load(&s->items[i]->gone) ? 0 : s->items[i]->bytes;
     }
 }

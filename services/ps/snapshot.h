@@ -30,6 +30,8 @@ struct snapshot {
     uint64_t coded;       /* so many of them are there; of the strand */
     uint64_t version;
     atomic_uint refs; /* 0: free */
+    uint64_t bytes;   /* of its memory, */
+    atomic_bool gone; /* which was given back */
 };
 
 struct snapshots {
@@ -45,6 +47,7 @@ struct snapshots {
     struct snapshot *present;
     struct snapshot *previous; /* NULL before the first update */
     atomic_bool wanted;        /* an update waits for a free buffer */
+    atomic_bool closed;        /* buffers that nobody reads have no memory */
     /* Called once, on the releasing thread, when a buffer became free after snapshots_want(). */
     void (*freed)(void *ctx);
     void *ctx;
@@ -54,6 +57,9 @@ struct snapshots {
  * @type of 16 bits each version takes half as much memory again. Errors: ERR_EXHAUSTED. */
 int snapshots_init(struct snapshots *s, uint64_t elements, enum value_type type, uint64_t version,
                    struct budget *budget, void (*freed)(void *ctx), void *ctx, struct err *err);
+/* No update comes any more: the memory of versions goes as soon as nobody reads them. Nothing but
+ * snapshot_release(), snapshots_usage() and snapshots_release() may follow. */
+void snapshots_close(struct snapshots *s);
 uint64_t snapshots_floats(uint64_t elements, enum value_type type); /* of one version */
 void snapshots_release(struct snapshots *s);                        /* no reader has a reference */
 /* Have memory for @kept kept versions besides the two newest, from now on; what is more than that

@@ -188,6 +188,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     struct ps_client *c = mem_new(1, sizeof *c);
     c->job = mem_strdup(o->job);
     c->worker = mem_strdup(o->worker);
+    c->opening = o->opening;
     c->plan = o->plan;
     c->variable_offsets = o->variable_offsets;
     c->message_bytes_max = o->message_bytes_max;

@@ -73,6 +73,7 @@ struct ps_client_options {
     const struct plan *plan;          /* borrows */
     const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
     const char *const *addresses;     /* [shards] */
+    uint64_t opening;                 /* of the shards (job/fence.h) */
     size_t message_bytes_max;
     enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
                                               so do sums of several replicas */

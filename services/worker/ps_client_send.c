@@ -377,6 +377,7 @@ static int send_request(struct shard_link *link, const struct worker_action *a,
     shard.job = c->job;
     shard.shard = link->shard;
     shard.generation = a->generation;
+    shard.opening = c->opening;
     Gradus__V1__Push push;
     Gradus__V1__Pull pull;
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;

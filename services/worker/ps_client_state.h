@@ -93,6 +93,7 @@ struct shard_link {
 
 struct ps_client {
     char *job, *worker;
+    uint64_t opening;
     const struct plan *plan;
     const uint64_t *variable_offsets;
     size_t message_bytes_max;

@@ -39,6 +39,7 @@ uint32_t worker_slot_take(struct worker *w)
     for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
         if (w->slot_users[i] == 0) {
             w->slot_users[i] = 1;
+            w->made[i].whole = false;
             return i;
         }
     }
@@ -101,7 +102,9 @@ static void stop(struct worker *w)
 
 void worker_fail_job(struct worker *w, int code, const char *message)
 {
+    uint64_t generation = worker_generation(w);
     w->failure = (struct worker_action){.kind = WORKER_DO_FAIL_JOB, .code = code};
+    w->failure.generation = generation > 0 ? generation : w->config.generation;
     text_copy(w->failure.message, sizeof w->failure.message, message);
     *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
     w->failure.again = true;
@@ -119,6 +122,15 @@ static void on_failure_reported(struct worker *w, const struct worker_event *eve
     worker_add(w, WORKER_DO_TIMER)->at_ms = w->failure_retry_ms;
 }
 
+/* An older generation's failure counts for nothing, but what failed here fails in this one, too. */
+static void fail_again(struct worker *w, uint64_t generation)
+{
+    if (w->failure.code != 0 && generation > w->failure.generation) {
+        w->failure.generation = generation;
+        *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+    }
+}
+
 static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_t tag)
 {
     struct worker_action *action = worker_add(w, reply);
@@ -133,6 +145,7 @@ static void step_stopped(struct worker *w, const struct worker_event *event)
     switch (event->kind) {
     case WORKER_ASSIGN:
         refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->tag);
+        fail_again(w, event->assign.generation);
         break;
     case WORKER_EVALUATE:
         refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->tag);
@@ -173,6 +186,7 @@ static void set_timer(struct worker *w)
     at = earlier(w, at, w->async.lease_retry_ms);
     at = earlier(w, at, w->async.split_retry_ms);
     at = earlier(w, at, w->sync.spare_ask_ms);
+    at = earlier(w, at, w->sync.level_ms);
     at = earlier(w, at, w->report_open ? w->report_retry_ms : 0);
     if (w->measured && !w->report_open) {
         at = earlier(w, at, w->report_last_ms + WORKER_REPORT_MS);
@@ -231,6 +245,9 @@ static void on_computed(struct worker *w, const struct worker_event *event)
         return;
     }
     w->measured = w->measured || was == COMPUTING_BATCH || was == COMPUTING_PUSHED;
+    if (was != COMPUTING_EVALUATION && w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_made(w);
+    }
     if (was != COMPUTING_BATCH && was != COMPUTING_SPARE) {
         return;
     }

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 #include "job/tree.h"
 
@@ -48,6 +49,7 @@
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
 
 struct worker_config {
+    uint64_t generation; /* of the StartJob */
     uint32_t shard_count;
     uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
     struct ledger_shape shape;
@@ -148,7 +150,8 @@ enum worker_action_kind {
     WORKER_DO_TIMER,           /* WORKER_TIMER at `at_ms`, instead of any earlier one */
     WORKER_DO_REPLY_ASSIGN,    /* `code` 0: position; else message */
     WORKER_DO_FAIL_EVALUATE,
-    WORKER_DO_FAIL_JOB, /* tell the master: code, message; nothing is to be computed any more */
+    WORKER_DO_FAIL_JOB, /* tell the master: generation, code, message; nothing is to be computed any
+                           more. Told again in a generation that comes later */
 };
 
 enum worker_pull {
@@ -217,15 +220,18 @@ struct worker_actions {
 };
 void worker_actions_release(struct worker_actions *a);
 
-/* What a StartJob of @generation is to a job that was started with @started_generation (0: it was
- * not). Calls may overtake each other, and an old one names servers that the job has left. */
+/* What a StartJob of @generation is to the job that is here, started with @started_generation (0:
+ * it was not). Calls may overtake each other, and an old one names servers that the job has left.
+ */
 enum worker_start {
-    WORKER_START_NEW,   /* start it */
-    WORKER_START_SAME,  /* it was started by this very request, or is being started */
-    WORKER_START_AGAIN, /* drop it, and start it anew */
-    WORKER_START_OLD,   /* refused with ERR_ABORTED, in @err */
+    WORKER_START_NEW,     /* start it */
+    WORKER_START_SAME,    /* it was started by this very request, or is being started */
+    WORKER_START_AGAIN,   /* drop it, and start it anew */
+    WORKER_START_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the job
+                             that is here, with @own, is another master's */
 };
-enum worker_start worker_start_decide(uint64_t started_generation, uint64_t generation,
+enum worker_start worker_start_decide(uint64_t started_generation, const struct fence *own,
+                                      uint64_t generation, const struct fence *asked,
                                       struct err *err);
 /* Is a StopJob of @generation meant for it? Otherwise for a start that is over already. */
 bool worker_stop_decide(uint64_t started_generation, uint64_t generation);

@@ -34,10 +34,12 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     struct err err = {0};
     struct metrics sums;
     metrics_init(&sums, j->model.spec.model.metrics);
+    work_begin(&j->tells->work, "Evaluate", 0, "");
     uint64_t begin = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
     int rc = worker_model_evaluate(&j->model, a->first, a->count, &sums, &err);
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
+    work_end(&j->tells->work);
     worker_job_busy(j, STEP_WAIT, TRACE_EVALUATE, begin, chrono_now_ns());
     struct rpc_call *call = worker_job_take_call(j, a->tag);
     if (call != NULL) {
@@ -114,6 +116,7 @@ static void reply_assign(struct worker_job *j, const struct worker_action *a)
     } else {
         Gradus__V1__AssignResponse response = GRADUS__V1__ASSIGN_RESPONSE__INIT;
         response.position = a->position;
+        atomic_store(&j->tells->generation, worker_generation(j->core));
         (void)rpc_reply(call, &response.base, NULL);
     }
     rpc_call_unref(call);
@@ -145,7 +148,9 @@ static void execute(struct worker_job *j, const struct worker_action *a)
     }
     switch (a->kind) {
     case WORKER_DO_COMPUTE:
+        work_begin(&j->tells->work, "step", 0, "");
         worker_job_compute(j, a);
+        work_end(&j->tells->work);
         break;
     case WORKER_DO_EVALUATE:
         do_evaluate(j, a);
@@ -218,6 +223,8 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->text = mem_strdup(o->text);
     j->membership = o->membership;
     j->meters = o->meters;
+    j->tells = o->tells;
+    j->data = o->data;
     j->message_bytes_max = o->message_bytes_max;
     j->local_sockets = o->local_sockets;
     j->shared_memory = o->shared_memory;
@@ -286,6 +293,7 @@ void worker_job_free(struct worker_job *j)
             rpc_call_unref(j->calls[i].call);
         }
     }
+    work_end(&j->tells->evaluations);
     worker_job_mail_drop(j->mail);
     worker_free(j->core);
     worker_actions_release(&j->actions);

@@ -10,6 +10,7 @@
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
 #include "service/membership.h"
+#include "service/work.h"
 
 struct worker_job;
 
@@ -19,11 +20,20 @@ struct worker_meters {
     struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
 
+/* What heartbeats say of the job; any thread reads. */
+struct worker_tells {
+    struct work work;        /* of the job's thread */
+    struct work evaluations; /* those that it was asked for, and that may wait for a server */
+    atomic_uint_fast64_t generation; /* of the newest assignment that was taken; 0: none */
+};
+
 struct worker_job_options {
     const char *id;
     const char *text;                   /* the canonical job file */
     struct membership *membership;      /* borrows */
     const struct worker_meters *meters; /* borrows */
+    struct worker_tells *tells;         /* borrows */
+    struct dataset_cache *data;         /* borrows */
     size_t message_bytes_max;
     const char *local_sockets; /* as in ps_client_options */
     bool shared_memory;        /* likewise */

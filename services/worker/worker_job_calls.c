@@ -61,6 +61,9 @@ static uint64_t keep_call(struct worker_job *j, struct rpc_call *call)
         if (j->calls[i].call == NULL) {
             j->calls[i].call = rpc_call_ref(call);
             j->calls[i].tag = ++j->tag_last;
+            if (j->calls_kept++ == 0) { /* assignments are answered at once */
+                work_begin(&j->tells->evaluations, "Evaluate", 0, "");
+            }
             return j->tag_last;
         }
     }
@@ -73,6 +76,9 @@ struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
         if (j->calls[i].call != NULL && j->calls[i].tag == tag) {
             struct rpc_call *call = j->calls[i].call;
             j->calls[i].call = NULL;
+            if (--j->calls_kept == 0) {
+                work_end(&j->tells->evaluations);
+            }
             return call;
         }
     }
@@ -86,13 +92,13 @@ static int load(struct worker_job *j, struct err *err)
     if (!j->loaded) {
         j->loaded = true;
         uint64_t begin = chrono_now_ms();
-        if (worker_model_load(&j->model, j->text, &j->load_err) == 0) {
-            log_info("data_loaded", "job=%s records=%llu test_records=%llu ms=%llu", j->id,
+        if (worker_model_load(&j->model, j->text, j->data, &j->load_err) == 0) {
+            log_info("data_loaded", "job=%s records=%llu test_records=%llu known=%d ms=%llu", j->id,
                      (unsigned long long)dataset_info(j->model.train)->records,
                      (unsigned long long)(j->model.test != NULL
                                               ? dataset_info(j->model.test)->records
                                               : 0),
-                     (unsigned long long)(chrono_now_ms() - begin));
+                     (int)j->model.data_known, (unsigned long long)(chrono_now_ms() - begin));
         }
     }
     return j->load_err.code == 0 ? 0 : err_set(err, j->load_err.code, "%s", j->load_err.msg);
@@ -110,7 +116,10 @@ static void handle_inspect(struct worker_job *j, struct rpc_call *call,
 {
     (void)body;
     struct err err = {0};
-    if (load(j, &err) != 0) {
+    work_begin(&j->tells->work, "InspectData", 0, "");
+    int rc = load(j, &err);
+    work_end(&j->tells->work);
+    if (rc != 0) {
         (void)rpc_fail(call, &err);
         return;
     }
@@ -216,6 +225,7 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .plan = &j->plan,
         .variable_offsets = j->model.offsets,
         .addresses = addresses,
+        .opening = r->opening,
         .message_bytes_max = j->message_bytes_max,
         .gradients = (enum value_type)j->model.spec.training.wire_gradients,
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
@@ -281,12 +291,16 @@ static void handle_start(struct worker_job *j, struct rpc_call *call, const Prot
         return;
     }
     if (!j->started) {
-        if (start(j, (const Gradus__V1__StartJobRequest *)body, &node, &err) != 0) {
+        work_begin(&j->tells->work, "StartJob", 0, "");
+        int rc = start(j, (const Gradus__V1__StartJobRequest *)body, &node, &err);
+        work_end(&j->tells->work);
+        if (rc != 0) {
             j->failed = true;
             (void)rpc_fail(call, &err);
             return;
         }
         struct worker_config config = {
+            .generation = ((const Gradus__V1__StartJobRequest *)body)->generation,
             .shard_count = j->plan.shard_count,
             .rounds = j->sums.rounds,
             .shape = {.records = dataset_info(j->model.train)->records,

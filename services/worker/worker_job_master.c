@@ -340,6 +340,7 @@ void worker_job_report_failure(struct worker_job *j, const struct worker_action 
     Gradus__V1__ReportFailureRequest r = GRADUS__V1__REPORT_FAILURE_REQUEST__INIT;
     r.node = &ref;
     r.job = j->id;
+    r.generation = a->generation;
     r.code = -a->code;
     char message[sizeof a->message];
     memcpy(message, a->message, sizeof message);

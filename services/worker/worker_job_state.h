@@ -59,6 +59,8 @@ struct worker_job {
     char *id, *text;
     struct membership *membership;
     const struct worker_meters *meters;
+    struct worker_tells *tells;
+    struct dataset_cache *data; /* the shell's */
     size_t message_bytes_max;
     const char *local_sockets;
     bool shared_memory;
@@ -96,6 +98,7 @@ struct worker_job {
         uint64_t tag;
         struct rpc_call *call;
     } calls[WORKER_EVALUATIONS_MAX + 8];
+    size_t calls_kept;
     uint64_t tag_last;
 };
 

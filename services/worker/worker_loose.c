@@ -12,6 +12,8 @@
 #include "base/mutant.h"
 #include "worker/worker_state.h"
 
+/* Shards that are a step behind mostly follow at once. */
+#define LEVEL_MS 100
 /* Before the next shard is asked what it lacks: mostly it follows the one before at once. */
 #define SPARE_NEXT_MS 5
 /* Before the first one is, where not all replicas are waited for: rarely one is missed. */
@@ -139,6 +141,11 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     /* What is behind will follow: whoever made the others go on sends the same to all. But a step
      * that was open when the generation began may be waiting for this very worker. */
     uint64_t wanted = first && lowest == w->a.step ? lowest : highest;
+    if (wanted == highest) {
+        w->sync.level_set = set;
+        w->sync.level_version = highest;
+        w->sync.level_ms = MUTANT(never_steps_back) ? 0 : w->now_ms + LEVEL_MS;
+    }
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         if (versions[s] != wanted) {
             pull(w, s, set, WORKER_PULL_VERSION, wanted);
@@ -146,11 +153,35 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     }
 }
 
+/* The other shards did not follow: whoever made some go on may have stopped before it sent the same
+ * to all. The version before is readable on every shard, and what is missing of its step is made
+ * from there as in any other step. */
+static void step_back(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    enum worker_set other = s->level_set == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;
+    if (s->level_ms != 0 && s->level_ms <= w->now_ms) {
+        s->level_ms = 0;
+        s->steps_back = true;
+        for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
+            pull(w, shard, other, WORKER_PULL_VERSION, s->level_version - 1);
+        }
+    } else if (s->steps_back && worker_set_is(w, other, s->level_version - 1) &&
+               !worker_set_is(w, s->level_set, s->level_version)) {
+        go_on_from(w, other, s->level_version - 1);
+        s->next_pulled = true; /* by the pull that waits */
+        worker_sums_ask(w);
+    }
+}
+
 void worker_loose_settle(struct worker *w)
 {
     if (w->training_open > 0) {
+        step_back(w);
         return;
     }
+    w->sync.level_ms = 0;
+    w->sync.steps_back = false;
     if (w->sync.next_pulled) {
         align(w, worker_other_set(w), w->position + 1, false);
     } else if (!worker_set_is(w, w->current, w->position)) {

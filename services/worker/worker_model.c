@@ -14,7 +14,8 @@
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
-int worker_model_load(struct worker_model *m, const char *text, struct err *err)
+int worker_model_load(struct worker_model *m, const char *text, struct dataset_cache *cache,
+                      struct err *err)
 {
     struct diags diags = {0};
     int rc = job_spec_parse(text, strlen(text), "job", NULL, 0, &m->spec, &diags);
@@ -27,7 +28,10 @@ int worker_model_load(struct worker_model *m, const char *text, struct err *err)
         return rc;
     }
     diags_release(&diags);
-    return dataset_open(&m->spec.data, job_spec_label_kind(&m->spec), &m->train, &m->test, err);
+    enum data_label_kind kind = job_spec_label_kind(&m->spec);
+    return cache == NULL ? dataset_open(&m->spec.data, kind, &m->train, &m->test, err)
+                         : dataset_cache_open(cache, &m->spec.data, kind, &m->train, &m->test,
+                                              &m->data_known, err);
 }
 
 static int check_variables(const struct worker_model *m, const struct plan *plan, struct err *err)

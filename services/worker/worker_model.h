@@ -6,7 +6,7 @@
 #ifndef GRADUS_WORKER_WORKER_MODEL_H
 #define GRADUS_WORKER_WORKER_MODEL_H
 
-#include "data/dataset.h"
+#include "data/dataset_cache.h"
 #include "data/loader.h"
 #include "graph/model.h"
 #include "job/job_spec.h"
@@ -16,6 +16,7 @@
 struct worker_model {
     struct job_spec spec;
     struct dataset *train, *test; /* test may be NULL */
+    bool data_known;              /* they were in memory */
     struct loader *loader;
     struct model *model;
     struct runner *runner;
@@ -33,8 +34,10 @@ struct worker_model {
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
-/* @m is zeroed. Parse the job file and load its data. Errors: what the file or the data has. */
-int worker_model_load(struct worker_model *m, const char *text, struct err *err);
+/* @m is zeroed. Parse the job file and load its data, unless @cache (may be NULL) knows them:
+ * m->data_known. Errors: what the file or the data has. */
+int worker_model_load(struct worker_model *m, const char *text, struct dataset_cache *cache,
+                      struct err *err);
 /* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
 int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
 void worker_model_release(struct worker_model *m);

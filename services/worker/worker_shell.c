@@ -17,8 +17,8 @@
 #define LEAVE_TIMEOUT_MS 2000
 
 const struct field worker_fields[] = {
-    {"master", FIELD_STRING, offsetof(struct worker_settings, master), "127.0.0.1:7000", 0, 0, NULL,
-     "Address of the master, host:port"},
+    {"master", FIELD_STRING, offsetof(struct worker_settings, master), SERVICE_MASTER_ADDRESS, 0, 0,
+     NULL, "Address of the master, host:port"},
     {"name", FIELD_STRING, offsetof(struct worker_settings, name), "", 0, 0, NULL,
      "Id in the cluster; empty: the master chooses one"},
     {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,
@@ -31,6 +31,10 @@ void worker_shell_set_job(struct worker_shell *w, struct worker_job *job)
     w->job = job;
     pthread_mutex_lock(&w->mutex);
     text_copy(w->job_id, sizeof w->job_id, job != NULL ? worker_job_id(job) : "");
+    if (job != NULL) {
+        text_copy(w->work_id, sizeof w->work_id, w->job_id);
+        atomic_store(&w->tells.generation, 0);
+    }
     pthread_mutex_unlock(&w->mutex);
     if (job != NULL) {
         membership_hurry(w->membership);
@@ -116,8 +120,17 @@ static void on_jobs(void *ctx, struct membership_jobs *jobs)
     struct worker_shell *w = ctx;
     pthread_mutex_lock(&w->mutex);
     if (w->job_id[0] != '\0') {
-        membership_jobs_add(jobs, w->job_id);
+        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation));
     }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_works(void *ctx, struct membership_works *works)
+{
+    struct worker_shell *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    work_tell(&w->tells.work, w->work_id, works);
+    work_tell(&w->tells.evaluations, w->work_id, works);
     pthread_mutex_unlock(&w->mutex);
 }
 
@@ -138,6 +151,7 @@ static const struct membership_events membership_hooks = {
     .lost = on_lost,
     .stop_job = on_stop_job,
     .jobs = on_jobs,
+    .works = on_works,
     .trouble = on_trouble,
 };
 
@@ -168,6 +182,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = mem_new(1, sizeof *w);
     w->sc = sc;
+    w->data = dataset_cache_new();
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -188,6 +203,7 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     }
     if (rc != 0) {
         loop_free(w->loop);
+        dataset_cache_free(w->data);
         pthread_cond_destroy(&w->drained_cond);
         pthread_mutex_destroy(&w->mutex);
         free(w);
@@ -282,6 +298,7 @@ void worker_shell_stop(struct service_context *sc)
     loop_join(w->loop);
     worker_job_free(w->job);
     membership_free(w->membership); /* its events post to the loop */
+    dataset_cache_free(w->data);
     loop_free(w->loop);
     pthread_cond_destroy(&w->drained_cond);
     pthread_mutex_destroy(&w->mutex);

@@ -54,10 +54,42 @@ static int fail(struct rpc_call *call, int code, const char *message)
     return rpc_fail(call, &err);
 }
 
+/* A job is taken from the master that this process has joined, which alone knows its incarnation.
+ * False: the call is answered. */
+static bool is_meant(struct worker_shell *w, struct rpc_call *call, uint64_t incarnation)
+{
+    struct membership_node node = {.incarnation = 0};
+    if (w->membership == NULL) {
+        (void)fail(call, ERR_UNAVAILABLE, "this worker is starting");
+        return false;
+    }
+    (void)membership_node(w->membership, &node);
+    if (incarnation != node.incarnation) {
+        (void)fail(call, ERR_ABORTED,
+                   "this was meant for another process, or comes from a master that this worker "
+                   "has not joined");
+        return false;
+    }
+    return true;
+}
+
+/* Is it the present job's master who asks? False: the call is answered. */
+static bool is_master(const struct worker_shell *w, struct rpc_call *call,
+                      const ProtobufCBinaryData *secret)
+{
+    const struct fence asked = wire_fence_from_proto(0, secret);
+    struct err err;
+    if (fence_check_secret(&w->fence, &asked, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        return false;
+    }
+    return true;
+}
+
 /* The job @id, made (and any other dropped) when this worker does not have it. NULL: the call is
  * answered. */
 static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call, const char *id,
-                                  const char *text)
+                                  const char *text, const struct fence *fence)
 {
     struct err err = {0};
     if (wire_id_check(id, "job", &err) != 0) {
@@ -71,10 +103,6 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
     if (w->job != NULL && strcmp(worker_job_id(w->job), id) == 0) {
         return w->job;
     }
-    if (w->membership == NULL) {
-        (void)fail(call, ERR_UNAVAILABLE, "this worker is starting");
-        return NULL;
-    }
     if (w->draining) {
         (void)fail(call, ERR_UNAVAILABLE, "this worker is leaving");
         return NULL;
@@ -85,6 +113,8 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .text = text,
         .membership = w->membership,
         .meters = &w->meters,
+        .tells = &w->tells,
+        .data = w->data,
         .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
         .local_sockets = service_local_dir(w->sc),
         .shared_memory = service_common(w->sc)->shared_memory,
@@ -98,11 +128,14 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
     log_info("job_taken", "job=%s", id);
     worker_shell_set_job(w, job);
     w->start_generation = 0;
+    w->fence = *fence;
     return job;
 }
 
-/* The job @id when this worker has it. NULL: the call is answered. */
-static struct worker_job *job_of(struct worker_shell *w, struct rpc_call *call, const char *id)
+/* The job @id when this worker has it, with @secret (NULL: whoever asks). NULL: the call is
+ * answered. */
+static struct worker_job *job_of(struct worker_shell *w, struct rpc_call *call, const char *id,
+                                 const ProtobufCBinaryData *secret)
 {
     if (w->job == NULL || strcmp(worker_job_id(w->job), id) != 0) {
         struct err err;
@@ -110,13 +143,18 @@ static struct worker_job *job_of(struct worker_shell *w, struct rpc_call *call, 
         (void)rpc_fail(call, &err);
         return NULL;
     }
-    return w->job;
+    return secret == NULL || is_master(w, call, secret) ? w->job : NULL;
 }
 
 static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__InspectDataRequest *r = (const Gradus__V1__InspectDataRequest *)msg->body;
-    struct worker_job *job = job_for(w, call, r->job, r->text);
+    const struct fence fence = wire_fence_from_proto(0, &r->secret);
+    bool here = w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0;
+    if (!is_meant(w, call, r->incarnation) || (here && !is_master(w, call, &r->secret))) {
+        return;
+    }
+    struct worker_job *job = job_for(w, call, r->job, r->text, &fence);
     if (job != NULL) {
         worker_job_inspect(job, call, msg);
     }
@@ -125,10 +163,14 @@ static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct
 static void handle_start(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__StartJobRequest *r = (const Gradus__V1__StartJobRequest *)msg->body;
+    const struct fence fence = wire_fence_from_proto(r->opening, &r->secret);
     struct err err = {0};
+    if (!is_meant(w, call, r->incarnation)) {
+        return;
+    }
     if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0) {
-        switch (worker_start_decide(w->start_generation, r->generation, &err)) {
-        case WORKER_START_OLD:
+        switch (worker_start_decide(w->start_generation, &w->fence, r->generation, &fence, &err)) {
+        case WORKER_START_REFUSED:
             (void)rpc_fail(call, &err);
             return;
         case WORKER_START_AGAIN:
@@ -139,7 +181,7 @@ static void handle_start(struct worker_shell *w, struct rpc_call *call, struct r
             break;
         }
     }
-    struct worker_job *job = job_for(w, call, r->job, r->text);
+    struct worker_job *job = job_for(w, call, r->job, r->text, &fence);
     if (job != NULL) {
         w->start_generation = r->generation;
         worker_job_start(job, call, msg);
@@ -149,7 +191,7 @@ static void handle_start(struct worker_shell *w, struct rpc_call *call, struct r
 static void handle_assign(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job);
+    struct worker_job *job = job_of(w, call, r->job, &r->secret);
     if (job != NULL) {
         worker_job_assign(job, call, msg);
     }
@@ -158,7 +200,7 @@ static void handle_assign(struct worker_shell *w, struct rpc_call *call, struct 
 static void handle_evaluate(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job);
+    struct worker_job *job = job_of(w, call, r->job, &r->secret);
     if (job != NULL) {
         worker_job_evaluate(job, call, msg);
     }
@@ -167,8 +209,11 @@ static void handle_evaluate(struct worker_shell *w, struct rpc_call *call, struc
 static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__StopJobRequest *r = (const Gradus__V1__StopJobRequest *)msg->body;
-    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0 &&
-        worker_stop_decide(w->start_generation, r->generation)) {
+    bool here = w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0;
+    if (here && !is_master(w, call, &r->secret)) {
+        return;
+    }
+    if (here && worker_stop_decide(w->start_generation, r->generation)) {
         worker_shell_drop_job(w, r->reason[0] != '\0' ? r->reason : "stopped by the master");
     }
     Gradus__V1__StopJobResponse response = GRADUS__V1__STOP_JOB_RESPONSE__INIT;
@@ -178,7 +223,7 @@ static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rp
 static void handle_trace(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__TraceRequest *r = (const Gradus__V1__TraceRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job);
+    struct worker_job *job = job_of(w, call, r->job, NULL);
     if (job != NULL) {
         worker_job_trace(job, call, msg);
     }

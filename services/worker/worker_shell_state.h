@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "data/dataset_cache.h"
 #include "service/loop.h"
 #include "wire/wire.h"
 #include "worker/worker_job.h"
@@ -16,11 +17,16 @@ struct worker_shell {
     struct membership *membership; /* NULL until the server serves */
     struct worker_meters meters;
     struct loop *loop;
-    struct worker_job *job;    /* NULL: none */
-    uint64_t start_generation; /* of its StartJob; 0: none came yet */
+    struct worker_job *job;     /* NULL: none */
+    struct dataset_cache *data; /* of the job, or the one before */
+    uint64_t start_generation;  /* of its StartJob; 0: none came yet */
+    struct fence fence;         /* that the job came with */
     bool draining;
-    pthread_mutex_t mutex;              /* guards what follows */
-    char job_id[WIRE_ID_BYTES_MAX + 1]; /* for the heartbeat */
+    struct worker_tells tells;           /* of the job, or the one that is being dropped */
+    pthread_mutex_t mutex;               /* guards what follows */
+    char job_id[WIRE_ID_BYTES_MAX + 1];  /* for the heartbeat */
+    char work_id[WIRE_ID_BYTES_MAX + 1]; /* of that job: it may be busy for a while when it is not
+                                            named any more */
     bool drained;
     pthread_cond_t drained_cond;
 };

@@ -43,8 +43,13 @@ struct sync_state {
     bool prefetch_lost; /* batches are wanted in another order than they were named */
 
     /* loose: the next version goes to the other set, so that this one can still be computed on */
-    bool next_pulled;    /* asked for, in this step */
-    bool step_over;      /* every shard was heard to be past this step */
+    bool next_pulled; /* asked for, in this step */
+    bool step_over;   /* every shard was heard to be past this step */
+    /* The shards differ by a step, and the version of those that are ahead is waited for: */
+    enum worker_set level_set;
+    uint64_t level_version;
+    uint64_t level_ms; /* no longer than until then; 0: it is not, or has been waited for enough */
+    bool steps_back;   /* the version before it is asked for */
     uint32_t lead_holds; /* replicas with records that the lead has not answered yet */
     bool decision_sent;  /* of this step */
     uint8_t decisions[2][WORKER_DECISION_BYTES_MAX]; /* of an even and of an odd step */
@@ -173,10 +178,21 @@ struct worker {
     enum computing computing;
     struct ledger_batch computing_batch;
     uint32_t computing_slot; /* COMPUTING_PUSHED: the exchanges' */
+    uint64_t computing_step;
+    uint32_t computing_replica;
 
     /* gradients */
     uint32_t slot_users[WORKER_SLOTS_MAX]; /* exchanges that still read it, plus one while computed
                                               or stacked */
+    /* Sync: whose gradient a slot holds, as long as nothing else is put there; also when it was
+     * pushed and a new generation has forgotten it. Of one step and replica there is one gradient.
+     */
+    struct {
+        bool whole;
+        uint64_t step;
+        uint32_t replica;
+        struct ledger_batch batch;
+    } made[WORKER_SLOTS_MAX];
 
     /* exchanges */
     struct exchange *exchanges;
@@ -260,6 +276,8 @@ void worker_on_progress_reported(struct worker *w, const struct worker_event *ev
 void worker_sync_begin(struct worker *w);
 void worker_sync_pump(struct worker *w);
 void worker_sync_computed(struct worker *w, enum computing was);
+/* The gradient that was computed is whole. */
+void worker_sync_made(struct worker *w);
 /* Its parameters did not all come: as if it had not been begun. */
 void worker_sync_given_up(struct worker *w, enum computing was);
 void worker_sync_exchanged(struct worker *w, const struct worker_action *request,

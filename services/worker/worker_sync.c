@@ -41,6 +41,8 @@ void worker_sync_step_begin(struct worker *w)
     s->spare_ask_ms = 0;
     s->spare_waits = false;
     s->spare_shard = WORKER_LEAD;
+    s->level_ms = 0;
+    s->steps_back = false;
     worker_sums_step_begin(w);
     s->own_spares = 0;
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
@@ -132,6 +134,8 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     w->computing_batch = *batch;
     w->computing_slot = worker_slot_take(w);
     w->computing = what;
+    w->computing_step = w->position;
+    w->computing_replica = replica;
     w->landing = false;
     struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
     action->batch = *batch;
@@ -187,6 +191,7 @@ static void merge_pair(struct worker *w, struct stacked *left, struct stacked *r
         left->slot = right->slot;
     } else if (right->slot != WORKER_SLOT_NONE) {
         struct worker_action *add = worker_add(w, WORKER_DO_ADD);
+        w->made[left->slot].whole = false;
         add->slot = left->slot;
         add->slot_from = right->slot;
         worker_slot_drop(w, right->slot);
@@ -259,6 +264,39 @@ static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
     if (loose(w) && !s->next_pulled) {
         worker_loose_pull_next(w, NULL);
     }
+}
+
+/* ---- gradients that are there already ---- */
+
+void worker_sync_made(struct worker *w)
+{
+    uint32_t slot = w->computing_slot;
+    w->made[slot].whole = true;
+    w->made[slot].step = w->computing_step;
+    w->made[slot].replica = w->computing_replica;
+    w->made[slot].batch = w->computing_batch;
+}
+
+static bool same_batch(const struct ledger_batch *a, const struct ledger_batch *b)
+{
+    return a->epoch == b->epoch && a->split == b->split && a->batch == b->batch &&
+           a->count == b->count;
+}
+
+/* A new generation forgets what was not applied, and a computation may take minutes: what this
+ * worker has made of the step is pushed again. The slot; WORKER_SLOT_NONE: it must be computed. */
+static uint32_t find_made(struct worker *w, uint32_t replica, const struct ledger_batch *batch)
+{
+    for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+        bool same_step = w->made[i].step == w->position || MUTANT(kept_gradient_of_any_step);
+        bool same = same_batch(&w->made[i].batch, batch) || MUTANT(kept_gradient_of_any_step);
+        if (w->made[i].whole && same_step && w->made[i].replica == replica &&
+            w->slot_users[i] == 0 && same) {
+            w->slot_users[i] = 1;
+            return i;
+        }
+    }
+    return WORKER_SLOT_NONE;
 }
 
 /* ---- events ---- */
@@ -339,6 +377,13 @@ static void compute_next(struct worker *w)
     while (s->replica_next < s->own_end && !s->step_over && !enough(w)) {
         struct ledger_batch batch;
         worker_sync_batch(w, w->position, s->replica_next, &batch);
+        uint32_t made = batch.count > 0 ? find_made(w, s->replica_next, &batch) : WORKER_SLOT_NONE;
+        if (made != WORKER_SLOT_NONE) {
+            s->prefetch_lost = true;
+            w->computing_batch = batch;
+            take_in(w, made, batch.count);
+            continue;
+        }
         if (batch.count > 0) {
             if (s->prefetch_lost) {
                 prefetch_from_next(w);

@@ -513,6 +513,7 @@ def write():
     count = 0
     for rows, columns in SHAPES:
         count += rows * columns
+    print("/* SPDX-License-Identifier: Apache-2.0 */")
     print("/* Written by tests/golden/rules.py; see there. */")
     print("#ifndef GRADUS_TESTS_GOLDEN_RULES_H\n#define GRADUS_TESTS_GOLDEN_RULES_H\n")
     print(f"#define GOLDEN_ELEMENTS {count}\n#define GOLDEN_SHOWN {len(SHOWN)}\n")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real Gradus processes for integration tests: free ports, bounded time, nothing left running."""
 
+import atexit
 import json
 import os
 import re
@@ -15,6 +16,12 @@ import unittest
 BIN = os.environ["GRADUS_BIN_DIR"]
 SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 DATA = os.environ.get("GRADUS_TEST_DATA", "")
+# Runs are remembered, and settings come from the environment: not from that of who starts the tests.
+HOME = tempfile.mkdtemp(prefix="gradus-test-home-")
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+os.environ["XDG_STATE_HOME"] = HOME
+for name in ("GRADUS_MASTER", "GRADUS_STATE_DIR", "GRADUS_RULES_DIR", "GRADUS_CONFIG"):
+    os.environ.pop(name, None)
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 240
 # What the sanitizers write; a report fails the test, whatever the exit codes were.
@@ -71,10 +78,10 @@ def gradus(*args, timeout=TIMEOUT, stdin=None):
 class Service:
     """One service process, started and ready."""
 
-    def __init__(self, kind, *args, log):
+    def __init__(self, kind, *args, log, listen="127.0.0.1:0"):
         self.log = open(log, "w")
         self.process = subprocess.Popen(
-            [os.path.join(BIN, f"gradus-{kind}"), "--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0",
+            [os.path.join(BIN, f"gradus-{kind}"), "--listen=" + listen, "--http-listen=127.0.0.1:0",
              "--exit-with-parent", *args],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         ready, _, _ = select.select([self.process.stdout], [], [], 60)

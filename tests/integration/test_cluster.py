@@ -47,7 +47,7 @@ class Train(ClusterTest):
         self.assertEqual(result["steps"], 25)
         directory = os.path.dirname(result["checkpoint"])
         self.assertEqual(sorted(os.listdir(directory)),
-                         ["step-000000010", "step-000000020", "step-000000025"])
+                         ["owner", "step-000000010", "step-000000020", "step-000000025"])
         self.assertTrue(os.path.isabs(result["checkpoint"]))
         done = gradus("evaluate", result["checkpoint"], "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -71,6 +71,16 @@ class Train(ClusterTest):
         second = self.run_job(training__epochs=0, training__steps=2)
         self.assertEqual([first["job"], second["job"]], ["digits-1", "digits-2"])
         self.assertEqual(self.export("digits-1"), self.export("digits-2"))
+
+    def test_what_cannot_fit_is_not_started(self):
+        done = gradus(*self.run_args(SOURCE + "/examples/digits.yaml", "none", training__replicas=64,
+                                     cluster__workers=64, model__layers__2__units=2700000))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("--overcommit", done.stderr)
+        self.assertRegex(done.stderr, r"worker +the process")
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "none")))
+        plan = gradus("plan", SOURCE + "/examples/digits.yaml", "--json", *self.job())
+        self.assertTrue(json.loads(plan.stdout)["one_host"]["fits"], plan.stdout)
 
 
 class Deaths(ClusterTest):
@@ -142,7 +152,8 @@ class Deaths(ClusterTest):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 3, err)
-        self.assertEqual(gradus("list", "--state-dir", self.dir + "/state").returncode, 5)
+        listed = gradus("list", "--json", "--state-dir", self.dir + "/state")  # what the master has left
+        self.assertEqual([job["state"] for job in json.loads(listed.stdout)], ["CANCELLED"], listed.stderr)
         result = json.loads(out)
         self.assertEqual(result["state"], "CANCELLED")
         self.assertGreater(result["steps"], 0)
@@ -161,14 +172,28 @@ class Deaths(ClusterTest):
 
     def test_interrupt_twice_stops_at_once(self):
         process = self.start_run(training__epochs=1000)
-        self.wait_log("state", "worker-1.log", "data_loaded")
+        self.wait_log("state", "master.log", "to=RUNNING")  # one that starts is cancelled at once
         children = [pid for kind in ("master", "ps", "worker") for pid in self.child(process, "gradus-" + kind)]
+        for child in self.child(process, "gradus-worker"):
+            os.kill(child, signal.SIGSTOP)  # the first is not done before the second comes
         process.send_signal(signal.SIGINT)
-        time.sleep(0.02)
+        time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
-        self.assertIn(process.returncode, (130, 3))  # 3: the first was done before the second came
+        self.assertEqual(process.returncode, 130)
         self.assert_gone(children)
+
+    def test_terminated_twice_at_once_is_terminated_once(self):
+        """What `timeout` does: a signal for its child, and one for the group that the child is in."""
+        process = self.start_run(training__epochs=1000)
+        self.wait_log("state", "master.log", "to=RUNNING")
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertTrue(os.path.exists(json.loads(out)["checkpoint"] + "/manifest.json"))
 
 
 class Services(ClusterTest):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers come, go, hang and come back while a job runs."""
 
+import json
 import signal
 import time
 
+from cluster import gradus
 from faults import SLOWER, Digits, FaultTest, main
 
 
@@ -113,6 +115,38 @@ class Members(Digits, FaultTest):
         for worker in self.workers:
             self.wait_used(worker)
         self.assert_same_bits(job, self.finish(job)[1])
+
+    def test_a_master_that_stands_still_gives_nobody_up(self):
+        self.cluster(workers=2)
+        job = self.train(2)
+        self.members(job, 2)
+        for still_s in (self.heartbeat_ms / 1000 - 0.1, self.heartbeat_ms / 1000, 5):
+            self.master.process.send_signal(signal.SIGSTOP)
+            time.sleep(still_s)
+            self.master.process.send_signal(signal.SIGCONT)
+            self.wait_used(self.workers[0])
+            time.sleep(self.heartbeat_ms / 500)
+        self.assertEqual(self.now(job)["generation"], 1)
+        self.assertNotIn("event=node_lost", self.log_of(self.master))
+        self.finish(job)
+
+    def test_a_job_that_ran_with_one_worker_recovers_with_one(self):
+        self.cluster(workers=2)
+        job = self.train(2, training__checkpoint_every=100)
+        self.workers[1].stop(signal.SIGKILL)
+        self.members(job, 1)
+        self.replace_ps(0)
+        self.wait_for("the recovery", lambda: self.now(job)["recoveries"] == 1)
+        listed = self.wait_for("the reason in the list", lambda: (
+            lambda job: job if "worker" in job["reason"] else None)(
+                json.loads(gradus("list", "--json", "--master", self.master.address).stdout)[0]))
+        self.assertIn("1 more worker", listed["reason"])
+        self.wait_for("RUNNING with one worker", lambda: self.now(job)["state"] == "RUNNING", 30 * SLOWER)
+        self.wait_used(self.workers[0])
+        epochs = int(self.now(job)["epochs"]) + 10
+        self.set_keys(job, f"training.epochs={epochs}")
+        self.wait_end(job)
+        self.assert_same_bits(job, epochs)
 
     def test_a_job_that_shrinks_makes_room_for_another(self):
         self.cluster(workers=2)

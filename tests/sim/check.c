@@ -4,7 +4,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define BEATS_US (2 * SIM_S) /* of a time-out of 3 s */
+#define DEAF_US (30 * SIM_S) /* since the last cut */
 
 const char *const sim_invariant_names[INVARIANT_COUNT] = {"NONE",
 #define X(NAME, text) #NAME,
@@ -188,6 +192,17 @@ void check_ledger(struct world *w, const struct sim_shard *s)
     }
 }
 
+/* Not of a worker that was told of this opening, or not of the job's master. */
+static bool is_foreign(const struct sim_shard *s, const struct shard_event *e)
+{
+    if (e->own || e->kind == SHARD_GONE || e->kind == SHARD_SNAPSHOT) {
+        return false;
+    }
+    return e->kind == SHARD_EXCHANGE
+               ? e->fence.opening != s->fence.opening
+               : memcmp(e->fence.secret, s->fence.secret, sizeof s->fence.secret) != 0;
+}
+
 void check_step(struct world *w, struct sim_shard *s, const struct shard_event *e,
                 const struct shard_info *before)
 {
@@ -210,6 +225,16 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
             w, INVARIANT_FENCE, "a request of generation %llu changes shard %u of generation %llu",
             (unsigned long long)e->generation, s->number, (unsigned long long)before->generation);
     }
+    if (is_foreign(s, e) &&
+        (after.version != before->version || after.generation != before->generation ||
+         after.queued != before->queued || after.parked > before->parked ||
+         after.pins != before->pins || after.closed != before->closed ||
+         after.pushes_applied != before->pushes_applied)) {
+        violated(w, INVARIANT_FENCE,
+                 "a request that is not for this opening of shard %u, or not "
+                 "of its master, changes it",
+                 s->number);
+    }
     if (after.version != before->version || e->kind == SHARD_MEMBERSHIP) {
         check_ledger(w, s);
     }
@@ -217,9 +242,25 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
 
 /* ---- a job as its clients see it ---- */
 
+void check_generation(struct world *w, uint32_t job, uint64_t generation)
+{
+    const struct job_record *row = disk_row(w, job);
+    if (row == NULL || row->generation < generation) {
+        violated(w, INVARIANT_STORED, "generation %llu of %s is used; its row has %llu",
+                 (unsigned long long)generation, w->jobs[job].id,
+                 row == NULL ? 0ULL : (unsigned long long)row->generation);
+    }
+}
+
 void check_record(struct world *w, const struct job_record *r)
 {
-    struct sim_job *j = &w->jobs[job_index(w, r->id)];
+    uint32_t job = job_index(w, r->id);
+    struct sim_job *j = &w->jobs[job];
+    const struct job_record *row = disk_row(w, job);
+    if (job_state_is_final(r->state) && (row == NULL || row->state != r->state)) {
+        violated(w, INVARIANT_STORED, "clients are told that %s is %s; its row says %s", r->id,
+                 job_state_name(r->state), row == NULL ? "nothing" : job_state_name(row->state));
+    }
     if (j->state != 0 && j->state != r->state) {
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);
         w->counts.recoveries += r->state == JOB_RECOVERING;
@@ -227,10 +268,6 @@ void check_record(struct world *w, const struct job_record *r)
     if (job_state_is_final(j->state) && r->state != j->state) {
         violated(w, INVARIANT_STATE, "%s was %s and is %s", r->id, job_state_name(j->state),
                  job_state_name(r->state));
-    }
-    if (r->generation < j->generation) {
-        violated(w, INVARIANT_STATE, "the generation of %s falls from %llu to %llu", r->id,
-                 (unsigned long long)j->generation, (unsigned long long)r->generation);
     }
     /* A start is tried five times (docs/protocol.md); nothing else may make a job fail. */
     if (r->state == JOB_FAILED && strstr(r->reason, "could not be started in") == NULL) {
@@ -240,7 +277,6 @@ void check_record(struct world *w, const struct job_record *r)
         violated(w, INVARIANT_STATE, "%s is CANCELLED, but nobody asked for it", r->id);
     }
     j->state = r->state;
-    j->generation = r->generation;
     snprintf(j->reason, sizeof j->reason, "%s", r->reason);
     snprintf(j->checkpoint, sizeof j->checkpoint, "%s", r->checkpoint);
 }
@@ -373,6 +409,34 @@ void check_job_end(struct world *w, uint32_t job)
     }
     if (j->first.mode == TRAINING_SYNC && !j->partial && !j->changed) {
         check_bits(w, job, &values, &slot);
+    }
+}
+
+/* A heartbeat is on its way for a while, and clocks differ; who has not been heard for most of the
+ * time-out may be given up. One that beats and is not at work can be deaf: a call to it was cut
+ * off. */
+void check_lost(struct world *w, const char *text)
+{
+    struct master_node_info info;
+    for (size_t k = 0; master_node_at(w->master, k, 0, &info); k++) {
+        char id[SIM_NAME_BYTES + 8];
+        snprintf(id, sizeof id, "node=%s ", info.id);
+        uint32_t i = (uint32_t)strtoul(info.address + 1, NULL, 10);
+        const struct sim_node *n = &w->nodes[i];
+        if (!n->up || strncmp(text, id, strlen(id)) != 0) {
+            continue;
+        }
+        bool beats = info.incarnation == n->incarnation && /* else a late Join of a dead process */
+                     strcmp(w->names[n->beat_name], info.id) == 0 &&
+                     n->beat_us + BEATS_US > w->now_us;
+        if (beats && strstr(text, "no heartbeat") != NULL) {
+            violated(w, INVARIANT_BEATS, "%s, but it beat %llu ms ago", text,
+                     (unsigned long long)((w->now_us - n->beat_us) / SIM_MS));
+        }
+        if (beats && strstr(text, "it beats, but") != NULL &&
+            w->blocked_until[0][i] + DEAF_US < w->now_us) {
+            violated(w, INVARIANT_BEATS, "%s, but it hears the master", text);
+        }
     }
 }
 

@@ -29,22 +29,26 @@ struct directory {
     char name[80];
     uint32_t job;
     bool there, manifest;
+    bool damaged; /* a bit of it is not what was written */
     /* A file's name has the generation that its shard was opened with. */
     struct part parts[SIM_SHARDS_MAX][STARTS_MAX];
     /* of the manifest */
-    uint64_t step, version, examples, opened, checksums[SIM_SHARDS_MAX];
+    uint64_t generation, step, version, examples, opened, checksums[SIM_SHARDS_MAX];
     struct flat_ledger ledger;
 };
 
-enum op_kind { OP_PREPARE, OP_MANIFEST, OP_FIND, OP_PART };
+enum op_kind { OP_PREPARE, OP_DISCARD, OP_MANIFEST, OP_PRUNE, OP_FIND, OP_PART };
+#define AVOID_NAMES_MAX 8
 
 struct op { /* that is going on */
     enum op_kind kind;
     bool used, done; /* done: only its owner does not know yet */
     uint32_t node, life, job, shard, unary, attempt;
-    uint64_t number, step, examples, version;
+    uint64_t number, generation, step, examples, version;
     size_t keep;
-    char name[80];
+    char name[80]; /* PRUNE: of the checkpoint that the job's row has */
+    char avoid[AVOID_NAMES_MAX][80];
+    uint32_t avoid_count;
     struct part part;
     struct flat_ledger ledger;
     uint64_t checksums[SIM_SHARDS_MAX], versions[SIM_SHARDS_MAX], opened[SIM_SHARDS_MAX];
@@ -88,16 +92,30 @@ void disk_free(struct disk *d)
 
 /* ---- rows ---- */
 
-void disk_store(struct world *w, const struct job_record *r)
+bool disk_store(struct world *w, const struct job_record *r)
 {
     struct disk *d = w->disk;
     uint32_t job = job_index(w, r->id);
+    if (w->rows_full_us > w->now_us) {
+        return false;
+    }
     if (d->has_row[job]) {
+        if (r->generation < d->rows[job].generation) {
+            violated(w, INVARIANT_STORED, "the generation of %s falls from %llu to %llu", r->id,
+                     (unsigned long long)d->rows[job].generation,
+                     (unsigned long long)r->generation);
+        }
         job_record_release(&d->rows[job]);
     }
     job_record_copy(&d->rows[job], r);
     d->has_row[job] = true;
     w->jobs[job].known = true;
+    return true;
+}
+
+const struct job_record *disk_row(const struct world *w, uint32_t job)
+{
+    return w->disk->has_row[job] ? &w->disk->rows[job] : NULL;
 }
 
 void disk_restore(struct world *w)
@@ -121,6 +139,11 @@ void disk_restore(struct world *w)
             .spec_error = good ? NULL : "it is wrong",
         };
         master_event(w, &e);
+        const struct job_record *seen =
+            w->master == NULL ? NULL : master_job(w->master, d->rows[i].id, node_ms(w, 0));
+        if (seen != NULL) {
+            check_record(w, seen); /* who asks is told */
+        }
         diags_release(&diags);
         job_spec_release(&spec);
         job_record_release(&record);
@@ -173,22 +196,74 @@ static struct directory *make(struct world *w, const char *name, uint32_t job)
     return dir;
 }
 
-static struct directory *newest(struct disk *d, uint32_t job)
+static bool is_newer(const struct directory *a, const struct directory *b)
+{
+    return a->generation != b->generation ? a->generation > b->generation : a->step > b->step;
+}
+
+/* But those that @op avoids; NULL: none is avoided. */
+static struct directory *newest(struct disk *d, uint32_t job, const struct op *op)
 {
     struct directory *best = NULL;
     for (uint32_t i = 0; i < d->directory_count; i++) {
         struct directory *dir = &d->directories[i];
-        if (dir->there && dir->manifest && dir->job == job &&
-            (best == NULL || strcmp(dir->name, best->name) > 0)) {
+        bool avoided = false;
+        for (uint32_t k = 0; op != NULL && k < op->avoid_count; k++) {
+            avoided = avoided || strcmp(op->avoid[k], dir->name) == 0;
+        }
+        if (dir->there && dir->manifest && dir->job == job && !avoided &&
+            (best == NULL || is_newer(dir, best))) {
             best = dir;
         }
     }
     return best;
 }
 
+/* A job whose checkpoints are all damaged cannot go on: when the last whole one is removed the
+ * newest is whole. */
+static void mend(struct disk *d, uint32_t job)
+{
+    for (uint32_t i = 0; i < d->directory_count; i++) {
+        const struct directory *o = &d->directories[i];
+        if (o->there && o->manifest && o->job == job && !o->damaged) {
+            return;
+        }
+    }
+    struct directory *dir = newest(d, job, NULL);
+    if (dir != NULL) {
+        dir->damaged = false;
+    }
+}
+
+/* As long as an older one is whole. */
+void disk_damage(struct world *w, uint32_t job)
+{
+    struct directory *dir = newest(w->disk, job, NULL);
+    bool older = false;
+    for (uint32_t i = 0; i < w->disk->directory_count; i++) {
+        const struct directory *o = &w->disk->directories[i];
+        older = older || (o != dir && o->there && o->manifest && o->job == job && !o->damaged);
+    }
+    if (dir != NULL && older) {
+        dir->damaged = true;
+        TRACE(w, 0, "a bit of %s flips", dir->name);
+    }
+}
+
+static bool is_gone(const struct world *w)
+{
+    return w->gone_us > w->now_us;
+}
+
+int disk_readable(const struct world *w, const char *directory)
+{
+    const struct directory *dir = find(w->disk, directory);
+    return is_gone(w) ? ERR_PERMISSION : dir != NULL && dir->damaged ? ERR_CORRUPT : 0;
+}
+
 bool disk_newest(struct world *w, uint32_t job, char directory[80], uint64_t *step)
 {
-    const struct directory *dir = newest(w->disk, job);
+    const struct directory *dir = newest(w->disk, job, NULL);
     if (dir == NULL) {
         return false;
     }
@@ -222,24 +297,28 @@ bool disk_read(struct world *w, const char *directory, struct tensor *values, st
     return true;
 }
 
-static void prune(struct disk *d, uint32_t job, size_t keep)
+/* Complete ones of the job that were made after @dir. */
+static size_t newer_than(const struct disk *d, const struct directory *dir)
 {
-    for (;;) {
-        size_t count = 0;
-        struct directory *oldest = NULL;
-        for (uint32_t i = 0; i < d->directory_count; i++) {
-            struct directory *dir = &d->directories[i];
-            if (!dir->there || !dir->manifest || dir->job != job) {
-                continue;
-            }
-            count++;
-            oldest = oldest == NULL || strcmp(dir->name, oldest->name) < 0 ? dir : oldest;
-        }
-        if (keep == 0 || count <= keep) {
-            return;
-        }
-        oldest->there = false;
+    size_t count = 0;
+    for (uint32_t i = 0; i < d->directory_count; i++) {
+        const struct directory *o = &d->directories[i];
+        count += o->there && o->manifest && o->job == dir->job && is_newer(o, dir);
     }
+    return count;
+}
+
+/* The newest @keep stay, and the one that is @named. */
+static void prune(struct disk *d, uint32_t job, size_t keep, const char *named)
+{
+    for (uint32_t i = 0; keep > 0 && i < d->directory_count; i++) {
+        struct directory *dir = &d->directories[i];
+        if (dir->there && dir->manifest && dir->job == job && strcmp(dir->name, named) != 0 &&
+            newer_than(d, dir) >= keep) {
+            dir->there = false;
+        }
+    }
+    mend(d, job);
 }
 
 /* ---- operations, each of which takes its time ---- */
@@ -271,6 +350,8 @@ static void begin(struct world *w, uint32_t node, uint32_t index)
     struct sim_node *n = &w->nodes[node];
     uint64_t us = n->file_free_us > w->now_us ? n->file_free_us : w->now_us;
     us += world_takes(w, "file", w->schedule->knobs.file_us);
+    n->file_us = n->file_free_us > w->now_us ? n->file_us : w->now_us;
+    n->file_job = w->disk->ops[index].job;
     n->file_free_us = us;
     world_at(w, us, EVENT_FILE, node, index, 0);
 }
@@ -278,10 +359,10 @@ static void begin(struct world *w, uint32_t node, uint32_t index)
 void disk_prepare(struct world *w, const struct master_prepare *p)
 {
     uint32_t index;
-    struct op *op = op_new(w, OP_PREPARE, 0, &index);
+    struct op *op = op_new(w, p->discard ? OP_DISCARD : OP_PREPARE, 0, &index);
     op->number = p->number;
     snprintf(op->name, sizeof op->name, "%s", p->directory);
-    TRACE(w, 0, "prepares %s", p->directory);
+    TRACE(w, 0, "%s %s", p->discard ? "removes" : "prepares", p->directory);
     begin(w, 0, index);
 }
 
@@ -291,9 +372,9 @@ void disk_manifest(struct world *w, const struct master_manifest *m)
     struct op *op = op_new(w, OP_MANIFEST, 0, &index);
     op->number = m->number;
     op->job = job_index(w, m->job->id);
+    op->generation = m->generation;
     op->step = m->step;
     op->examples = m->examples;
-    op->keep = m->keep;
     op->shard_count = m->plan->shard_count;
     snprintf(op->name, sizeof op->name, "%s", m->directory);
     for (uint32_t s = 0; s < op->shard_count; s++) {
@@ -315,7 +396,21 @@ void disk_find(struct world *w, const struct master_find *f)
     uint32_t index;
     struct op *op = op_new(w, OP_FIND, 0, &index);
     op->number = f->number;
-    op->job = job_index(w, f->job);
+    op->job = job_index(w, f->job->id);
+    for (size_t i = 0; i < f->avoid_count && i < AVOID_NAMES_MAX; i++) {
+        snprintf(op->avoid[op->avoid_count++], sizeof op->avoid[0], "%s", f->avoid[i]);
+    }
+    begin(w, 0, index);
+}
+
+void disk_prune(struct world *w, const struct master_prune *p)
+{
+    uint32_t index;
+    struct op *op = op_new(w, OP_PRUNE, 0, &index);
+    op->job = job_index(w, p->job->id);
+    op->keep = p->release ? 0 : p->keep;
+    snprintf(op->name, sizeof op->name, "%s",
+             p->job->checkpoint[0] == '\0' ? "" : p->job->checkpoint + sizeof "/c/" - 1);
     begin(w, 0, index);
 }
 
@@ -408,6 +503,30 @@ static void finish_prepare(struct world *w, struct op *op)
     struct directory *dir = make(w, op->name, job_index(w, id));
     memset(dir->parts, 0, sizeof dir->parts);
     dir->manifest = false;
+    dir->damaged = false;
+    mend(w->disk, dir->job);
+}
+
+static void finish_discard(struct world *w, struct op *op)
+{
+    struct directory *dir = find(w->disk, op->name);
+    if (dir != NULL) {
+        dir->there = false;
+        mend(w->disk, dir->job);
+    }
+}
+
+/* Can nothing be written (or removed) at the moment? */
+static bool refused(struct world *w, struct op *op)
+{
+    if (is_gone(w)) {
+        op->code = op->kind == OP_PART ? ERR_PERMISSION : ERR_UNAVAILABLE;
+        snprintf(op->why, sizeof op->why, "the disk is not there");
+    } else if (w->full_us > w->now_us && (op->kind == OP_PART || op->kind == OP_MANIFEST)) {
+        op->code = ERR_EXHAUSTED;
+        snprintf(op->why, sizeof op->why, "the disk is full");
+    }
+    return op->code != 0;
 }
 
 static void finish_manifest(struct world *w, struct op *op)
@@ -426,6 +545,7 @@ static void finish_manifest(struct world *w, struct op *op)
     }
     check_manifest(w, dir, op);
     dir->manifest = true;
+    dir->generation = op->generation;
     dir->step = op->step;
     dir->version = op->versions[0];
     dir->examples = op->examples;
@@ -433,7 +553,6 @@ static void finish_manifest(struct world *w, struct op *op)
     dir->opened = op->opened[0];
     memcpy(dir->checksums, op->checksums, sizeof dir->checksums);
     w->counts.checkpoints++;
-    prune(w->disk, op->job, op->keep);
 }
 
 static void finish_part(struct world *w, struct op *op)
@@ -468,6 +587,7 @@ static void tell_master(struct world *w, const struct op *op)
     const struct err *why = op->code != 0 ? &err : NULL;
     switch (op->kind) {
     case OP_PREPARE:
+    case OP_DISCARD:
         e.prepare = (struct master_prepare_done){op->number, why};
         break;
     case OP_MANIFEST:
@@ -477,9 +597,14 @@ static void tell_master(struct world *w, const struct op *op)
         break;
     default:
         e.kind = MASTER_FOUND;
-        e.found = (struct master_found){.number = op->number};
-        dir = newest(w->disk, op->job);
-        if (dir != NULL) {
+        e.found = (struct master_found){.number = op->number, .skipped = ""};
+        dir = newest(w->disk, op->job, op);
+        if (is_gone(w)) { /* nobody knows, or there is nothing where it was */
+            err_set(&err, ERR_UNAVAILABLE, "the disk is not there");
+            e.found.err = w->gone_silently ? NULL : &err;
+            e.found.skipped = "there is no such directory";
+        } else if (dir != NULL) {
+            e.found.skipped = op->avoid_count > 0 ? "one is damaged" : "";
             snprintf(path, sizeof path, "/c/%s", dir->name);
             memcpy(done, dir->ledger.done, sizeof done);
             ledger = (struct ledger){dir->ledger.shape, dir->ledger.epoch, dir->ledger.split_count,
@@ -498,6 +623,10 @@ static void tell_master(struct world *w, const struct op *op)
 
 static void tell_caller(struct world *w, const struct op *op)
 {
+    if (op->code != 0) {
+        unary_refuse(w, op->unary, op->attempt, op->code, op->why);
+        return;
+    }
     struct unary_reply *r = unary_reply(w, op->unary, op->attempt);
     snprintf(r->file, sizeof r->file, "%llu", (unsigned long long)op->part.opened);
     r->bytes = 100;
@@ -518,8 +647,14 @@ void on_file(struct world *w, const struct event *e)
     }
     if (!op->done) {
         op->done = true;
-        if (op->kind == OP_PREPARE) {
+        if (op->kind != OP_FIND && refused(w, op)) {
+            TRACE(w, op->node, "cannot write %s: %s", op->name, op->why);
+        } else if (op->kind == OP_PREPARE) {
             finish_prepare(w, op);
+        } else if (op->kind == OP_DISCARD) {
+            finish_discard(w, op);
+        } else if (op->kind == OP_PRUNE) {
+            prune(w->disk, op->job, op->keep, op->name);
         } else if (op->kind == OP_MANIFEST) {
             finish_manifest(w, op);
         } else if (op->kind == OP_PART) {
@@ -533,7 +668,7 @@ void on_file(struct world *w, const struct event *e)
     op->used = false;
     if (copy.kind == OP_PART) {
         tell_caller(w, &copy);
-    } else {
+    } else if (copy.kind != OP_PRUNE) {
         tell_master(w, &copy);
     }
 }

@@ -58,6 +58,11 @@ static void leave(struct world *w, uint32_t node)
     member_leave(w, node);
 }
 
+static void until(uint64_t *end_us, const struct sim_fault *f)
+{
+    *end_us = f->until_us > *end_us ? f->until_us : *end_us;
+}
+
 void fault_begin(struct world *w, uint32_t index)
 {
     const struct sim_fault *f = &w->schedule->faults[index];
@@ -78,6 +83,13 @@ void fault_begin(struct world *w, uint32_t index)
             n->armed = true;
             n->armed_actions = f->number;
             end_at(w, index, f->until_us);
+        }
+        break;
+    case FAULT_LOST: /* before that the job may wait for as many workers as its file says */
+        if (w->jobs[0].state == JOB_RUNNING && disk_row(w, 0) != NULL &&
+            disk_row(w, 0)->state == JOB_RUNNING) {
+            n->gone = true;
+            node_kill(w, f->node);
         }
         break;
     case FAULT_PAUSE:
@@ -113,6 +125,25 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_CHECKPOINT:
     case FAULT_SET:
         master_client(w, f);
+        break;
+    case FAULT_ROWS:
+        until(&w->rows_full_us, f);
+        break;
+    case FAULT_FULL:
+        until(&w->full_us, f);
+        break;
+    case FAULT_GONE:
+        until(&w->gone_us, f);
+        w->gone_silently = f->number == 1;
+        break;
+    case FAULT_PINS:
+        until(&w->pins_us, f);
+        break;
+    case FAULT_DAMAGE:
+        disk_damage(w, f->number);
+        break;
+    case FAULT_STRANGER:
+        stranger_calls(w, f);
         break;
     case FAULT_KIND_COUNT:
         break;
@@ -168,4 +199,5 @@ void faults_stop(struct world *w)
         }
     }
     memset(w->blocked_until, 0, sizeof w->blocked_until);
+    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = 0;
 }

@@ -127,7 +127,7 @@ int main(int argc, char **argv)
         {"trace", no_argument, NULL, 't'},       {NULL, 0, NULL, 0}};
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct options o = {
-        .seeds = 10000, .from = 1, .jobs = processors > 0 ? (unsigned)processors : 1};
+        .seeds = 60000, .from = 1, .jobs = processors > 0 ? (unsigned)processors : 1};
     int c;
     while ((c = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
         if (c == 'n') {

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "job/job_spec.h"
 
 #define HEARTBEAT_TIMEOUT_MS 3000
 #define PATIENT_MS 100000000
 #define PARK_MARGIN_MS 300
-#define SHORT_MS 5000
 #define CLIENT_REQUEST (UINT64_C(1) << 62) /* requests of clients, who are at the master's door */
 
 uint32_t job_index(struct world *w, const char *id)
@@ -92,6 +92,7 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     q->call = c->kind;
     q->number = c->number;
     q->incarnation = c->incarnation;
+    q->fence = c->fence;
     q->job = (uint32_t)(j - w->jobs);
     q->shard = c->shard;
     q->generation = c->generation;
@@ -136,8 +137,6 @@ static void call(struct world *w, const struct master_call *c)
     uint32_t index;
     struct unary *u = unary_new(w, 0, to, UNARY_CALL, c->timeout_ms, &index);
     fill_call(w, &u->req, c);
-    /* A short call waits for a connection as long as it may; a long one is refused at once. */
-    u->wait_for_ready = c->timeout_ms <= SHORT_MS;
     struct sim_job *j = &w->jobs[u->req.job];
     if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened) {
         j->opened = c->generation;
@@ -147,6 +146,14 @@ static void call(struct world *w, const struct master_call *c)
         for (size_t i = 0; i < c->lease_count; i++) {
             check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);
         }
+    }
+    if (c->kind != MASTER_CALL_INSPECT && c->kind != MASTER_CALL_EVALUATE) {
+        check_generation(w, u->req.job, c->generation);
+    }
+    if (c->kind == MASTER_CALL_OPEN && c->restore[0] == '\0' &&
+        disk_row(w, u->req.job)->checkpoint[0] != '\0') {
+        violated(w, INVARIANT_ANEW, "%s begins anew, and has %s", j->id,
+                 disk_row(w, u->req.job)->checkpoint);
     }
     unary_send(w, index);
 }
@@ -197,10 +204,14 @@ static void answer(struct world *w, const struct master_reply *r)
 
 /* ---- events ---- */
 
-static void store(struct world *w, const struct job_record *r)
+static void store(struct world *w, const struct master_store *s)
 {
-    check_record(w, r);
-    disk_store(w, r);
+    struct sim_row *row = &w->rows[w->row_count++];
+    if (w->row_count > SIM_ROWS_MAX) {
+        violated(w, INVARIANT_ORDER, "more than %d rows in one step", SIM_ROWS_MAX);
+    }
+    *row = (struct sim_row){.job = job_index(w, s->job->id), .row = s->row};
+    row->failed = !disk_store(w, s->job);
 }
 
 static void act(struct world *w)
@@ -227,14 +238,20 @@ static void act(struct world *w)
         case MASTER_FIND:
             disk_find(w, &a->find);
             break;
+        case MASTER_PRUNE:
+            disk_prune(w, &a->prune);
+            break;
         case MASTER_STORE:
-            store(w, a->job);
+            store(w, &a->store);
             break;
         case MASTER_CHANGED:
             check_record(w, a->job);
             break;
         case MASTER_LOG:
             TRACE(w, 0, "%s %s", a->log.event, a->log.text);
+            if (strcmp(a->log.event, "node_lost") == 0) {
+                check_lost(w, a->log.text);
+            }
             if (strcmp(a->log.event, "job_state_refused") == 0) {
                 violated(w, INVARIANT_STATE, "%s", a->log.text);
             }
@@ -243,12 +260,27 @@ static void act(struct world *w)
     }
 }
 
-void master_event(struct world *w, struct master_event *e)
+static void step(struct world *w, struct master_event *e)
 {
     e->now_ms = node_ms(w, 0);
     e->wall_ms = (int64_t)e->now_ms;
     master_step(w->master, e, &w->actions);
     act(w);
+}
+
+void master_event(struct world *w, struct master_event *e)
+{
+    step(w, e);
+    for (uint32_t i = 0; i < w->row_count && w->master != NULL; i++) {
+        struct sim_row row = w->rows[i];
+        struct err err = {0};
+        err_set(&err, ERR_EXHAUSTED, "disk full");
+        struct master_event stored = {.kind = MASTER_STORED};
+        stored.stored =
+            (struct master_stored){w->jobs[row.job].id, row.row, row.failed ? &err : NULL};
+        step(w, &stored);
+    }
+    w->row_count = 0;
     if (w->master == NULL) {
         return;
     }
@@ -263,13 +295,30 @@ void master_tick(struct world *w)
     master_event(w, &e);
 }
 
+/* Unless somebody listens there again. */
+void master_refused(struct world *w, uint32_t node)
+{
+    const struct sim_node *n = &w->nodes[node];
+    if (w->master == NULL || w->nodes[0].paused || n->up || n->dead_name == 0) {
+        return;
+    }
+    struct master_event e = {.kind = MASTER_UNREACHABLE};
+    e.node = (struct master_node_event){.node = w->names[n->dead_name],
+                                        .incarnation = n->dead_incarnation};
+    TRACE(w, 0, "finds nobody at %s", w->names[n->dead_name]);
+    master_event(w, &e);
+}
+
 void master_begin(struct world *w)
 {
     bool patient = schedule_freezes(w->schedule);
     w->master = master_new(
         &(struct master_config){.heartbeat_timeout_ms = patient ? PATIENT_MS : HEARTBEAT_TIMEOUT_MS,
                                 .jobs_max = 16,
-                                .finished_max = 100});
+                                .finished_max = 100,
+                                .seeds = {rng_key_mix(w->key, 5000 + w->nodes[0].life),
+                                          rng_key_mix(w->key, 6000 + w->nodes[0].life),
+                                          rng_key_mix(w->key, 7000 + w->nodes[0].life)}});
     w->master_timer = SIM_TIMER_NONE;
     disk_restore(w);
 }
@@ -332,15 +381,27 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
                              .request = (uint64_t)u->serial << 26 | (uint64_t)index << 2 | attempt};
     char address[16];
     const char *jobs[SIM_JOBS_MAX];
+    uint64_t generations[SIM_JOBS_MAX];
+    struct master_work works[SIM_WORKS_MAX];
     struct master_epoch_progress epochs[SIM_EPOCHS_MAX];
     double sums[SIM_EPOCHS_MAX][8];
     if (u->kind == UNARY_JOIN) {
         fill_join(w, u, &e, address);
     } else if (u->kind == UNARY_HEARTBEAT || u->kind == UNARY_LEAVE) {
-        e.node = (struct master_node_event){
-            .node = w->names[q->name], .incarnation = q->incarnation, .jobs = jobs};
+        e.node = (struct master_node_event){.node = w->names[q->name],
+                                            .incarnation = q->incarnation,
+                                            .jobs = jobs,
+                                            .generations = generations,
+                                            .works = works,
+                                            .work_count = q->work_count};
+        for (uint32_t i = 0; i < q->work_count; i++) {
+            works[i] = (struct master_work){
+                w->jobs[q->works[i].job].id, q->works[i].what,  "us", q->works[i].done,
+                q->works[i].total,           q->works[i].age_ms};
+        }
         for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
             if ((q->held_jobs >> i & 1u) != 0) {
+                generations[e.node.job_count] = q->held_generation;
                 jobs[e.node.job_count++] = w->jobs[i].id;
             }
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define CALL_TIMEOUT_MS 2000
+#define MOMENT_US (500 * SIM_MS) /* what takes no longer is not told */
 
 static uint32_t held_jobs(const struct world *w, uint32_t node)
 {
@@ -19,6 +20,50 @@ static uint32_t held_jobs(const struct world *w, uint32_t node)
         }
     }
     return held;
+}
+
+static void add_work(const struct world *w, struct unary_request *q, uint32_t job, const char *what,
+                     uint64_t since_us, uint64_t until_us, bool measured)
+{
+    uint64_t age_us = w->now_us - since_us;
+    if (age_us < MOMENT_US) {
+        return;
+    }
+    q->works[q->work_count].job = job;
+    q->works[q->work_count].what = what;
+    q->works[q->work_count].done = measured ? age_us : 0;
+    q->works[q->work_count].total = measured ? until_us - since_us : 0;
+    q->works[q->work_count++].age_ms = age_us / SIM_MS;
+}
+
+static void fill_works(const struct world *w, uint32_t node, struct unary_request *q)
+{
+    const struct sim_node *n = &w->nodes[node];
+    const struct sim_worker_job *j = n->job;
+    if (n->role == ROLE_WORKER && j->there) {
+        q->held_generation = j->taken;
+        if (j->busy) {
+            const char *what = j->has_loading                            ? "StartJob"
+                               : j->computing.kind == WORKER_DO_EVALUATE ? "Evaluate"
+                                                                         : "step";
+            add_work(w, q, j->job, what, j->busy_us, 0, false);
+        }
+        for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+            if (j->calls[i].tag != 0) { /* an evaluation, which may wait for a server */
+                add_work(w, q, j->job, "Evaluate", w->now_us - MOMENT_US, 0, false);
+                break;
+            }
+        }
+    }
+    if (n->file_free_us > w->now_us) {
+        add_work(w, q, n->file_job, "Checkpoint", n->file_us, 0, false);
+    }
+    if (n->open_free_us > w->now_us) {
+        add_work(w, q, n->open_job, "OpenShard", n->open_us, 0, false);
+    }
+    if (n->copied_us > w->now_us) {
+        add_work(w, q, n->copy_job, "Pin", n->copy_us, n->copied_us, true);
+    }
 }
 
 static void drop_jobs(struct world *w, uint32_t node, uint32_t job)
@@ -41,7 +86,10 @@ static void call(struct world *w, uint32_t node, enum membership_call kind)
     u->req.name = n->name;
     u->req.incarnation = n->incarnation;
     u->req.membership_call = n->member.call;
-    u->req.held_jobs = kind == MEMBERSHIP_HEARTBEAT ? held_jobs(w, node) : 0;
+    if (kind == MEMBERSHIP_HEARTBEAT) {
+        u->req.held_jobs = held_jobs(w, node);
+        fill_works(w, node, &u->req);
+    }
     unary_send(w, index);
 }
 

@@ -38,6 +38,12 @@
     X(unlevel_cut, ASYNC, "a cut is made where shards have different batches")                     \
     X(position_falls, CHANGE, "a late report takes back where a worker holds")                     \
     X(generation_not_stored, ANY, "a generation is used before it is stored")                      \
+    X(generation_not_awaited, ANY, "a generation is used although its row was refused")            \
+    X(end_not_awaited, ANY, "clients are told of an end that is not stored")                       \
+    X(last_checkpoint_once, ANY, "a job ends without its last checkpoint when it fails once")      \
+    X(begins_anew, ANY, "a job whose checkpoints are gone begins anew")                            \
+    X(damage_forgotten, ANY, "a damaged checkpoint is tried for ever")                             \
+    X(row_not_stored_again, ANY, "a row that was refused is not stored later")                     \
     X(grant_on_hold, CHANGE, "a lease is given again to a worker on hold")                         \
     X(old_totals, SUMS, "totals of a round that is over count for the present one")                \
     X(last_totals_forgotten, SUMS, "a shard does not keep the totals of the step it applied last") \
@@ -45,7 +51,17 @@
     X(totals_not_told, SUMS, "a worker joins anew what a shard knows the totals of")               \
     X(lost_values_known, ANY, "parameters of which a part never came are not pulled again")        \
     X(given_up_is_done, ANY, "a batch that was given up for want of parameters counts as done")    \
-    X(lead_has_all, SPECULATE, "only the lead is asked what is late")
+    X(no_room_is_done, ASYNC, "a SetMembership that a shard has no memory for counts as answered") \
+    X(change_half_undone, CHANGE, "only the master takes back a change that did not fit")          \
+    X(opening_not_compared, ANY, "a push for another opening of the shard is taken")               \
+    X(secret_not_compared, ANY, "whoever names a high generation is taken for the master")         \
+    X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
+    X(lead_has_all, SPECULATE, "only the lead is asked what is late")                              \
+    X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
+    X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \
+    X(waits_for_all, ANY, "a job that recovers waits for as many workers as its file says")        \
+    X(kept_gradient_of_any_step, SYNC, "a gradient that is kept is taken for one of another step") \
+    X(never_steps_back, PARTIAL, "a worker waits for a shard that is a step behind, for ever")
 
 enum mutant {
     MUTANT_NONE,

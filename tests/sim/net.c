@@ -216,6 +216,12 @@ static void deliver(struct world *w, uint32_t index, uint32_t attempt, const str
     case UNARY_CALL:
         master_answered(w, u, r);
         break;
+    case UNARY_STRANGER:
+        if (r->code == 0) {
+            violated(w, INVARIANT_FENCE, "%s obeys a stranger's %s", w->names[w->nodes[u->to].name],
+                     master_call_name(u->req.call));
+        }
+        break;
     case UNARY_JOIN:
     case UNARY_HEARTBEAT:
     case UNARY_LEAVE:

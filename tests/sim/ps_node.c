@@ -34,12 +34,50 @@ static void sweep(struct world *w, uint32_t node)
 
 static void answer_state(struct world *w, struct sim_shard *s, uint32_t unary, uint32_t attempt)
 {
-    struct shard_event e = {.kind = SHARD_STATE, .generation = w->unaries[unary].req.generation};
+    const struct unary_request *q = &w->unaries[unary].req;
+    struct shard_event e = {.kind = SHARD_STATE, .generation = q->generation, .fence = q->fence};
     struct sim_request *r = request_new(w, s);
     r->unary = unary;
     r->attempt = attempt;
     e.tag = request_tag(w, r);
     shard_take(w, s, &e);
+}
+
+/* ---- memory that there is not ---- */
+
+/* Somebody else's is not free yet. */
+static bool is_full(struct world *w)
+{
+    const uint32_t part = w->schedule->knobs.full_part;
+    return part > 0 && !w->quiet && world_draw(w, "full", w->serials++, 1000000) < part;
+}
+
+static bool has_room_for_mode(struct world *w, struct sim_shard *s, enum training_mode mode)
+{
+    const uint32_t part = w->schedule->knobs.full_modes_part;
+    const uint64_t what = (uint64_t)s->node << 8 | (uint64_t)mode;
+    if ((s->modes >> mode & 1U) == 0 && part > 0 &&
+        world_draw(w, "full mode", what, 1000000) < part) {
+        return false;
+    }
+    s->modes |= 1U << mode;
+    return true;
+}
+
+/* For a membership that it has not taken yet? What it had room for once it always has. */
+static bool has_room(struct world *w, struct sim_shard *s, const struct unary_request *q)
+{
+    const uint32_t most = w->schedule->knobs.room_workers;
+    struct shard_info info;
+    shard_info(s->core, &info);
+    if (q->call != MASTER_CALL_MEMBERSHIP || q->generation <= info.generation) {
+        return true;
+    }
+    uint32_t room = most == 0 ? UINT32_MAX : most + s->node % 2;
+    if (q->worker_count > (room > s->room ? room : s->room)) {
+        return false;
+    }
+    return !q->ledger.present || has_room_for_mode(w, s, q->consistency.mode);
 }
 
 /* The one thread that makes shards has come to this request. */
@@ -51,8 +89,8 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     struct sim_shard **there = find(w, node, q->job, q->shard);
     enum shard_open what =
         shard_open_decide(there == NULL ? NULL : (*there)->core,
-                          there == NULL ? 0 : (*there)->opened, q->generation, &err);
-    if (what == SHARD_OPEN_OLD) {
+                          there == NULL ? 0 : (*there)->opened, q->generation, &q->fence, &err);
+    if (what == SHARD_OPEN_REFUSED) {
         unary_refuse(w, unary, attempt, err.code, err.msg);
         return;
     }
@@ -69,6 +107,10 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         if (n->life != life) {
             return;
         }
+    }
+    if (is_full(w)) {
+        unary_refuse(w, unary, attempt, ERR_EXHAUSTED, "the memory is in use");
+        return;
     }
     struct sim_shard *s = shard_make(w, node, q, &err);
     if (s == NULL) {
@@ -92,6 +134,8 @@ static void open_later(struct world *w, uint32_t node, uint32_t unary, uint32_t 
     struct sim_node *n = &w->nodes[node];
     uint64_t us = n->open_free_us > w->now_us ? n->open_free_us : w->now_us;
     us += world_takes(w, "open", w->schedule->knobs.load_us);
+    n->open_us = n->open_free_us > w->now_us ? n->open_us : w->now_us;
+    n->open_job = w->unaries[unary].req.job;
     n->open_free_us = us;
     world_at(w, us, EVENT_OPENED, node, unary << 2 | attempt, 0);
 }
@@ -117,11 +161,21 @@ static enum shard_event_kind kind_of(enum master_call_kind call)
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 {
     const struct unary_request *q = &w->unaries[unary].req;
+    const struct sim_knobs *k = &w->schedule->knobs;
+    struct sim_node *n = &w->nodes[node];
+    if (q->call == MASTER_CALL_OPEN && q->incarnation != w->nodes[node].incarnation) {
+        unary_refuse(w, unary, attempt, ERR_ABORTED, "this was meant for another process");
+        return;
+    }
     if (q->call == MASTER_CALL_OPEN) {
         open_later(w, node, unary, attempt);
         return;
     }
     struct sim_shard **there = find(w, node, q->job, q->shard);
+    if (there != NULL && q->call == MASTER_CALL_PIN && q->slots && w->pins_us > w->now_us) {
+        unary_refuse(w, unary, attempt, ERR_EXHAUSTED, "no memory for a copy of the slots");
+        return;
+    }
     if (there == NULL) {
         if (q->call == MASTER_CALL_CLOSE) {
             (void)unary_reply(w, unary, attempt);
@@ -132,11 +186,16 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         return;
     }
     struct sim_shard *s = *there;
+    if (!has_room(w, s, q)) {
+        unary_refuse(w, unary, attempt, ERR_EXHAUSTED, "there is no memory for that");
+        return;
+    }
     struct sim_request *r = request_new(w, s);
     r->unary = unary;
     r->attempt = attempt;
     struct shard_event e = {
         .kind = kind_of(q->call), .generation = q->generation, .tag = request_tag(w, r)};
+    e.fence = q->fence;
     const char *workers[SIM_WORKERS_MAX];
     uint32_t done[SIM_SPLITS_MAX];
     struct ledger ledger;
@@ -160,7 +219,13 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         e.slots_buffer = gradient_new(w);
         s->gradients++;
     }
+    uint32_t gradients = s->gradients;
     shard_take(w, s, &e);
+    if (e.kind == SHARD_PIN && q->slots && n->up && s->gradients == gradients && k->copy_us > 0) {
+        n->copy_job = q->job; /* it kept the buffer: the copy is made now */
+        n->copy_us = w->now_us;
+        n->copied_us = w->now_us + world_takes(w, "copy", k->copy_us);
+    }
     sweep(w, node);
 }
 
@@ -193,6 +258,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
     r->exchange = exchange;
     struct shard_event e = {.kind = SHARD_EXCHANGE,
                             .generation = x->generation,
+                            .fence = {.opening = x->opening},
                             .tag = request_tag(w, r),
                             .worker = w->names[x->name],
                             .has_push = x->has_push,

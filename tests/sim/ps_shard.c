@@ -489,6 +489,12 @@ static void load(struct world *w, struct sim_shard *s, const struct unary_reques
     struct tensor slot = {{0}};
     struct disk_cut cut = {0};
     const struct sim_job *j = &w->jobs[s->job];
+    int code = q->directory[0] == '\0' ? 0 : disk_readable(w, q->directory);
+    if (code != 0) {
+        err_set(err, code, "checkpoint %s: %s", q->directory,
+                code == ERR_CORRUPT ? "a checksum differs" : "the disk is not there");
+        return;
+    }
     if (q->directory[0] == '\0') {
         numbers_initial(key_of_job(w, s->job), j->elements, &values);
     } else if (!disk_read(w, q->directory, &values, &slot, &cut)) {
@@ -519,9 +525,12 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     s->number = q->shard;
     s->serial = (uint32_t)++w->serials;
     s->opened = q->generation;
+    s->fence = q->fence;
     s->version_first = q->version;
     s->elements = j->shard_elements[q->shard];
     s->previous = SIM_NONE;
+    s->room = q->worker_count;
+    s->modes = 1U << q->consistency.mode;
     memcpy(s->map, j->map[q->shard], sizeof s->map);
     uint32_t done[SIM_SPLITS_MAX];
     memcpy(done, q->ledger.done, sizeof done);
@@ -533,6 +542,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     }
     struct shard_options o = {.shard = q->shard,
                               .generation = q->generation,
+                              .fence = q->fence,
                               .version = q->version,
                               .elements = s->elements,
                               .consistency = q->consistency,
@@ -567,7 +577,7 @@ static void forget_waiting(struct world *w, struct sim_shard *s, bool answer)
 void shard_drop(struct world *w, struct sim_shard *s)
 {
     if (s->open) {
-        struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX};
+        struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
         s->open = false;
         if (!step(w, s, &e)) {
             shard_release(w, s); /* it was in no table any more */

@@ -123,6 +123,7 @@ static int read_scenario(struct scenario *c, char *text, const char **expected)
                                  .ps_count = 1,
                                  .worker_count = 1,
                                  .job_count = 1,
+                                 .live_us = 300 * SIM_S,
                                  .knobs = {.delay_us = 1000,
                                            .compute_us = 5000,
                                            .load_us = 10000,

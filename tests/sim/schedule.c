@@ -15,6 +15,8 @@ const char *const sim_mode_names[SIM_MODE_COUNT] = {
 #undef X
 };
 
+#define LIVE_US (300 * SIM_S)
+
 struct maker {
     struct sim_schedule *s;
     uint64_t key, draws;
@@ -194,8 +196,9 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
     put_mode(m, &t, mode, replicas);
     m->goes_on = m->goes_on && most > 1;
     m->step_records = (uint32_t)(batch * replicas);
-    put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitions: 3\n", (unsigned)least,
-        (unsigned)most, (unsigned)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count));
+    put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitioner: fixed\n  partitions: 3\n",
+        (unsigned)least, (unsigned)most,
+        (unsigned)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count));
     uint64_t steps = batches * epochs;
     m->length_us += steps * (m->s->knobs.compute_us + 2 * m->s->knobs.delay_us) / workers;
 }
@@ -260,6 +263,52 @@ static void early_answers(struct sim_schedule *s)
     }
 }
 
+static struct sim_fault *add_fault(struct maker *m, enum sim_fault_kind kind, uint32_t node);
+
+static uint32_t any_ps(struct maker *m);
+
+/* Disks that are full, gone or damaged, and memory that is short. With draws of their own, too. */
+static void bad_storage(struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "storage");
+    m.draws = 0;
+    if (!chance(&m, 30) || schedule_freezes(s)) {
+        return;
+    }
+    static const enum sim_fault_kind KINDS[] = {FAULT_ROWS, FAULT_FULL, FAULT_GONE, FAULT_DAMAGE,
+                                                FAULT_PINS};
+    for (uint64_t i = between(&m, 1, 4); i > 0; i--) {
+        struct sim_fault *f = add_fault(&m, KINDS[below(&m, sizeof KINDS / sizeof *KINDS)], 0);
+        f->number = (uint32_t)below(&m, f->kind == FAULT_DAMAGE ? s->job_count : 2);
+        if (f->kind == FAULT_DAMAGE ||
+            f->kind == FAULT_GONE) { /* nobody looks until a server dies */
+            struct sim_fault *crash = add_fault(&m, FAULT_CRASH, any_ps(&m));
+            crash->at_us = f->at_us + about(&m, 1 * SIM_MS, 1 * SIM_S);
+            crash->until_us = crash->at_us + about(&m, 1 * SIM_MS, 10 * SIM_S);
+        }
+    }
+}
+
+/* With draws of their own, too. */
+static void short_memory(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "memory")};
+    struct sim_knobs *k = &s->knobs;
+    if (!chance(&m, 40)) {
+        return;
+    }
+    k->full_part = chance(&m, 50) ? (uint32_t)about(&m, 20000, 700000) : 0;
+    k->room_workers = chance(&m, 60) ? (uint32_t)between(&m, 1, 3) : 0;
+    k->full_modes_part = chance(&m, 60) ? (uint32_t)about(&m, 100000, 1000000) : 0;
+}
+
+static void refused_connections(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "refused")};
+    s->knobs.refused_part = chance(&m, 60) ? (uint32_t)about(&m, 100000, 1000000) : 0;
+}
+
 /* A job that needs none of its workers goes on when one stops for good between any two pushes,
  * although the master never finds out. Nothing else goes wrong: what would, would end it. */
 static void freeze(struct maker *of, struct sim_schedule *s)
@@ -267,13 +316,15 @@ static void freeze(struct maker *of, struct sim_schedule *s)
     struct maker m = {.s = s, .key = rng_key(s->seed, "freeze")};
     uint32_t whole_steps = s->jobs[0].records / of->step_records;
     if (!of->goes_on || s->job_count > 1 || s->worker_count < 2 || s->ps_count < 2 ||
-        whole_steps == 0 || !chance(&m, 25)) {
+        whole_steps == 0 || !chance(&m, 35)) {
         return;
     }
     /* At the end of an epoch there may be less than a step, all of it of the one that stops. */
     s->jobs[0].records = whole_steps * of->step_records;
     struct sim_knobs *k = &s->knobs;
     k->tail_part = k->loss_part = k->twice_part = k->break_part = 0;
+    /* A server without room for the other workers would leave only the one that stops. */
+    k->full_part = k->room_workers = k->full_modes_part = 0;
     s->jobs[0].test_records = 0; /* an evaluation has a chunk for every worker */
     s->fault_count = 0;
     s->spare_count = 0;
@@ -281,6 +332,52 @@ static void freeze(struct maker *of, struct sim_schedule *s)
     uint32_t node = s->ps_count + (uint32_t)between(&m, 1, s->worker_count);
     *f = (struct sim_fault){
         .kind = FAULT_FREEZE, .node = node, .number = (uint32_t)about(&m, 1, 100)};
+    if (chance(&m, 80)) { /* the others are steps behind then */
+        uint32_t slow = node;
+        while (slow == node) {
+            slow = s->ps_count + (uint32_t)between(&m, 1, s->worker_count);
+        }
+        s->faults[s->fault_count++] = (struct sim_fault){.kind = FAULT_SLOW,
+                                                         .node = slow,
+                                                         .until_us = of->length_us * 2,
+                                                         .number = (uint32_t)about(&m, 2, 20)};
+    }
+}
+
+/* Work that lasts longer than every deadline: computations, loads, copies and files of a minute and
+ * more. The faults come as they would, at later times. */
+static void slow_work(const struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "slow work")};
+    struct sim_knobs *k = &s->knobs;
+    uint64_t before = of->length_us * 2 + 1 * SIM_S;
+    if (s->job_count > 1 || schedule_freezes(s) || !chance(&m, 4)) {
+        return;
+    }
+    uint64_t steps = of->length_us * s->worker_count / (k->compute_us + 2 * k->delay_us) + 1;
+    uint64_t most = 600 * SIM_S / steps; /* or it takes us too long */
+    uint64_t compute_us = about(&m, 2 * SIM_S, 90 * SIM_S);
+    k->compute_us = (uint32_t)(compute_us < most ? compute_us : most);
+    k->load_us = chance(&m, 60) ? (uint32_t)about(&m, 5 * SIM_S, 150 * SIM_S) : k->load_us;
+    k->copy_us = chance(&m, 60) ? (uint32_t)about(&m, 1 * SIM_S, 100 * SIM_S) : 0;
+    if (chance(&m, 30)) { /* there may be a checkpoint at every step */
+        uint64_t file_us = about(&m, 1 * SIM_S, 100 * SIM_S);
+        k->file_us = (uint32_t)(file_us < most ? file_us : most);
+    }
+    k->tail_us =
+        k->tail_us < 500000 ? k->tail_us : 500000; /* for minutes: nobody would ever be known */
+    k->loss_part = k->loss_part < 2000 ? k->loss_part : 2000;
+    uint64_t length = steps * k->compute_us / s->worker_count + 2 * k->load_us + k->copy_us;
+    for (uint32_t i = 0; i < s->fault_count; i++) {
+        struct sim_fault *f = &s->faults[i];
+        uint64_t lasts = f->until_us - f->at_us;
+        f->at_us = f->at_us * (length / 1000 + 1) / (before / 1000 + 1);
+        f->until_us = f->at_us + lasts;
+        f->number = f->kind == FAULT_SLOW ? 2 : f->number;
+    }
+    /* Each fault may cost all that was computed since the last checkpoint. */
+    s->live_us += 4 * (2 * steps * k->compute_us + 10 * (uint64_t)k->load_us +
+                       20 * ((uint64_t)k->copy_us + k->file_us));
 }
 
 bool schedule_freezes(const struct sim_schedule *s)
@@ -420,6 +517,32 @@ static void client(struct maker *m)
     }
 }
 
+/* Drawn last, so that all else of a seed is as it was. */
+static void strangers(struct maker *m)
+{
+    for (uint64_t i = chance(m, 25) ? between(m, 1, 6) : 0; i > 0; i--) {
+        struct sim_fault *f =
+            add_fault(m, FAULT_STRANGER, chance(m, 50) ? any_ps(m) : any_worker(m));
+        f->number = (uint32_t)below(m, 16);
+    }
+}
+
+/* A worker goes for good, and then a server for a while: the job goes on with who is left. */
+static void goes_for_good(const struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "gone");
+    m.draws = 0;
+    if (s->job_count > 1 || s->worker_count < 2 || schedule_freezes(s) ||
+        s->fault_count + 2 > SIM_FAULTS_MAX || !chance(&m, 6)) {
+        return;
+    }
+    uint64_t at_us = add_fault(&m, FAULT_LOST, any_worker(&m))->at_us;
+    struct sim_fault *crash = add_fault(&m, FAULT_CRASH, any_ps(&m));
+    crash->at_us = at_us + about(&m, 1 * SIM_MS, 5 * SIM_S);
+    crash->until_us = crash->at_us + about(&m, 1 * SIM_MS, 5 * SIM_S);
+}
+
 enum trouble {
     BAD_NETWORK,
     BAD_MACHINES,
@@ -491,8 +614,18 @@ static void make_faults(struct maker *m)
     }
 }
 
+/* What a seed of all modes is, for ever. Half of them are of any mode, as they come. */
+static enum sim_mode mode_of(uint64_t seed)
+{
+    static const enum sim_mode MODES[] = {SIM_ANY,       SIM_SUMS,  SIM_ANY,     SIM_SYNC,
+                                          SIM_PARTIAL,   SIM_SUMS,  SIM_ANY,     SIM_ANY,
+                                          SIM_SPECULATE, SIM_ASYNC, SIM_BOUNDED, SIM_CHANGE};
+    return MODES[seed % (sizeof MODES / sizeof *MODES)];
+}
+
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
+    mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
     s->seed = seed;
@@ -510,6 +643,8 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     make_faults(&m);
     early_answers(s);
+    short_memory(s);
+    refused_connections(s);
     for (uint32_t i = 0; i < s->spare_count; i++) {
         add_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);
     }
@@ -519,6 +654,13 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         }
     }
     freeze(&m, s);
+    bad_storage(&m, s);
+    if (!schedule_freezes(s)) {
+        strangers(&m);
+    }
+    goes_for_good(&m, s);
+    s->live_us = LIVE_US;
+    slow_work(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {
         uint64_t until =

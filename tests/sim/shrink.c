@@ -60,14 +60,15 @@ static bool drop_faults(struct world *w, struct sim_schedule *s, const struct fa
 static bool calm_knobs(struct world *w, struct sim_schedule *s, const struct failure *f)
 {
     bool better = false;
-    for (uint32_t i = 0; i < 9; i++) {
+    for (uint32_t i = 0; i < 13; i++) {
         struct sim_schedule smaller = *s;
         struct sim_knobs *k = &smaller.knobs;
-        uint32_t *parts[] = {&k->loss_part,   &k->twice_part, &k->tail_part, &k->break_part,
-                             &k->reader_part, &k->early_part, &k->lost_part};
-        if (i < 7) {
+        uint32_t *parts[] = {&k->loss_part,    &k->twice_part,      &k->tail_part,   &k->break_part,
+                             &k->reader_part,  &k->early_part,      &k->lost_part,   &k->full_part,
+                             &k->room_workers, &k->full_modes_part, &k->refused_part};
+        if (i < 11) {
             *parts[i] = 0;
-        } else if (i == 7) {
+        } else if (i == 11) {
             k->skew = false;
         } else {
             k->readers_max = 8;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "job/consistency.h"
+#include "job/fence.h"
 #include "job/ledger.h"
 #include "master/master.h"
 #include "ps/shard.h"
@@ -53,7 +54,8 @@
     X(ASYNC, async)                                                                                \
     X(BOUNDED, bounded)                                                                            \
     X(CHANGE, change)                                                                              \
-    X(SUMS, sums) /* sync, with sums over whole variables on several shards */
+    X(SUMS, sums) /* sync, with sums over whole variables on several shards */                     \
+    X(ALL, all)   /* each of the others, in proportion */
 
 enum sim_mode {
 #define X(NAME, name) SIM_##NAME,
@@ -74,10 +76,17 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(SPLIT, split)           /* nothing goes between node and other */                            \
     X(BREAK, break)           /* connections between node and other are reset, once */             \
     X(LEAVE, leave)           /* SIGTERM; started again at the end */                              \
+    X(LOST, lost)             /* killed for good, while the only job runs */                       \
     X(JOIN, join)             /* a spare worker is started */                                      \
     X(CANCEL, cancel)         /* a client cancels job `number` */                                  \
     X(CHECKPOINT, checkpoint) /* a client wants a checkpoint of job `number` */                    \
-    X(SET, set)               /* a client changes job `number` as `change` says */
+    X(SET, set)               /* a client changes job `number` as `change` says */                 \
+    X(STRANGER, stranger)     /* somebody else calls node, as `number` says (stranger.c) */        \
+    X(ROWS, rows)             /* the master's rows cannot be stored */                             \
+    X(FULL, full)             /* nothing more goes onto the disk of checkpoints */                 \
+    X(GONE, gone)             /* that disk is not there; number 1: as if it were empty */          \
+    X(DAMAGE, damage)         /* a bit of the newest checkpoint of job `number` flips */           \
+    X(PINS, pins)             /* servers have no memory for copies of slots */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,
@@ -105,10 +114,16 @@ struct sim_knobs {
     uint32_t tail_part, tail_us; /* some take up to so much longer */
     uint32_t loss_part, twice_part, break_part;
     uint32_t compute_us, load_us, file_us;
+    uint32_t copy_us; /* of slots for a pin; 0: at once */
     /* Answers that are told early: the rest of the values comes up to so much later, or never. */
     uint32_t early_part, early_us, lost_part;
     uint32_t reader_part, reader_us, readers_max; /* slow readers of snapshots */
-    bool skew;                                    /* clocks differ, and run at 0.9 to 1.1 */
+    /* Memory of parameter servers: parts of the OpenShards that are refused for a time; the workers
+     * (0: any number) and the modes (a bit for each) for which a shard that was opened with less
+     * than that, or in another mode, has none. Each server draws its own, near these. */
+    uint32_t full_part, room_workers, full_modes_part;
+    uint32_t refused_part; /* of the ends of processes, that the master sees before the time-out */
+    bool skew;             /* clocks differ, and run at 0.9 to 1.1 */
 };
 
 struct sim_job_plan {
@@ -127,6 +142,7 @@ struct sim_schedule {
     struct sim_fault faults[SIM_FAULTS_MAX];
     uint32_t fault_count;
     uint64_t quiet_us; /* nothing goes wrong from then on */
+    uint64_t live_us;  /* so long after that every job must have ended */
 };
 
 /* A worker of it is stopped, and nobody ever counts as dead. */
@@ -171,6 +187,7 @@ enum unary_kind {
     UNARY_REPORT_SPLIT,
     UNARY_REPORT_PROGRESS,
     UNARY_REPORT_FAILURE,
+    UNARY_STRANGER, /* as UNARY_CALL, of nobody */
     UNARY_KIND_COUNT
 };
 
@@ -184,12 +201,14 @@ struct flat_ledger { /* a ledger in a message */
 
 #define SIM_WORKERS_MAX 10
 #define SIM_LEASES_MAX 8
+#define SIM_WORKS_MAX 3
 
 /* The fields of all requests; each kind uses some. */
 struct unary_request {
     enum master_call_kind call;
     uint64_t number; /* of the master's call */
     uint32_t job, shard;
+    struct fence fence;
     uint64_t generation, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
     bool hold, slots, idle;
@@ -204,9 +223,16 @@ struct unary_request {
     char pin_id[64], directory[80];
     uint64_t first, count;
     /* of nodes */
-    uint16_t name;        /* who asks; 0: nobody knows */
-    uint64_t incarnation; /* of who asks, or of the process that the master means */
-    uint32_t held_jobs;   /* a bit for each job */
+    uint16_t name;            /* who asks; 0: nobody knows */
+    uint64_t incarnation;     /* of who asks, or of the process that the master means */
+    uint32_t held_jobs;       /* a bit for each job */
+    uint64_t held_generation; /* a worker's */
+    struct {
+        uint32_t job;
+        const char *what;
+        uint64_t done, total, age_ms;
+    } works[SIM_WORKS_MAX];
+    uint32_t work_count;
     uint64_t membership_call;
     uint64_t epoch, sequence, position, dropped, speculated;
     uint32_t split, batch_end;
@@ -260,7 +286,7 @@ struct stream { /* of one worker's job and one shard */
 struct exchange { /* a request or an answer on its way */
     uint32_t stream;
     uint32_t next; /* of a server's that wait, or of free ones */
-    uint64_t number, generation;
+    uint64_t number, generation, opening;
     uint16_t name;
     bool has_push, has_pull, idle, has_decision, has_spare, spare_given, has_values;
     bool partial; /* told early: the rest of the values is still coming */
@@ -314,6 +340,7 @@ struct sim_request { /* a tag of a shard's core */
 struct sim_shard { /* on a parameter server */
     bool open;
     uint32_t node, job, number, serial;
+    struct fence fence;
     uint64_t opened, version_first; /* generation and version that it was opened with */
     uint32_t elements;
     uint16_t map[SIM_ELEMENTS_MAX]; /* element of the shard → of the model */
@@ -332,6 +359,8 @@ struct sim_shard { /* on a parameter server */
     uint32_t gradients; /* buffers that its core has */
     uint32_t waiting;   /* requests without an answer */
     uint32_t kept;      /* SHARD_KEEP without its SHARD_FORGET */
+    uint32_t room;      /* for so many workers at least */
+    uint32_t modes;     /* that it was in: a bit for each */
     bool stepping;
 };
 
@@ -388,6 +417,7 @@ struct sim_worker_job {
     bool there, loaded, started, halted;
     uint32_t serial; /* of worker jobs in this world */
     uint64_t started_generation;
+    struct fence fence;
     uint32_t job;
     uint16_t name; /* the node's when it was started */
     uint32_t shard_count;
@@ -397,6 +427,8 @@ struct sim_worker_job {
     size_t at;     /* next action to do */
     bool stepping; /* actions are being done */
     bool busy;     /* computing or loading: mail waits */
+    uint64_t busy_us;
+    uint64_t taken; /* the newest generation whose Assign it answered */
     struct worker_action computing;
     bool has_loading; /* the mail to handle when the data is there */
     struct mail loading_mail;
@@ -435,6 +467,7 @@ struct sim_node {
     uint64_t clock_offset_us, clock_rate;
     bool armed; /* dies after so many actions */
     uint32_t armed_actions;
+    bool gone;             /* killed for good */
     bool freezing, frozen; /* stops for good after so many pushes; has stopped */
     uint32_t freezing_pushes;
     uint64_t back_us; /* when it starts again after that; 0: when things are quiet */
@@ -442,12 +475,19 @@ struct sim_node {
 
     struct membership_core member;
     uint64_t incarnation;
-    uint16_t name; /* 0: none */
+    uint16_t name;             /* 0: none */
+    uint64_t dead_incarnation; /* of its last life that ended, */
+    uint16_t dead_name;        /* and what it was called */
     struct sim_timer member_timer;
 
     struct sim_shard *shards[SIM_SHARDS_OF_PS]; /* a server's */
     uint64_t file_free_us, open_free_us;        /* when its one thread for that is free */
-    struct sim_worker_job *job;                 /* a worker's; memory is kept */
+    uint64_t file_us, open_us, copy_us;         /* when it began */
+    uint32_t file_job, open_job, copy_job;      /* the last one that it is for */
+    uint64_t copied_us;         /* until then its shards are not asked for anything */
+    uint64_t beat_us;           /* when its last heartbeat came to the master's machine, */
+    uint16_t beat_name;         /* and as whom it came */
+    struct sim_worker_job *job; /* a worker's; memory is kept */
 };
 
 /* ---- jobs, as the simulator sees them ---- */
@@ -471,8 +511,7 @@ struct sim_job {
     struct consistency first; /* of the job file */
     bool changed, partial;    /* was it ever */
     bool cancelled;           /* a client asked for it */
-    uint64_t generation;
-    uint64_t opened; /* the generation of the last start */
+    uint64_t opened;          /* the generation of the last start */
     /* Per version of the present opening: what the first shard that made it applied. */
     struct {
         bool known, sync;
@@ -485,6 +524,13 @@ struct sim_job {
 };
 
 struct disk;
+
+struct sim_row { /* that the store has answered; the master's core does not know yet */
+    uint32_t job;
+    uint64_t row;
+    bool failed;
+};
+#define SIM_ROWS_MAX 64
 
 /* ---- events ---- */
 
@@ -506,6 +552,7 @@ enum event_kind {
     EVENT_FAULT_END,
     EVENT_SUBMIT,
     EVENT_QUIET,
+    EVENT_REFUSED, /* the master finds nobody at the address of a node that died */
 };
 
 struct event {
@@ -526,16 +573,19 @@ struct event {
     X(EXAMPLES, "the examples of an update are those of its batches")                              \
     X(VERSION, "a shard's version rises by one")                                                   \
     X(READ, "a reader sees one version")                                                           \
-    X(FENCE, "a request of an old generation changes nothing")                                     \
+    X(FENCE, "a request of an old generation, or of a stranger, changes nothing")                  \
     X(SKEW, "shards of a sync job are one step apart at most")                                     \
     X(BITS, "sync training gives the bits of the reference")                                       \
     X(LEDGER, "a shard's ledger says what it applied")                                             \
     X(MANIFEST, "a manifest names complete files of one cut")                                      \
+    X(ANEW, "a job that has a checkpoint never begins anew")                                       \
+    X(STORED, "no generation is used, and no end is told, before it is stored")                    \
     X(STATE, "states of a job follow the table")                                                   \
     X(FAILED, "no fault makes a job fail")                                                         \
     X(LEASE, "a split is leased as fresh once")                                                    \
     X(ANSWER, "every request is answered or its caller is gone")                                   \
     X(LIVE, "a job ends soon after faults have stopped")                                           \
+    X(BEATS, "no node is given up that beats")                                                     \
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(BOUND, "nobody is further ahead than the staleness bound")                                   \
     X(ORDER, "actions come in an order that can be carried out")
@@ -573,6 +623,10 @@ struct world {
     char names[SIM_NAMES_MAX][SIM_NAME_BYTES]; /* [0]: "" */
     uint16_t name_count;
     uint64_t blocked_until[SIM_NODES_MAX][SIM_NODES_MAX];
+    /* Until then: no row can be stored; nothing can be written to the disk of checkpoints; it is
+     * not there; versions cannot be pinned with slots. */
+    uint64_t rows_full_us, full_us, gone_us, pins_us;
+    bool gone_silently;
 
     struct unary *unaries;
     uint32_t unary_free;
@@ -589,6 +643,8 @@ struct world {
 
     struct master *master;
     struct master_actions actions;
+    struct sim_row rows[SIM_ROWS_MAX + 1];
+    uint32_t row_count;
     struct sim_timer master_timer;
     uint64_t client_request; /* of SUBMIT, CANCEL … */
 
@@ -663,6 +719,7 @@ void master_begin(struct world *w);
 void master_end(struct world *w);
 void master_called(struct world *w, uint32_t unary, uint32_t attempt);
 void master_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
+void master_refused(struct world *w, uint32_t node);
 void master_tick(struct world *w);
 void master_event(struct world *w, struct master_event *e);
 void master_client(struct world *w, const struct sim_fault *f);
@@ -712,6 +769,9 @@ void disk_clear(struct disk *d);
 void disk_prepare(struct world *w, const struct master_prepare *p);
 void disk_manifest(struct world *w, const struct master_manifest *m);
 void disk_find(struct world *w, const struct master_find *f);
+void disk_prune(struct world *w, const struct master_prune *p);
+void disk_damage(struct world *w, uint32_t job);                 /* its newest checkpoint */
+int disk_readable(const struct world *w, const char *directory); /* 0, or why not */
 void disk_write(struct world *w, struct sim_shard *s, const struct shard_action *a, uint32_t unary,
                 uint32_t attempt);
 void on_file(struct world *w, const struct event *e);
@@ -723,13 +783,17 @@ struct disk_cut { /* of a checkpoint: a shard's part, by elements of the model *
 bool disk_read(struct world *w, const char *directory, struct tensor *values, struct tensor *slot,
                struct disk_cut *cut);
 bool disk_newest(struct world *w, uint32_t job, char directory[80], uint64_t *step);
-void disk_store(struct world *w, const struct job_record *r);
+bool disk_store(struct world *w, const struct job_record *r);           /* false: it is full */
+const struct job_record *disk_row(const struct world *w, uint32_t job); /* NULL: none */
 void disk_restore(struct world *w); /* every row to the master's core */
 
 /* fault.c */
 void fault_begin(struct world *w, uint32_t index);
 void fault_end(struct world *w, uint32_t index);
 void faults_stop(struct world *w);
+
+/* stranger.c */
+void stranger_calls(struct world *w, const struct sim_fault *f);
 
 /* numbers.c: the model, the update rule, and the sequential reference */
 void numbers_initial(uint64_t key, uint32_t elements, struct tensor *out);
@@ -764,12 +828,14 @@ void check_step(struct world *w, struct sim_shard *s, const struct shard_event *
                 const struct shard_info *before);
 void check_ledger(struct world *w, const struct sim_shard *s);
 void check_record(struct world *w, const struct job_record *r);
+void check_generation(struct world *w, uint32_t job, uint64_t generation); /* of a call */
 void check_lease(struct world *w, uint32_t job, uint16_t name, uint64_t generation,
                  const struct lease *lease);
 void check_compute(struct world *w, uint32_t node, const struct worker_action *a);
 void check_evaluate(struct world *w, uint32_t node);
 void check_job_end(struct world *w, uint32_t job);
 void check_clean(struct world *w);
+void check_lost(struct world *w, const char *text); /* of the event node_lost */
 
 /* trace.c */
 __attribute__((format(printf, 3, 4))) void trace(struct world *w, uint32_t node, const char *fmt,

@@ -234,6 +234,10 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              k->compute_us, k->early_part, k->early_us, k->lost_part, k->load_us, k->file_us,
              k->reader_part, k->reader_us, k->readers_max, k->skew ? ", clocks differ" : "");
     line(ctx, text);
+    snprintf(text, sizeof text,
+             "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6", k->full_part,
+             k->room_workers, k->full_modes_part, k->refused_part);
+    line(ctx, text);
     for (uint32_t i = 0; i < s->job_count; i++) {
         snprintf(text, sizeof text, "job %u at %llu ms: %u records, %u to test", i,
                  (unsigned long long)(s->jobs[i].submit_us / SIM_MS), s->jobs[i].records,

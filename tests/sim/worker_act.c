@@ -161,6 +161,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
           (unsigned long long)a->step, a->replica, a->batch.batch, a->batch.split,
           (unsigned)a->batch.epoch, a->spare ? ", spare" : "");
     j->busy = true;
+    j->busy_us = w->now_us;
     j->computing = *a;
     world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
 }
@@ -305,6 +306,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_action 
     x->stream = link->stream;
     x->number = a->exchange;
     x->generation = a->generation;
+    x->opening = j->fence.opening;
     x->name = j->name;
     x->idle = a->idle;
     x->has_push = a->push;
@@ -390,6 +392,7 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         break;
     case WORKER_DO_EVALUATE:
         j->busy = true;
+        j->busy_us = w->now_us;
         j->computing = *a;
         world_at(w, w->now_us + w->schedule->knobs.compute_us + 1, EVENT_COMPUTED, node, j->serial,
                  0);
@@ -418,6 +421,11 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         timer_set(w, node, EVENT_WORKER_TIMER, j->serial, &j->timer, node_us_of(w, node, a->at_ms));
         break;
     case WORKER_DO_REPLY_ASSIGN:
+        if (a->code == 0) {
+            w->nodes[node].job->taken = worker_generation(w->nodes[node].job->core);
+        }
+        reply_assign(w, node, a);
+        break;
     case WORKER_DO_FAIL_EVALUATE:
         reply_assign(w, node, a);
         break;

@@ -102,6 +102,7 @@ static void load_then(struct world *w, uint32_t node, const struct mail *m)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     j->busy = true;
+    j->busy_us = w->now_us;
     j->has_loading = true;
     j->loading_mail = *m;
     uint64_t us = world_takes(w, "load", w->schedule->knobs.load_us);
@@ -121,6 +122,7 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
     if (!j->started) {
         const struct sim_job *job = &w->jobs[j->job];
         struct worker_config config = {
+            .generation = q->generation,
             .shard_count = q->shard_count,
             .rounds = job_rounds(job),
             .shape = {job->records, job->batch_records,
@@ -367,12 +369,23 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     bool mine = j->there && j->job == q->job;
     struct err err = {0};
     enum worker_start what = WORKER_START_NEW;
+    bool first = q->call == MASTER_CALL_START || q->call == MASTER_CALL_INSPECT;
+    if (first && q->incarnation != w->nodes[node].incarnation) {
+        unary_refuse(w, unary, attempt, ERR_ABORTED, "this was meant for another process");
+        return;
+    }
+    if (mine && q->call != MASTER_CALL_START &&
+        fence_check_secret(&j->fence, &q->fence, &err) != 0) {
+        unary_refuse(w, unary, attempt, err.code, err.msg);
+        return;
+    }
     switch (q->call) {
     case MASTER_CALL_START:
         if (mine) {
-            what = worker_start_decide(j->started_generation, q->generation, &err);
+            what = worker_start_decide(j->started_generation, &j->fence, q->generation, &q->fence,
+                                       &err);
         }
-        if (what == WORKER_START_OLD) {
+        if (what == WORKER_START_REFUSED) {
             unary_refuse(w, unary, attempt, err.code, err.msg);
             return;
         }
@@ -381,11 +394,13 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
             take_job(w, node, q->job);
         }
         j->started_generation = w->unaries[unary].req.generation;
+        j->fence = w->unaries[unary].req.fence;
         break;
     case MASTER_CALL_INSPECT:
         if (!mine) {
             worker_drop(w, node, SIM_NONE);
             take_job(w, node, q->job);
+            j->fence = w->unaries[unary].req.fence;
         }
         break;
     case MASTER_CALL_STOP:

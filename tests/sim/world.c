@@ -11,7 +11,6 @@
 #include "base/rng.h"
 
 #define EVENTS_MAX 400000            /* more is a livelock */
-#define LIVE_US (300 * SIM_S)        /* after faults have stopped */
 #define CLEAN_US (60 * SIM_S)        /* after the last job has ended */
 #define CLEAN_LOOK_US (500 * SIM_MS) /* how often it is looked whether all is clean */
 
@@ -145,7 +144,7 @@ uint16_t name_of(struct world *w, const char *id)
 void node_start(struct world *w, uint32_t node)
 {
     struct sim_node *n = &w->nodes[node];
-    if (n->up) {
+    if (n->up || n->gone) {
         return;
     }
     n->up = true;
@@ -159,6 +158,7 @@ void node_start(struct world *w, uint32_t node)
     n->name = 0;
     n->file_free_us = 0;
     n->open_free_us = 0;
+    n->copied_us = 0;
     TRACE(w, node, "starts");
     if (n->role == ROLE_MASTER) {
         master_begin(w);
@@ -166,6 +166,10 @@ void node_start(struct world *w, uint32_t node)
         member_begin(w, node);
     }
 }
+
+/* So long after its last heartbeat, and a little more, the master looks whether a node is there. */
+#define REFUSED_US_MIN (1000 * SIM_MS)
+#define REFUSED_US (1500 * SIM_MS)
 
 void node_kill(struct world *w, uint32_t node)
 {
@@ -175,6 +179,14 @@ void node_kill(struct world *w, uint32_t node)
     }
     TRACE(w, node, "dies");
     n->up = false;
+    n->dead_incarnation = n->incarnation;
+    n->dead_name = n->name;
+    if (n->role != ROLE_MASTER && w->schedule->knobs.refused_part > 0 &&
+        world_draw(w, "refused", ++w->serials, 1000000) < w->schedule->knobs.refused_part) {
+        world_at(w,
+                 w->now_us + REFUSED_US_MIN + world_draw(w, "refused at", w->serials, REFUSED_US),
+                 EVENT_REFUSED, 0, node, 0);
+    }
     if (n->role == ROLE_MASTER) {
         master_end(w);
     } else if (n->role == ROLE_PS) {
@@ -275,6 +287,8 @@ static void clear(struct world *w)
     w->answers = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
+    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = 0;
+    w->row_count = 0;
     memset(w->jobs, 0, sizeof w->jobs);
     disk_clear(w->disk);
 }
@@ -409,6 +423,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_FAULT_END:
     case EVENT_SUBMIT:
     case EVENT_QUIET:
+    case EVENT_REFUSED:
         break; /* of the world: below */
     }
 }
@@ -428,6 +443,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_QUIET:
         faults_stop(w);
+        return true;
+    case EVENT_REFUSED:
+        master_refused(w, e->arg);
         return true;
     default:
         return false;
@@ -461,6 +479,26 @@ static bool is_clean(const struct world *w)
     return true;
 }
 
+/* Whoever copies slots does nothing else for the shards meanwhile; in order, later. */
+static uint64_t waits_until(const struct world *w, const struct event *e)
+{
+    bool of_shards = e->kind == EVENT_REQUEST || e->kind == EVENT_EXCHANGE ||
+                     e->kind == EVENT_GONE || e->kind == EVENT_READER;
+    return of_shards ? w->nodes[e->node].copied_us : 0;
+}
+
+/* It is at the master's machine, whether or not the master runs. */
+static void note_beat(struct world *w, const struct event *e)
+{
+    if (e->kind == EVENT_REQUEST && e->node == 0) {
+        const struct unary *u = &w->unaries[e->arg >> 2];
+        if (u->kind == UNARY_HEARTBEAT && u->req.incarnation == w->nodes[u->from].incarnation) {
+            w->nodes[u->from].beat_us = w->now_us;
+            w->nodes[u->from].beat_name = u->req.name;
+        }
+    }
+}
+
 static void run(struct world *w)
 {
     uint64_t look_us = 0;
@@ -477,9 +515,11 @@ static void run(struct world *w)
             continue;
         }
         struct sim_node *n = &w->nodes[e.node];
-        if (n->paused) {
-            heap_push(
-                w, (struct event){n->resume_us, w->seq++, e.kind, e.node, e.life, e.arg, e.more});
+        uint64_t until_us = waits_until(w, &e);
+        note_beat(w, &e);
+        if (n->paused || until_us > w->now_us) {
+            until_us = n->paused ? n->resume_us : until_us;
+            heap_push(w, (struct event){until_us, w->seq++, e.kind, e.node, e.life, e.arg, e.more});
             continue;
         }
         dispatch(w, &e);
@@ -497,7 +537,7 @@ static void run(struct world *w)
             faults_stop(w);
             w->ended = true;
             w->ended_us = w->now_us;
-        } else if (w->quiet && w->now_us > w->schedule->quiet_us + LIVE_US) {
+        } else if (w->quiet && w->now_us > w->schedule->quiet_us + w->schedule->live_us) {
             world_check_end(w);
         }
     }
@@ -512,7 +552,7 @@ void world_check_end(struct world *w)
                      job_state_name(j->state),
                      w->master == NULL ? "-" : master_job_phase(w->master, j->id),
                      w->master == NULL ? "-" : master_job_work(w->master, j->id),
-                     (unsigned long long)(LIVE_US / SIM_S), j->reason);
+                     (unsigned long long)(w->schedule->live_us / SIM_S), j->reason);
         }
     }
 }

@@ -105,10 +105,23 @@ static void test_a_signal_waits_for_the_descriptor(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* `timeout` signals its child and the group of it within a moment; people take longer. */
+static void test_what_repeats(void **state)
+{
+    (void)state;
+    assert_true(signals_repeats(SIGTERM, 0));
+    assert_true(signals_repeats(SIGTERM, 999));
+    assert_false(signals_repeats(SIGTERM, 1000));
+    assert_true(signals_repeats(SIGINT, 0));
+    assert_true(signals_repeats(SIGINT, 99));
+    assert_false(signals_repeats(SIGINT, 100));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_thread_that_was_there_before_sends_it_on),
+        cmocka_unit_test(test_what_repeats),
         cmocka_unit_test(test_a_signal_is_read),
         cmocka_unit_test(test_a_signal_waits_for_the_descriptor),
     };

@@ -281,7 +281,8 @@ static void doubled_tensors_are_refused(void **state)
     free(path);
 }
 
-/* Any damage to a shard's file is found by the full check; what the quick check lets pass opens. */
+/* Any damage to a shard's file is found by the full check; what the quick check lets pass is found
+ * by who reads it. */
 static void damaged_files_are_refused(void **state)
 {
     const struct fixture *f = *state;
@@ -303,7 +304,8 @@ static void damaged_files_are_refused(void **state)
         assert_true(rc == 0 || rc == ERR_CORRUPT || rc == ERR_UNSUPPORTED);
         if (rc == 0) {
             float x[91];
-            assert_int_equal(checkpoint_read(c, "dense_1.kernel", "v", 0, 91, x, NULL), 0);
+            rc = checkpoint_read(c, "dense_1.kernel", "v", 0, 91, x, &err);
+            assert_true(rc == 0 || rc == ERR_CORRUPT);
             checkpoint_close(c);
         }
     }

@@ -2,6 +2,8 @@
 /* The directory of checkpoints: the newest complete one, interrupted ones, and those that go. */
 #include "fixture.h"
 
+#include "checkpoint/claim.h"
+
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -199,9 +201,9 @@ static void old_ones_go(void **state)
     write_whole(broken, MANIFEST_NAME, "x", 1);
     free(broken);
     write_whole(f->dir, "notes", "n", 1);
-    assert_int_equal(checkpoint_prune(f->dir, 0, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 0, NULL, NULL), 0);
     assert_true(has(f, "step-000000001"));
-    assert_int_equal(checkpoint_prune(f->dir, 2, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 2, NULL, NULL), 0);
     static const bool want[8] = {false, false, false, false, true, false, true, true};
     for (size_t step = 1; step <= 7; step++) {
         char name[32];
@@ -210,7 +212,57 @@ static void old_ones_go(void **state)
     }
     assert_true(has(f, "notes"));
     expect_latest(f, "step-000000006");
-    assert_int_equal(checkpoint_prune("/nonexistent", 1, NULL), 0);
+    assert_int_equal(checkpoint_prune("/nonexistent", 1, NULL, NULL), 0);
+}
+
+static void rewrite(const struct fixture *f, uint64_t step, uint64_t generation, const char *owner)
+{
+    char *path = checkpoint_step_path(f->dir, step);
+    struct manifest m;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    m.generation = generation;
+    free(m.owner);
+    m.owner = mem_strdup(owner);
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    free(path);
+}
+
+/* A job that went back from 30 to 10 and has come to 20 again. */
+static void the_order_is_that_of_their_making(void **state)
+{
+    const struct fixture *f = *state;
+    for (uint64_t step = 10; step <= 40; step += 10) {
+        free(write_checkpoint(f, 1, step, 1));
+        rewrite(f, step, step == 20 ? 9 : 3, "");
+    }
+    expect_latest(f, "step-000000020");
+    assert_int_equal(checkpoint_prune(f->dir, 2, "somewhere/step-000000010", NULL), 0);
+    static const bool want[5] = {false, true, true, false, true};
+    for (size_t i = 1; i < 5; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "step-%09zu", i * 10);
+        assert_int_equal(has(f, name), want[i]);
+    }
+}
+
+static void what_is_of_another_owner_is_left_alone(void **state)
+{
+    const struct fixture *f = *state;
+    static const char ours[] = "00000000000000000000000000000001",
+                      other[] = "00000000000000000000000000000002";
+    for (uint64_t step = 1; step <= 3; step++) {
+        free(write_checkpoint(f, 1, step, 1));
+        rewrite(f, step, 1, step == 3 ? other : ours);
+    }
+    expect_latest(f, "step-000000003"); /* nobody knows whose the directory is */
+    char *text = mem_printf("gradus-owner 1\n%s\n", ours);
+    write_whole(f->dir, CLAIM_NAME, text, strlen(text));
+    free(text);
+    expect_latest(f, "step-000000002");
+    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, NULL), 0);
+    assert_false(has(f, "step-000000001"));
+    assert_true(has(f, "step-000000002") && has(f, "step-000000003"));
 }
 
 static void nothing_complete_means_nothing_goes(void **state)
@@ -218,7 +270,7 @@ static void nothing_complete_means_nothing_goes(void **state)
     const struct fixture *f = *state;
     assert_int_equal(checkpoint_begin(f->dir, 1, NULL, NULL), 0);
     assert_int_equal(checkpoint_begin(f->dir, 2, NULL, NULL), 0);
-    assert_int_equal(checkpoint_prune(f->dir, 1, NULL), 0);
+    assert_int_equal(checkpoint_prune(f->dir, 1, NULL, NULL), 0);
     assert_true(has(f, "step-000000001") && has(f, "step-000000002"));
 }
 
@@ -233,6 +285,8 @@ int main(void)
         TEST(a_step_can_be_written_again),
         TEST(a_path_resolves_to_a_checkpoint),
         TEST(old_ones_go),
+        TEST(the_order_is_that_of_their_making),
+        TEST(what_is_of_another_owner_is_left_alone),
         TEST(nothing_complete_means_nothing_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

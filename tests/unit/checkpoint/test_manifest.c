@@ -2,6 +2,8 @@
 /* The manifest: what is written comes back, and nothing changed or hostile is believed. */
 #include "fixture.h"
 
+#include <math.h>
+
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
 
@@ -92,6 +94,41 @@ static int read_changed(const char *path, const struct buf *good, const char *fr
     return rc;
 }
 
+/* Sums of metrics come back bit for bit, whatever they are; hostile ones are refused. */
+static void sums_of_metrics_are_kept(void **state)
+{
+    const struct fixture *f = *state;
+    char *path = write_checkpoint(f, 1, 1, 1);
+    struct manifest m, again;
+    assert_int_equal(manifest_read(path, &m, NULL), 0);
+    assert_int_equal(m.train_sum_count, 0); /* of before there were any */
+    const double sums[] = {0.1, -0.0, INFINITY, NAN, 1e-310};
+    m.train_epoch = 3;
+    m.train_sum_count = 5;
+    m.train_sums = mem_new(5, sizeof *m.train_sums);
+    memcpy(m.train_sums, sums, sizeof sums);
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    assert_int_equal(manifest_read(path, &again, NULL), 0);
+    assert_int_equal(again.train_epoch, 3);
+    assert_int_equal(again.train_sum_count, 5);
+    assert_memory_equal(again.train_sums, sums, sizeof sums);
+    manifest_release(&m);
+    manifest_release(&again);
+    static const char *const wrong[] = {"\"\"", "\"3\"", "\"000000000000000g\"",
+                                        "\" 00000000000000\""};
+    struct buf good = {0};
+    struct err err = {0};
+    read_whole(path, MANIFEST_NAME, &good);
+    for (size_t i = 0; i < 4; i++) {
+        char to[128];
+        (void)snprintf(to, sizeof to, "\"train_sums\": %s, \"other\": \"", wrong[i]);
+        assert_int_equal(read_changed(path, &good, "\"train_sums\": \"", to, &err), ERR_CORRUPT);
+        assert_message(err, "train_sums: not numbers");
+    }
+    buf_release(&good);
+    free(path);
+}
+
 static void hostile_manifests_are_refused(void **state)
 {
     static const char *const wrong[][3] = {
@@ -165,7 +202,7 @@ static void files_are_checked(void **state)
     assert_message(err, "shard-1-of-2.safetensors: size differs (manifest ");
     char *file = file_join(path, "shard-1-of-2.safetensors");
     assert_int_equal(unlink(file), 0);
-    assert_int_equal(manifest_check_files(path, &m, false, &err), ERR_CORRUPT);
+    assert_int_equal(manifest_check_files(path, &m, false, &err), ERR_NOT_FOUND);
     assert_message(err, "shard-1-of-2.safetensors: missing");
     free(file);
     buf_release(&good);
@@ -224,7 +261,7 @@ static void a_manifest_names_files_of_a_generation(void **state)
     assert_int_equal(m.shards[0].generation, 0);
     assert_int_equal(m.shards[1].generation, 7);
     struct err err = {0};
-    assert_int_equal(manifest_check_files(path, &m, true, &err), ERR_CORRUPT);
+    assert_int_equal(manifest_check_files(path, &m, true, &err), ERR_NOT_FOUND);
     assert_message(err, "shard-1-of-2-g7.safetensors: missing");
     manifest_release(&m);
     free(path);
@@ -238,6 +275,7 @@ int main(void)
         TEST(a_manifest_names_files_of_a_generation),
         TEST(a_manifest_comes_back),
         TEST(no_flipped_bit_is_taken),
+        TEST(sums_of_metrics_are_kept),
         TEST(hostile_manifests_are_refused),
         TEST(files_are_checked),
         TEST(a_missing_manifest_is_not_found),

@@ -48,11 +48,21 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Strings of options are owned by the rows; nobody writes through these. */
+static struct cli_common common_of(const char *master, const char *state_dir)
+{
+    static char strings[2][256];
+    (void)snprintf(strings[0], sizeof strings[0], "%s", master);
+    (void)snprintf(strings[1], sizeof strings[1], "%s", state_dir);
+    return (struct cli_common){.master = strings[0], .state_dir = strings[1]};
+}
+
 static void assert_found(const char *what, const char *state_dir, const char *expected)
 {
     char *path = NULL;
     struct err err = {0};
-    assert_int_equal(find_checkpoint(what, "", state_dir, &path, &err), 0);
+    const struct cli_common common = common_of("", state_dir);
+    assert_int_equal(find_checkpoint(what, &common, &path, &err), 0);
     assert_string_equal(path, expected);
     free(path);
 }
@@ -61,7 +71,8 @@ static void assert_not_found(const char *what, const char *state_dir, int code, 
 {
     char *path = NULL;
     struct err err = {0};
-    assert_int_equal(find_checkpoint(what, NULL, state_dir, &path, &err), code);
+    const struct cli_common common = common_of("", state_dir);
+    assert_int_equal(find_checkpoint(what, &common, &path, &err), code);
     assert_null(path);
     if (strstr(err.msg, says) == NULL) {
         fail_msg("'%s' does not say '%s'", err.msg, says);
@@ -83,7 +94,8 @@ static void test_a_directory(void **state)
 static void test_what_is_not_there(void **state)
 {
     struct place *p = *state;
-    assert_not_found("digits-2", p->state, ERR_NOT_FOUND, "no checkpoint of job digits-2 in ");
+    assert_not_found("digits-2", p->state, ERR_NOT_FOUND,
+                     "the directory of a checkpoint does as well");
     assert_not_found("/no/such/place", p->state, ERR_NOT_FOUND,
                      "/no/such/place: no such directory");
     assert_not_found("", p->state, ERR_INVALID, "empty");
@@ -95,7 +107,8 @@ static void test_a_master_that_is_not_one(void **state)
     (void)state;
     char *path = NULL;
     struct err err = {0};
-    assert_int_equal(find_checkpoint("digits-1", "nonsense", "", &path, &err), ERR_INVALID);
+    const struct cli_common common = common_of("nonsense", "");
+    assert_int_equal(find_checkpoint("digits-1", &common, &path, &err), ERR_INVALID);
     assert_null(path);
 }
 

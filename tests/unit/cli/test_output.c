@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/text_times.h"
 
 static char empty[] = "";
@@ -70,6 +71,15 @@ static void sample_init(struct sample *s)
     s->job.n_evaluations = 14;
 }
 
+static json_t *parse(struct buf *out)
+{
+    json_error_t error;
+    json_t *json = json_loads(buf_str(out), 0, &error);
+    buf_release(out);
+    assert_non_null(json);
+    return json;
+}
+
 static void assert_text(struct buf *out, const char *expected)
 {
     assert_string_equal(buf_str(out), expected);
@@ -82,14 +92,123 @@ static void test_progress(void **state)
     struct sample s;
     sample_init(&s);
     struct buf out = {0};
-    output_progress(&s.job, &out);
+    output_progress(&s.job, TERMINAL_ANY, &out);
     assert_text(&out, "RUNNING  epoch 2.50/5  step 500/1000  loss 0.2500  accuracy 0.5000  "
                       "61,234 examples/s  1:15 left  2 workers, 1 ps");
     char reason[] = "waits for 1 more worker";
     s.job.state = GRADUS__V1__JOB_STATE__PENDING;
     s.job.reason = reason;
-    output_progress(&s.job, &out);
+    output_progress(&s.job, TERMINAL_ANY, &out);
     assert_text(&out, "PENDING  waits for 1 more worker");
+}
+
+/* Where it does not fit, whole parts go; speed and time left do not. */
+static void test_progress_in_few_columns(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    s.job.step = 123456;
+    s.job.steps_total = 1000000;
+    s.job.eta_seconds = 3723;
+    s.job.dropped = 12;
+    s.job.recoveries = 1;
+    static const struct {
+        size_t columns;
+        const char *line;
+    } cases[] = {
+        {77, "epoch 2.50/5  step 123456/1000000  61,234 examples/s  1:02:03 left"},
+        {80, "epoch 2.50/5  step 123456/1000000  loss 0.2500  61,234 examples/s  1:02:03 left"},
+        {100, "epoch 2.50/5  step 123456/1000000  loss 0.2500  61,234 examples/s  1:02:03 left  "
+              "1 recovery"},
+        {120, "epoch 2.50/5  step 123456/1000000  loss 0.2500  61,234 examples/s  1:02:03 left  "
+              "2 workers, 1 ps  1 recovery"},
+        {130, "epoch 2.50/5  step 123456/1000000  loss 0.2500  accuracy 0.5000  61,234 "
+              "examples/s  1:02:03 left  2 workers, 1 ps  1 recovery"},
+        {160, "RUNNING  epoch 2.50/5  step 123456/1000000  loss 0.2500  accuracy 0.5000  61,234 "
+              "examples/s  1:02:03 left  2 workers, 1 ps  12 dropped  1 recovery"},
+        {10, "epoch 2.50/5  step 123456/1000000  61,234 examples/s  1:02:03 left"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf out = {0};
+        output_progress(&s.job, cases[i].columns, &out);
+        assert_text(&out, cases[i].line);
+    }
+}
+
+static void test_evaluation_in_few_columns(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__Evaluation *e = s.list[0];
+    e->train = s.metrics;
+    e->n_train = 2;
+    struct buf out = {0};
+    output_evaluation(e, TERMINAL_ANY, &out);
+    assert_text(&out, "epoch   1.00  step     100  train  loss 0.2500  accuracy 0.5000"
+                      "  test  loss 0.2500  accuracy 0.5000");
+    output_evaluation(e, 80, &out);
+    assert_text(&out, "epoch   1.00  step     100  train  loss 0.2500  accuracy 0.5000\n"
+                      "                            test   loss 0.2500  accuracy 0.5000");
+    output_evaluation(e, 50, &out);
+    for (const char *line = buf_str(&out); *line != '\0';) {
+        size_t n = strcspn(line, "\n");
+        assert_in_range(n, 0, 50);
+        line += n + (line[n] == '\n');
+    }
+    assert_non_null(strstr(buf_str(&out), "accuracy 0.5000\n"));
+    buf_release(&out);
+}
+
+/* A reason is shown whatever else is, and below its job where there is no room beside it. */
+static void test_reasons_in_the_list(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char reason[] = "lost worker worker-2; waits for 1 more worker: 1 of 2 free";
+    s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
+    s.job.reason = reason;
+    s.job.test = s.metrics;
+    s.job.n_test = 2;
+    Gradus__V1__Job *jobs[] = {&s.job};
+    struct buf out = {0};
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    assert_text(&out,
+                "JOB          STATE          STEP   EPOCH  RESULT\n"
+                "digits-1     RECOVERING      500    2.50  loss 0.2500  accuracy 0.5000  lost "
+                "worker worker-2; waits for 1 more worker: 1 of 2 free\n");
+    output_jobs_text(jobs, 1, 80, &out);
+    assert_text(&out,
+                "JOB          STATE          STEP   EPOCH  RESULT\n"
+                "digits-1     RECOVERING      500    2.50\n"
+                "    loss 0.2500 accuracy 0.5000 lost worker worker-2; waits for 1 more worker: "
+                "1\n    of 2 free\n");
+}
+
+static void test_errors_as_json(void **state)
+{
+    (void)state;
+    struct diags diags = {0};
+    struct buf out = {0};
+    diags_add(&diags, "job.yaml", 3, 7, "training.mode: 'sink' is not known");
+    diags_add(&diags, "--set foo=1", 0, 0, "unknown key 'foo'; allowed: data");
+    output_diags_json("job.yaml", &diags, &out);
+    json_t *json = parse(&out), *errors = json_object_get(json, "errors");
+    assert_string_equal(json_string_value(json_object_get(json, "status")), "invalid");
+    assert_int_equal(json_array_size(errors), 2);
+    json_t *first = json_array_get(errors, 0), *second = json_array_get(errors, 1);
+    assert_string_equal(json_string_value(json_object_get(first, "file")), "job.yaml");
+    assert_int_equal(json_integer_value(json_object_get(first, "line")), 3);
+    assert_int_equal(json_integer_value(json_object_get(first, "column")), 7);
+    assert_string_equal(json_string_value(json_object_get(first, "key")), "training.mode");
+    assert_string_equal(json_string_value(json_object_get(first, "message")),
+                        "training.mode: 'sink' is not known");
+    assert_true(json_is_null(json_object_get(second, "line")));
+    assert_string_equal(json_string_value(json_object_get(second, "key")), "foo");
+    json_decref(json);
+    diags_release(&diags);
 }
 
 static void test_progress_at_the_start(void **state)
@@ -104,7 +223,7 @@ static void test_progress_at_the_start(void **state)
     s.job.eta_seconds = 0;
     s.job.n_workers = 1;
     struct buf out = {0};
-    output_progress(&s.job, &out);
+    output_progress(&s.job, TERMINAL_ANY, &out);
     assert_text(&out, "RUNNING  epoch 0.00/5  step 0/1000  1 worker, 1 ps");
 }
 
@@ -160,23 +279,18 @@ static void test_times(void **state)
     s.job.worker_times = list;
     s.job.n_worker_times = 2;
     text_times(&s.job, &out);
-    assert_text(&out, "\nTIME OF A STEP             ms             load          compute"
-                      "             wire            apply             wait\n"
-                      "worker-1                2.500      0.250  10 %      1.000  40 %"
-                      "      0.500  20 %      0.250  10 %      0.500  20 %\n"
-                      "all workers             2.500      0.250  10 %      1.000  40 %"
-                      "      0.500  20 %      0.250  10 %      0.500  20 %\n"
-                      "since the start         2.500      0.250  10 %      1.000  40 %"
-                      "      0.500  20 %      0.250  10 %      0.500  20 %\n");
-    output_status_json(&s.job, &out);
-    json_t *o = json_loads(buf_str(&out), 0, NULL);
-    const json_t *worker = json_array_get(json_object_get(o, "worker_times"), 0);
-    assert_string_equal(json_string_value(json_object_get(worker, "worker")), "worker-1");
-    assert_true(json_real_value(json_object_get(worker, "compute_ms")) == 1.0);
-    const json_t *times = json_object_get(o, "times");
-    assert_int_equal(json_integer_value(json_object_get(times, "steps")), 4);
-    assert_true(json_real_value(json_object_get(times, "step_ms")) == 2.5);
-    json_decref(o);
+    assert_text(&out, "\nTIME OF A STEP         ms     load  compute     wire    apply     wait\n"
+                      "worker-1            2.500    0.250    1.000    0.500    0.250    0.500\n"
+                      "                              10 %     40 %     20 %     10 %     20 %\n"
+                      "all workers         2.500    0.250    1.000    0.500    0.250    0.500\n"
+                      "                              10 %     40 %     20 %     10 %     20 %\n"
+                      "since the start     2.500    0.250    1.000    0.500    0.250    0.500\n"
+                      "                              10 %     40 %     20 %     10 %     20 %\n");
+    all.wait_us = 4000000000; /* a step of a quarter of an hour keeps to its columns */
+    text_times(&s.job, &out);
+    for (const char *line = buf_str(&out); *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_in_range(strcspn(line, "\n"), 0, 79);
+    }
     buf_release(&out);
 }
 
@@ -200,7 +314,7 @@ static void test_result_of_a_job_that_never_ran(void **state)
 static void consistency_is(struct sample *s, const char *expected)
 {
     struct buf out = {0}, line = {0};
-    output_status_text(&s->job, &out);
+    output_status_text(&s->job, TERMINAL_ANY, &out);
     const char *at = strstr(buf_str(&out), "\nmode        ");
     assert_non_null(at);
     at += strlen("\nmode        ");
@@ -251,14 +365,14 @@ static void staleness_is(struct sample *s, uint64_t *counts, size_t n, const cha
     struct buf out = {0};
     s->job.staleness = counts;
     s->job.n_staleness = n;
-    output_status_text(&s->job, &out);
+    output_status_text(&s->job, TERMINAL_ANY, &out);
     if (line != NULL) {
         assert_non_null(strstr(buf_str(&out), line));
     } else {
         assert_null(strstr(buf_str(&out), "staleness"));
     }
     buf_release(&out);
-    output_progress(&s->job, &out);
+    output_progress(&s->job, TERMINAL_ANY, &out);
     const char *at = strstr(buf_str(&out), ", 1 ps");
     assert_non_null(at);
     assert_string_equal(at + strlen(", 1 ps"), progress);
@@ -297,7 +411,7 @@ static void test_losses(void **state)
     struct sample s;
     sample_init(&s);
     struct buf out = {0};
-    output_status_text(&s.job, &out);
+    output_status_text(&s.job, TERMINAL_ANY, &out);
     assert_null(strstr(buf_str(&out), "dropped"));
     assert_null(strstr(buf_str(&out), "speculated"));
     assert_null(strstr(buf_str(&out), "recoveries"));
@@ -305,23 +419,23 @@ static void test_losses(void **state)
     s.job.dropped = 12;
     s.job.speculated = 1;
     s.job.recoveries = 2;
-    output_status_text(&s.job, &out);
+    output_status_text(&s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), "\ndropped     12 batches\n"
                                           "speculated  1 replica\n"
                                           "recoveries  2 times back to a checkpoint or the "
                                           "beginning\n"));
     buf_release(&out);
-    output_progress(&s.job, &out);
+    output_progress(&s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), ", 1 ps  12 dropped  1 speculated  2 recoveries"));
     buf_release(&out);
     char reason[] = "lost parameter server ps-1; waits for 1 parameter server";
     s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
     s.job.reason = reason;
-    output_status_text(&s.job, &out);
+    output_status_text(&s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), "state       RECOVERING: lost parameter server ps-1; "
                                           "waits for 1 parameter server\n"));
     buf_release(&out);
-    output_progress(&s.job, &out);
+    output_progress(&s.job, TERMINAL_ANY, &out);
     assert_text(&out, "RECOVERING  lost parameter server ps-1; waits for 1 parameter server");
 }
 
@@ -368,7 +482,7 @@ static void test_shards(void **state)
     struct shards_sample x;
     shards_init(&x);
     struct buf out = {0};
-    output_status_text(&x.s.job, &out);
+    output_status_text(&x.s.job, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out),
                            "\nshard 0     ps-1: version 120, 61,234 examples, 1 duplicate, 2 "
                            "dropped\n"
@@ -383,7 +497,7 @@ static void test_status_text(void **state)
     struct sample s;
     sample_init(&s);
     struct buf out = {0};
-    output_status_text(&s.job, &out);
+    output_status_text(&s.job, TERMINAL_ANY, &out);
     const char *text = buf_str(&out);
     assert_non_null(strstr(text, "workers     worker-1 worker-1\n"));
     assert_non_null(strstr(text, "ps          ps-1\n"));
@@ -395,7 +509,7 @@ static void test_status_text(void **state)
     buf_release(&out);
     s.job.n_workers = 0;
     s.job.n_evaluations = 0;
-    output_status_text(&s.job, &out);
+    output_status_text(&s.job, TERMINAL_ANY, &out);
     assert_null(strstr(buf_str(&out), "workers"));
     buf_release(&out);
 }
@@ -415,7 +529,7 @@ static void test_metrics_of_all_sizes(void **state)
         s.loss.value = cases[i].value;
         s.evaluations[0].n_test = 1;
         struct buf out = {0};
-        output_evaluation(&s.evaluations[0], &out);
+        output_evaluation(&s.evaluations[0], TERMINAL_ANY, &out);
         const char *at = strstr(buf_str(&out), "loss ");
         assert_non_null(at);
         assert_string_equal(at + strlen("loss "), cases[i].text);
@@ -423,21 +537,13 @@ static void test_metrics_of_all_sizes(void **state)
     }
 }
 
-static json_t *parse(struct buf *out)
-{
-    json_error_t error;
-    json_t *json = json_loads(buf_str(out), 0, &error);
-    buf_release(out);
-    assert_non_null(json);
-    return json;
-}
-
 static void test_result_json(void **state)
 {
     (void)state;
     static const char *const keys[] = {"job",     "state",      "reason",
                                        "steps",   "epochs",     "metrics",
-                                       "seconds", "checkpoint", "examples_per_second"};
+                                       "seconds", "checkpoint", "examples_per_second",
+                                       "activity"};
     struct sample s;
     sample_init(&s);
     s.job.examples_per_second = (double)INFINITY;
@@ -581,13 +687,13 @@ static void test_jobs(void **state)
     sample_init(&s);
     Gradus__V1__Job *jobs[] = {&s.job};
     struct buf out = {0};
-    output_jobs_text(jobs, 0, &out);
+    output_jobs_text(jobs, 0, TERMINAL_ANY, &out);
     assert_text(&out, "no jobs\n");
-    output_jobs_text(jobs, 1, &out);
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
     assert_non_null(strstr(buf_str(&out), "digits-1"));
     assert_non_null(strstr(buf_str(&out), "RUNNING"));
     buf_release(&out);
-    output_jobs_json(jobs, 0, &out);
+    output_jobs_json(jobs, NULL, 0, &out);
     json_t *json = parse(&out);
     assert_int_equal(json_array_size(json), 0);
     json_decref(json);
@@ -660,6 +766,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress_in_few_columns),
+        cmocka_unit_test(test_evaluation_in_few_columns),
+        cmocka_unit_test(test_reasons_in_the_list),
+        cmocka_unit_test(test_errors_as_json),
         cmocka_unit_test(test_progress_at_the_start),
         cmocka_unit_test(test_result_text),
         cmocka_unit_test(test_times),

@@ -46,7 +46,9 @@ static void begin(struct scene *s, const char *update, const char *mode, int64_t
     assert_int_equal(output_update_init(&s->update, &s->plan, &s->spec, &err), 0);
     output_update_text(&s->update, &s->text);
     struct buf json = {0};
-    output_plan_json(&s->plan, &s->update, &json);
+    const struct memory_need need = {.total = 0};
+    const struct host_memory host = {.total = 0};
+    output_plan_json(&s->plan, &s->update, &need, &host, &json);
     s->json = json_loads(buf_str(&json), 0, NULL);
     assert_non_null(s->json);
     buf_release(&json);
@@ -102,8 +104,9 @@ static void test_rounds_and_memory(void **state)
     /* Three versions, three slots and one on its way. */
     assert_int_equal(memory(&s, 0, "bases"), 7 * memory(&s, 0, "values") / 2);
     json_int_t total = 0;
-    static const char *const parts[] = {"values", "sum", "z", "z_max", "bases", "gradients"};
-    for (size_t i = 0; i < 6; i++) {
+    static const char *const parts[] = {"values", "sum",       "z",        "z_max",
+                                        "bases",  "gradients", "slot_copy"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         total += memory(&s, 0, parts[i]);
     }
     assert_int_equal(memory(&s, 0, "total"), total);

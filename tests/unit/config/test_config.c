@@ -48,6 +48,9 @@ struct run {
     int code;
 };
 
+static char *const *environment; /* of the next runs */
+static const char *const *settings;
+
 static void run(struct run *r, const char *const *args)
 {
     *r = (struct run){0};
@@ -62,6 +65,8 @@ static void run(struct run *r, const char *const *args)
                                          .repeats = repeats,
                                          .repeat_count = 1,
                                          .file = true,
+                                         .environment = environment,
+                                         .settings = settings,
                                          .notes = "Example:\n  demo --store-path x\n"};
     int argc = 0;
     for (; args[argc] != NULL; argc++) {
@@ -178,17 +183,22 @@ static void test_file_is_below_flags(void **state)
 
     /* What is printed reads back to the same. */
     struct buf text = {0}, again = {0};
-    config_print(&r.command, &text);
+    config_print(&r.command, &r.line, &text);
     assert_string_equal(buf_str(&text),
-                        "listen: \"0.0.0.0:7\"\nheartbeat_ms: 500ms\nmetrics: true\n"
-                        "store:\n  path: /data\n  bytes_max: 2 MiB\nport: 81\n");
+                        "listen: \"0.0.0.0:7\"  # config file\nheartbeat_ms: 500ms  # default\n"
+                        "metrics: true  # default\nstore:\n  path: /data  # config file\n"
+                        "  bytes_max: 2 MiB  # config file\nport: 81  # --port\n");
     release(&r);
     (void)unlink(path);
     make_file(path, buf_str(&text));
     run(&r, ARGS("--config", path, "--print-config"));
     assert_int_equal(r.line.ask, CONFIG_PRINT);
-    config_print(&r.command, &again);
-    assert_string_equal(buf_str(&again), buf_str(&text));
+    config_print(&r.command, &r.line, &again);
+    assert_string_equal(buf_str(&again),
+                        "listen: \"0.0.0.0:7\"  # config file\n"
+                        "heartbeat_ms: 500ms  # config file\nmetrics: true  # config file\n"
+                        "store:\n  path: /data  # config file\n"
+                        "  bytes_max: 2 MiB  # config file\nport: 81  # config file\n");
     release(&r);
     buf_release(&text);
     buf_release(&again);
@@ -287,9 +297,126 @@ static void test_help_goes_before_problems(void **state)
     release(&r);
 }
 
+/* ---- the environment ---- */
+
+static char v_listen[] = "GRADUS_LISTEN=1.2.3.4:5", v_path[] = "GRADUS_STORE_PATH=/env",
+            v_metrics[] = "GRADUS_METRICS=false",
+            v_empty[] = "GRADUS_PORT=", v_other[] = "GRADUS_MASTER_PORT=tcp://10.0.0.1:7000",
+            v_slip[] = "GRADUS_LISTNE=x", v_bad[] = "GRADUS_PORT=many", v_home[] = "HOME=/root",
+            v_longer[] = "GRADUS_LISTEN_MORE_OF_IT=y", v_beat[] = "GRADUS_HEARTBEAT_MS=7s";
+
+static void test_the_environment(void **state)
+{
+    (void)state;
+    char *const all[] = {v_home, v_listen, v_path, v_metrics, v_empty, v_other, v_longer, NULL};
+    struct run r;
+    struct buf text = {0};
+    environment = all;
+    run(&r, ARGS("--metrics", "--port=9"));
+    environment = NULL;
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.line.warnings.count, 0); /* names of others are none of our business */
+    config_print(&r.command, &r.line, &text);
+    assert_string_equal(buf_str(&text),
+                        "listen: \"1.2.3.4:5\"  # GRADUS_LISTEN\nheartbeat_ms: 500ms  # default\n"
+                        "metrics: true  # --metrics\nstore:\n  path: /env  # GRADUS_STORE_PATH\n"
+                        "  bytes_max: 1 GiB  # default\nport: 9  # --port\n");
+    assert_int_equal(config_origin_of(&r.command, &r.line, "store.path"), CONFIG_VARIABLE);
+    assert_int_equal(config_origin_of(&r.command, &r.line, "port"), CONFIG_FLAG);
+    assert_int_equal(config_origin_of(&r.command, &r.line, "no.such"), CONFIG_DEFAULT);
+    buf_release(&text);
+    release(&r);
+}
+
+/* A flag, else a variable, else the file, which a variable may name, else the default. */
+static void test_what_goes_before_what(void **state)
+{
+    (void)state;
+    char path[32], config[64];
+    make_file(path, "listen: file\nheartbeat_ms: 1s\nport: 3\nstore: {path: /file}\n");
+    (void)snprintf(config, sizeof config, "GRADUS_CONFIG=%s", path);
+    char *const all[] = {v_listen, v_beat, config, NULL};
+    struct run r;
+    environment = all;
+    run(&r, ARGS("--heartbeat-ms=9s"));
+    environment = NULL;
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.common.heartbeat_ms, 9000);
+    assert_string_equal(r.common.listen, "1.2.3.4:5");
+    assert_int_equal(r.own.port, 3);
+    assert_string_equal(r.own.store_path, "/file");
+    release(&r);
+    (void)unlink(path);
+}
+
+static void test_wrong_variables(void **state)
+{
+    (void)state;
+    char *const all[] = {v_bad, v_path, v_slip, NULL};
+    struct run r;
+    struct buf out = {0};
+    environment = all;
+    refused(ARGS("--listen=x"),
+            "GRADUS_PORT: 'many' is not a whole number; allowed: whole number from 0 to 65535\n");
+    run(&r, ARGS("--port=1"));
+    environment = NULL;
+    assert_int_equal(r.code, ERR_INVALID); /* also when it would not count: somebody errs */
+    diags_format(&r.line.warnings, &out);
+    assert_string_equal(buf_str(&out), "demo: the variable GRADUS_LISTNE is not known and ignored; "
+                                       "did you mean GRADUS_LISTEN?\n");
+    buf_release(&out);
+    release(&r);
+}
+
+/* A command has variables for some of its rows only. */
+static void test_settings(void **state)
+{
+    (void)state;
+    static const char *const only[] = {"store.path", NULL};
+    char *const all[] = {v_listen, v_path, NULL};
+    struct run r;
+    struct buf help = {0};
+    environment = all;
+    settings = only;
+    run(&r, ARGS("f"));
+    config_help(&r.command, &help);
+    environment = NULL;
+    settings = NULL;
+    assert_int_equal(r.code, 0);
+    assert_string_equal(r.own.store_path, "/env");
+    assert_string_equal(r.common.listen, "127.0.0.1:0");
+    assert_int_equal(r.line.warnings.count, 0);
+    assert_non_null(strstr(buf_str(&help), "text; required; GRADUS_STORE_PATH\n"));
+    assert_null(strstr(buf_str(&help), "GRADUS_LISTEN"));
+    buf_release(&help);
+    release(&r);
+}
+
+static void test_help_fits(void **state)
+{
+    (void)state;
+    struct run r;
+    struct buf help = {0};
+    run(&r, ARGS("--help"));
+    r.command.summary =
+        "shows how a summary that is longer than a line of a terminal is broken up, "
+        "and goes on";
+    config_help(&r.command, &help);
+    for (const char *line = buf_str(&help); *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_in_range(strcspn(line, "\n"), 0, CONFIG_HELP_COLUMNS);
+    }
+    buf_release(&help);
+    release(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_environment),
+        cmocka_unit_test(test_what_goes_before_what),
+        cmocka_unit_test(test_wrong_variables),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_help_fits),
         cmocka_unit_test(test_defaults_and_flags),
         cmocka_unit_test(test_o),
         cmocka_unit_test(test_repeated_flags),

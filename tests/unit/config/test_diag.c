@@ -43,9 +43,35 @@ static void test_the_list_is_bounded(void **state)
     diags_release(&d);
 }
 
+static void test_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *message, *key;
+    } cases[] = {
+        {"training.mode: 'sink' is not known", "training.mode"},
+        {"model.layers.1.units: 'x' is not a number", "model.layers.1.units"},
+        {"data.train.file is missing; allowed: text", "data.train.file"},
+        {"unknown key 'lables' in data.train; did you mean 'labels'?", "data.train.lables"},
+        {"unknown key 'foo'; allowed: data", "foo"},
+        {"the section 'model' is missing; allowed: The network", "model"},
+        {"mapping values are not allowed in this context", ""},
+        {"open x.yaml: No such file or directory", ""},
+        {"unknown key ", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf key = {0};
+        diag_key(cases[i].message, &key);
+        assert_string_equal(buf_str(&key), cases[i].key);
+        buf_release(&key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys),
         cmocka_unit_test(test_order_is_file_then_position),
         cmocka_unit_test(test_the_list_is_bounded),
     };

@@ -236,13 +236,13 @@ static void test_describe(void **state)
     assert_int_equal(0, model_new(&spec, &input, 10, &m, NULL));
     model_describe(m, &out);
     assert_string_equal(
-        "layer                kind                 output               parameters\n"
-        "input                -                    [28, 28]                      0\n"
-        "flatten_1            flatten              [784]                         0\n"
-        "dense_2              dense + relu         [256]                    200960\n"
-        "dropout_3            dropout              [256]                         0\n"
-        "dense_4              dense                [10]                       2570\n"
-        "total                -                    -                        203530 (795.0 KiB)\n",
+        "layer              kind               output             parameters\n"
+        "input              -                  [28, 28]                    0\n"
+        "flatten_1          flatten            [784]                       0\n"
+        "dense_2            dense + relu       [256]                  200960\n"
+        "dropout_3          dropout            [256]                       0\n"
+        "dense_4            dense              [10]                     2570\n"
+        "total              -                  -                      203530 (795.0 KiB)\n",
         buf_str(&out));
     buf_release(&out);
     model_free(m);

@@ -155,8 +155,8 @@ static void test_smallest_job_has_defaults(void **state)
     assert_int_equal(spec.cluster.workers.min, 1);
     assert_int_equal(spec.cluster.workers.max, 1);
     assert_int_equal(spec.cluster.ps, 1);
-    assert_int_equal(spec.cluster.partitioner, PARTITIONER_FIXED);
-    assert_int_equal(spec.cluster.partitions, 1);
+    assert_int_equal(spec.cluster.partitioner, PARTITIONER_BALANCED);
+    assert_int_equal(spec.cluster.partitions, 0);
     assert_int_equal(spec.cluster.slice_bytes, 262144);
     assert_int_equal(spec.cluster.blas_threads, 1);
     assert_int_equal(spec.model.input.count, 0);

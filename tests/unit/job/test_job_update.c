@@ -270,10 +270,11 @@ static void test_async_combinations(void **state)
 {
     (void)state;
     struct job_spec spec;
-    refused_for("update: {rule: lamb}\ntraining: {mode: async}\ncluster: {ps: 2, partitions: 2}\n",
-                "job:6:30: cluster.partitions: lamb needs sums over whole variables, which only "
-                "'mode: sync' takes from several parameter servers; allowed: 'partitioner: fixed' "
-                "with 1 partition, or 'ps: 1'\n");
+    refused_for("update: {rule: lamb}\ntraining: {mode: async}\ncluster: {ps: 2, "
+                "partitioner: fixed, partitions: 2}\n",
+                "job:6:50: cluster.partitions: lamb needs sums over whole variables, which only "
+                "'mode: sync' takes from several parameter servers; allowed: 'partitioner: "
+                "balanced', 'fixed' with 1 partition, or 'ps: 1'\n");
     refused_for("update: {rule: lamb}\ntraining: {mode: async}\ncluster: {ps: 2, partitioner: "
                 "max_slice_bytes}\n",
                 "job:6:31: cluster.partitioner: lamb needs sums over whole variables");

@@ -373,7 +373,7 @@ static void the_table_shows_every_partition(void **state)
     assert_int_equal(plan_make(v, 2, &c, &plan, NULL), 0);
     plan_format(&plan, &out);
     assert_non_null(strstr(buf_str(&out), "2 variables in 4 partitions on 2 parameter servers"));
-    assert_non_null(strstr(buf_str(&out), "dense_1.kernel  [784, 256]        392..783"));
+    assert_non_null(strstr(buf_str(&out), "dense_1.kernel  [784, 256]      392..783"));
     assert_non_null(strstr(buf_str(&out), "128..255"));
     assert_non_null(strstr(buf_str(&out), "100480")); /* elements of each shard */
     buf_release(&out);

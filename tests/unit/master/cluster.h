@@ -44,6 +44,9 @@ struct fake_checkpoint { /* the newest of a job */
     uint64_t step, version;
     struct ledger ledger; /* done is in counts */
     uint32_t counts[SPLITS_MAX];
+    uint64_t train_epoch;
+    double train_sums[16];
+    size_t train_sum_count;
 };
 
 struct fake_worker_job {
@@ -71,8 +74,12 @@ struct fake_node {
     unsigned crash_on; /* call kind + 1 at which it dies */
     int refuse;        /* code that it answers @refuse_kind with */
     enum master_call_kind refuse_kind;
-    uint64_t slow_ms; /* that @slow_kind takes longer */
+    size_t room_workers; /* a parameter server: it has memory for no more; 0: for any number */
+    int full_mode;       /* likewise: for no change to this mode, counted from 1 */
+    uint64_t slow_ms;    /* that @slow_kind takes longer */
     enum master_call_kind slow_kind;
+    bool says_works;                /* in heartbeats: what it was asked for and has not answered, */
+    uint64_t work_done, work_total; /* and how far it is */
 };
 
 enum flight_kind { FLIGHT_CALL, FLIGHT_ANSWER, FLIGHT_PREPARE, FLIGHT_MANIFEST, FLIGHT_FIND };
@@ -119,15 +126,44 @@ struct cluster {
     double loss;           /* of short calls */
     uint64_t train_records, test_records;
     uint32_t classes;
-    bool manifest_fails;
-    size_t manifests, evaluations_sent;
+    bool old_manifests; /* without sums of metrics */
+    bool manifest_fails, store_fails;
+    struct { /* rows that the store has answered; the core does not know yet */
+        char job[64];
+        uint64_t row;
+        bool failed;
+    } rows[64];
+    size_t row_count;
+    struct { /* what a restarted master would find */
+        char job[64];
+        uint64_t generation;
+        enum job_state state;
+    } stored[JOBS_MAX];
+    size_t manifests, evaluations_sent, discards, prunes, releases;
+    size_t avoided;        /* checkpoints, by the last FIND */
+    int find_fails;        /* code; 0: it does not */
+    bool find_gone;        /* no checkpoint is there */
     char stop_reason[256]; /* of the last StopJob */
     struct fake_checkpoint disk[JOBS_MAX];
     uint64_t manifest_steps[64];
     uint64_t waiting[JOBS_MAX]; /* requests that are parked by tests */
     bool answered[JOBS_MAX];
     struct err answer[JOBS_MAX];
+    struct { /* of the last call about a job */
+        char job[64];
+        struct fence fence;
+    } fences[JOBS_MAX];
 };
+
+static inline struct fence *cluster_fence(struct cluster *c, const char *job)
+{
+    size_t i = 0;
+    while (c->fences[i].job[0] != 0 && strcmp(c->fences[i].job, job) != 0) {
+        assert_true(++i < JOBS_MAX);
+    }
+    snprintf(c->fences[i].job, sizeof c->fences[i].job, "%s", job);
+    return &c->fences[i].fence;
+}
 
 static inline uint64_t cluster_draw(struct cluster *c, uint64_t n)
 {
@@ -190,6 +226,11 @@ static inline void cluster_watch(struct cluster *c, const struct job_record *r)
     if (job_state_is_final(c->seen[i].state)) {
         assert_int_equal(c->seen[i].state, r->state);
     }
+    for (size_t k = 0; job_state_is_final(r->state) && k < JOBS_MAX; k++) {
+        if (strcmp(c->stored[k].job, r->id) == 0) {
+            assert_int_equal(c->stored[k].state, r->state); /* what is told is final */
+        }
+    }
     if (r->state == JOB_PENDING || r->state == JOB_RECOVERING || r->state == JOB_FAILED) {
         assert_true(r->reason[0] != '\0' || r->submitted_ms == (int64_t)c->now);
     }
@@ -215,9 +256,40 @@ static inline void cluster_read_call(const struct master_call *call)
     }
 }
 
+static inline void cluster_store(struct cluster *c, const struct master_store *store)
+{
+    assert_true(c->row_count < 64);
+    snprintf(c->rows[c->row_count].job, 64, "%s", store->job->id);
+    c->rows[c->row_count].row = store->row;
+    c->rows[c->row_count++].failed = c->store_fails;
+    for (size_t i = 0; i < JOBS_MAX && !c->store_fails; i++) {
+        if (c->stored[i].job[0] == '\0' || strcmp(c->stored[i].job, store->job->id) == 0) {
+            snprintf(c->stored[i].job, sizeof c->stored[i].job, "%s", store->job->id);
+            c->stored[i].generation = store->job->generation;
+            c->stored[i].state = store->job->state;
+            break;
+        }
+    }
+}
+
+static inline size_t cluster_stored(const struct cluster *c, const char *job)
+{
+    for (size_t i = 0; i < JOBS_MAX; i++) {
+        if (strcmp(c->stored[i].job, job) == 0) {
+            return i;
+        }
+    }
+    fail_msg("no row of job %s", job);
+    return 0;
+}
+
 static inline void cluster_take_call(struct cluster *c, const struct master_call *call)
 {
     cluster_read_call(call);
+    *cluster_fence(c, call->job) = call->fence;
+    if (call->kind != MASTER_CALL_INSPECT && call->kind != MASTER_CALL_EVALUATE) {
+        assert_true(call->generation <= c->stored[cluster_stored(c, call->job)].generation);
+    }
     if (call->kind == MASTER_CALL_STOP) {
         snprintf(c->stop_reason, sizeof c->stop_reason, "%s", call->reason);
     }
@@ -284,6 +356,12 @@ static inline void cluster_take_manifest(struct cluster *c, const struct master_
     }
     p->ledger = *m->ledger;
     memcpy(p->counts, m->ledger->done, p->ledger.split_count * sizeof *p->counts);
+    p->train_epoch = m->train_epoch;
+    p->train_sum_count = m->train_sum_count;
+    assert_true(m->train_sum_count <= 16);
+    for (size_t i = 0; i < m->train_sum_count; i++) {
+        p->train_sums[i] = m->train_sums[i];
+    }
     assert_true(c->manifests < 64);
     c->manifest_steps[c->manifests++] = m->step;
 }
@@ -343,6 +421,11 @@ static inline void cluster_take(struct cluster *c)
             break;
         case MASTER_PREPARE:
             cluster_flight(c, FLIGHT_PREPARE)->number = x->prepare.number;
+            c->discards += x->prepare.discard;
+            break;
+        case MASTER_PRUNE:
+            c->prunes += !x->prune.release;
+            c->releases += x->prune.release;
             break;
         case MASTER_MANIFEST:
             cluster_take_manifest(c, &x->manifest);
@@ -350,10 +433,13 @@ static inline void cluster_take(struct cluster *c)
         case MASTER_FIND: {
             struct flight *f = cluster_flight(c, FLIGHT_FIND);
             f->number = x->find.number;
-            snprintf(f->job, sizeof f->job, "%s", x->find.job);
+            snprintf(f->job, sizeof f->job, "%s", x->find.job->id);
+            c->avoided = x->find.avoid_count;
             break;
         }
         case MASTER_STORE:
+            cluster_store(c, &x->store);
+            break;
         case MASTER_CHANGED:
             cluster_watch(c, x->job);
             break;
@@ -373,6 +459,17 @@ static inline void cluster_event(struct cluster *c, struct master_event *e)
     e->wall_ms = (int64_t)c->now;
     master_step(c->m, e, &c->actions);
     cluster_take(c);
+    for (size_t i = 0; i < c->row_count; i++) {
+        struct err err = {0};
+        struct master_event stored = {
+            .kind = MASTER_STORED, .now_ms = c->now, .wall_ms = (int64_t)c->now};
+        (void)err_set(&err, ERR_EXHAUSTED, "database or disk is full");
+        stored.stored =
+            (struct master_stored){c->rows[i].job, c->rows[i].row, c->rows[i].failed ? &err : NULL};
+        master_step(c->m, &stored, &c->actions);
+        cluster_take(c);
+    }
+    c->row_count = 0;
 }
 
 /* ---- nodes ---- */
@@ -444,7 +541,24 @@ static inline void fake_heartbeat(struct cluster *c, struct fake_node *n)
         jobs[count++] = n->job.job;
     }
     struct master_event e = {.kind = MASTER_HEARTBEAT, .request = ++c->request};
-    e.node = (struct master_node_event){n->id, n->incarnation, jobs, count};
+    struct master_work works[MASTER_WORKS_MAX];
+    size_t work_count = 0;
+    for (size_t i = 0; i < FLIGHTS_MAX && n->says_works && work_count < MASTER_WORKS_MAX; i++) {
+        const struct flight *f = &c->flights[i];
+        if (f->used && f->kind == FLIGHT_CALL && strcmp(f->node, n->id) == 0) {
+            works[work_count++] = (struct master_work){.job = f->job,
+                                                       .what = master_call_name(f->c.kind),
+                                                       .unit = "bytes",
+                                                       .done = n->work_done,
+                                                       .total = n->work_total};
+        }
+    }
+    e.node = (struct master_node_event){.node = n->id,
+                                        .incarnation = n->incarnation,
+                                        .jobs = jobs,
+                                        .job_count = count,
+                                        .works = works,
+                                        .work_count = work_count};
     cluster_event(c, &e);
     n->heartbeat_ms = c->now;
     if (c->reply.err.code == ERR_NOT_FOUND) { /* given up: drop everything and join again */
@@ -669,8 +783,13 @@ static inline int fake_open(struct flight *f, struct fake_node *n, struct fake_s
     return 0;
 }
 
-static inline int fake_membership(struct flight *f, struct fake_shard *s, struct err *err)
+static inline int fake_membership(struct flight *f, struct fake_node *n, struct fake_shard *s,
+                                  struct err *err)
 {
+    if ((n->room_workers > 0 && f->c.worker_count > n->room_workers) ||
+        (f->has_ledger && n->full_mode == (int)f->consistency.mode + 1)) {
+        return err_set(err, ERR_EXHAUSTED, "so many bytes are too many");
+    }
     if (f->has_ledger) {
         struct ledger here;
         uint32_t counts[SPLITS_MAX];
@@ -711,7 +830,7 @@ static inline int fake_shard_call(struct flight *f, struct fake_node *n, struct 
         return err_set(err, ERR_ABORTED, "old generation");
     }
     if (f->c.kind == MASTER_CALL_MEMBERSHIP) {
-        int rc = fake_membership(f, s, err);
+        int rc = fake_membership(f, n, s, err);
         if (rc != 0) {
             return rc;
         }
@@ -834,7 +953,13 @@ static inline void flight_lands(struct cluster *c, struct flight *f)
     if (flown.kind == FLIGHT_FIND) {
         struct fake_checkpoint *p = cluster_checkpoint(c, flown.job);
         struct master_event e = {.kind = MASTER_FOUND};
-        e.found = (struct master_found){.number = flown.number, .found = p != NULL};
+        struct err err = {0};
+        (void)err_set(&err, c->find_fails, "the disk does not answer");
+        p = c->find_gone ? NULL : p;
+        e.found = (struct master_found){.number = flown.number,
+                                        .found = p != NULL,
+                                        .skipped = c->find_gone ? "nothing is there" : "",
+                                        .err = c->find_fails != 0 ? &err : NULL};
         if (p != NULL) {
             p->ledger.done = p->counts;
             e.found.directory = p->directory;
@@ -842,6 +967,9 @@ static inline void flight_lands(struct cluster *c, struct flight *f)
             e.found.step = p->step;
             e.found.version = p->version;
             e.found.ledger = &p->ledger;
+            e.found.train_epoch = p->train_epoch;
+            e.found.train_sums = p->train_sums;
+            e.found.train_sum_count = c->old_manifests ? 0 : p->train_sum_count;
         }
         cluster_event(c, &e);
         return;

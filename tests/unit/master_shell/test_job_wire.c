@@ -57,6 +57,10 @@ static void a_record_survives_the_wire(void **state)
         job_record_add_evaluation(&a, &e);
     }
     struct job_wire shown;
+    memset(a.secret, 7, sizeof a.secret);
+    job_wire_init(&shown, &a, JOB_WIRE_ALL);
+    assert_int_equal(shown.job.secret.len, 0); /* clients do not see it */
+    job_wire_release(&shown);
     job_wire_init(&shown, &a, JOB_WIRE_BRIEF);
     assert_int_equal(shown.job.n_worker_times, 1);
     assert_string_equal(shown.job.worker_times[0]->worker, "w-1");
@@ -67,6 +71,7 @@ static void a_record_survives_the_wire(void **state)
     job_wire_pack(&a, &packed);
     assert_int_equal(job_wire_unpack(packed.data, packed.len, &b, NULL), 0);
     struct buf again = {0};
+    assert_memory_equal(b.secret, a.secret, sizeof a.secret);
     job_wire_pack(&b, &again);
     assert_int_equal(packed.len, again.len);
     assert_memory_equal(packed.data, again.data, packed.len);

@@ -111,6 +111,16 @@ static inline void ps_rig_start(struct ps_rig *rig, uint64_t memory_bytes_max)
     ps_rig_start_full(rig, memory_bytes_max, 0, 0);
 }
 
+/* From now on through the server's local socket. */
+static inline void ps_rig_go_local(struct ps_rig *rig)
+{
+    struct err err;
+    const struct rpc_channel_options local = {.target = rpc_server_address(rig->server, 1)};
+    rpc_channel_free(rig->channel);
+    rig->channel = rpc_channel_new(&local, &err);
+    assert_non_null(rig->channel);
+}
+
 static inline void ps_rig_stop(struct ps_rig *rig)
 {
     struct err err;
@@ -176,6 +186,8 @@ struct ps_rig_opening {
     uint32_t shard, shards; /* this one of so many; 0: of one */
     uint64_t version;
     char *restore; /* NULL: nothing */
+    uint64_t opening;
+    ProtobufCBinaryData secret;
     uint64_t epoch;
     uint32_t done[3]; /* of 3 splits of 2, 2 and 1 batches of 10 records */
     size_t workers;   /* "w0", "w1", ...; 0: 2 */
@@ -239,6 +251,8 @@ static inline int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening
     wire_ledger_to_proto(&ledger, &ledger_message);
     wire_consistency_to_proto(&o->consistency, &consistency);
     ref.shard = o->shard;
+    ref.opening = o->opening;
+    ref.secret = o->secret;
     r.shard = &ref;
     r.text = text;
     r.plan = &plan_message;

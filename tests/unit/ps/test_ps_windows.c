@@ -41,6 +41,7 @@ static void test_values_pass_in_memory(void **state)
     struct client c;
     struct windows *w;
     start(&rig, "sync", 2, 0);
+    ps_rig_go_local(&rig);
     client_open(&c, &rig);
     offer_windows(&c, &w);
     struct chunk k[2] = {in_windows(w, 1, 0), in_windows(w, 2, 1)};
@@ -77,6 +78,7 @@ static void test_windows_that_are_not_open(void **state)
     struct windows *w, *other;
     struct err err;
     start(&rig, "sync", 2, 0);
+    ps_rig_go_local(&rig);
     client_open(&c, &rig);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
     struct chunk k = in_windows(w, 1, 0);
@@ -121,6 +123,32 @@ static void test_windows_that_are_not_open(void **state)
     windows_unref(other);
 }
 
+/* The very same offer: it is the way that counts. */
+static void test_no_memory_for_who_comes_over_the_network(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct windows *w;
+    struct err err;
+    start(&rig, "sync", 2, 0);
+    assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
+    struct chunk pull = {.exchange = 1, .job = job, .first = true, .pull = true, .offer = w};
+    client_open(&c, &rig);
+    struct answer *a = exchange(&c, &pull);
+    assert_int_equal(a->code, 0);
+    assert_false(a->windows_open);
+    struct chunk k = in_windows(w, 2, 0);
+    expect_refusal(&c, &k, ERR_INVALID, "exchange 2: value window 1 is not open");
+    client_close(&c);
+    ps_rig_go_local(&rig);
+    client_open(&c, &rig);
+    assert_true(exchange(&c, &pull)->windows_open);
+    client_close(&c);
+    ps_rig_stop(&rig);
+    windows_unref(w);
+}
+
 /* A contribution that waits for its siblings lives on when its stream is gone, and counts. */
 static void test_a_window_outlives_its_stream(void **state)
 {
@@ -129,6 +157,7 @@ static void test_a_window_outlives_its_stream(void **state)
     struct client c;
     struct windows *w;
     start(&rig, "sync", 2, 0);
+    ps_rig_go_local(&rig);
     client_open(&c, &rig);
     offer_windows(&c, &w);
     struct chunk k = in_windows(w, 1, 0);
@@ -170,6 +199,7 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     struct client c[2];
     struct windows *w;
     start(&rig, "async", 1, 1);
+    ps_rig_go_local(&rig);
     client_open(&c[0], &rig);
     client_open(&c[1], &rig);
     offer_windows(&c[1], &w);
@@ -206,6 +236,7 @@ static void test_a_step_of_more_than_fits(void **state)
     static struct client c[CROWD];
     struct windows *w[CROWD];
     start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
+    ps_rig_go_local(&rig);
     for (size_t i = 0; i < CROWD; i++) {
         client_open(&c[i], &rig);
         offer_windows(&c[i], &w[i]);
@@ -247,6 +278,7 @@ static void test_streams_come_and_go(void **state)
     struct client c;
     struct windows *w;
     start(&rig, "sync", 1, 3);
+    ps_rig_go_local(&rig);
     for (uint64_t step = 0; step < 3; step++) {
         client_open(&c, &rig);
         offer_windows(&c, &w);
@@ -272,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_pass_in_memory),
         cmocka_unit_test(test_windows_that_are_not_open),
+        cmocka_unit_test(test_no_memory_for_who_comes_over_the_network),
         cmocka_unit_test(test_a_window_outlives_its_stream),
         cmocka_unit_test(test_a_gradient_in_memory_waits_for_room),
         cmocka_unit_test(test_a_step_of_more_than_fits),

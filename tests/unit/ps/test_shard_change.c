@@ -243,19 +243,29 @@ static void test_what_an_opening_is(void **state)
     (void)state;
     struct rig r;
     struct err err = {0};
+    const struct fence own = {0};
+    const struct fence other_master = {.secret = {1}};
+    const struct fence other_opening = {.opening = 1};
     rig_init(&r, TRAINING_SYNC, 2);
-    assert_int_equal(shard_open_decide(NULL, 0, 0, &err), SHARD_OPEN_NEW);
-    assert_int_equal(shard_open_decide(r.shard, 1, 1, &err), SHARD_OPEN_SAME);
-    assert_int_equal(shard_open_decide(r.shard, 1, 2, &err), SHARD_OPEN_REPLACE);
+    assert_int_equal(shard_open_decide(NULL, 0, 0, &own, &err), SHARD_OPEN_NEW);
+    assert_int_equal(shard_open_decide(r.shard, 1, 1, &own, &err), SHARD_OPEN_SAME);
+    assert_int_equal(shard_open_decide(r.shard, 1, 2, &own, &err), SHARD_OPEN_REPLACE);
     assert_int_equal(err.code, 0);
     rig_membership(&r, 1, 5, 2);
-    assert_int_equal(shard_open_decide(r.shard, 1, 5, &err), SHARD_OPEN_SAME);
-    assert_int_equal(shard_open_decide(r.shard, 1, 6, &err), SHARD_OPEN_REPLACE);
+    assert_int_equal(shard_open_decide(r.shard, 1, 5, &own, &err), SHARD_OPEN_SAME);
+    assert_int_equal(shard_open_decide(r.shard, 1, 6, &own, &err), SHARD_OPEN_REPLACE);
     assert_int_equal(err.code, 0);
-    assert_int_equal(shard_open_decide(r.shard, 1, 1, &err), SHARD_OPEN_OLD);
+    assert_int_equal(shard_open_decide(r.shard, 1, 1, &own, &err), SHARD_OPEN_REFUSED);
     assert_int_equal(err.code, ERR_ABORTED);
     assert_non_null(strstr(err.msg, "generation 1 is over: opened with 1, it is 5 now"));
-    assert_int_equal(shard_open_decide(r.shard, 1, 4, NULL), SHARD_OPEN_OLD);
+    assert_int_equal(shard_open_decide(r.shard, 1, 4, &own, NULL), SHARD_OPEN_REFUSED);
+    /* A higher generation is no reason for another master's shard to go. */
+    assert_int_equal(shard_open_decide(r.shard, 1, UINT64_MAX, &other_master, &err),
+                     SHARD_OPEN_REFUSED);
+    assert_int_equal(err.code, ERR_UNAUTHENTICATED);
+    assert_int_equal(shard_open_decide(r.shard, 1, 5, &other_opening, &err), SHARD_OPEN_REFUSED);
+    assert_int_equal(err.code, ERR_ABORTED);
+    assert_int_equal(shard_open_decide(r.shard, 1, 6, &other_opening, &err), SHARD_OPEN_REPLACE);
     rig_release(&r);
 }
 

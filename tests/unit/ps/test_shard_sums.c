@@ -317,6 +317,38 @@ static void test_decision_of_the_lead_stays(void **state)
     rig_release(&r);
 }
 
+/* Nobody has applied it while all are at this version; it may even be of more replicas. */
+static void test_a_change_erases_what_was_only_decided(void **state)
+{
+    (void)state;
+    for (uint32_t number = 0; number < 2; number++) {
+        struct rig r;
+        open_partial_rounds(&r, number);
+        rig_push_sync(&r, 1, 0, 0, 1, 1, 2);
+        rig_push_sync(&r, 2, 0, 2, 3, 1, 2);
+        if (number > 0) {
+            const uint8_t set = 5;
+            decide(&r, 3, 0, &set, 1);
+        }
+        assert_true(r.sums.begun);
+        struct consistency c = rig_consistency(TRAINING_SYNC, 2);
+        rig_change(&r, 4, 2, &c, 1, &r.ledger);
+        rig_expect(&r, 4, ERR_STATE, "a change at version 1, but the shard is at 0");
+        rig_change(&r, 5, 2, &c, 0, &r.ledger);
+        rig_expect(&r, 5, 0, "");
+        assert_false(r.sums.begun);
+        r.generation = 2;
+        r.options.consistency = c;
+        rig_push_sync(&r, 6, 0, 0, 1, 1, 2);
+        assert_false(r.sums.begun); /* now it takes both */
+        rig_push_sync(&r, 7, 0, 1, 2, 1, 2);
+        assert_true(r.sums.begun);
+        rig_totals(&r, 8, 0, 0, 1);
+        assert_int_equal(r.version, 1);
+        rig_release(&r);
+    }
+}
+
 static void test_others_reduce_what_was_decided(void **state)
 {
     (void)state;
@@ -604,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_empty_step),
         cmocka_unit_test(test_lead_decides_before_it_applies),
         cmocka_unit_test(test_decision_of_the_lead_stays),
+        cmocka_unit_test(test_a_change_erases_what_was_only_decided),
         cmocka_unit_test(test_others_reduce_what_was_decided),
         cmocka_unit_test(test_random_clusters),
     };

@@ -277,15 +277,15 @@ static void test_inflight_limit(void **state)
 {
     (void)state;
     struct fixture f;
-    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 1000});
-    unsigned char data[1500] = {0};
+    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 4000});
+    unsigned char data[4500] = {0};
     struct rpc_piece piece = {.data = data, .bytes = sizeof(data)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     struct call *c = call_new("big");
     c->request.blob = &blob;
     expect_error(&f, c, ERR_EXHAUSTED, "in flight");
     assert_int_equal(rpc_server_inflight_bytes(f.server), 0);
-    piece.bytes = 900;
+    piece.bytes = 1900;            /* and a chunk of memory for the body */
     for (int i = 0; i < 10; i++) { /* what is released makes room */
         c = call_new("fits");
         c->request.blob = &blob;
@@ -293,6 +293,30 @@ static void test_inflight_limit(void **state)
         assert_int_equal(rpc_call_blocking(f.channel, &c->request, NULL, &err), 0);
         free(c);
     }
+    stop(&f);
+}
+
+static void test_unpacked_memory_is_in_flight(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 20000});
+    struct call *c = call_new("pairs");
+    Gradus__Test__Pair pair = GRADUS__TEST__PAIR__INIT;
+    Gradus__Test__Pair *pairs[1000];
+    for (size_t i = 0; i < 1000; i++) {
+        pairs[i] = &pair;
+    }
+    c->item.pairs = pairs;
+    c->item.n_pairs = 1000; /* 2000 bytes, for which there is room, that become 1000 structs */
+    expect_error(&f, c, ERR_EXHAUSTED, "when unpacked: over the limit of 20000 bytes");
+    assert_int_equal(rpc_server_inflight_bytes(f.server), 0);
+    c = call_new("pairs");
+    c->item.pairs = pairs;
+    c->item.n_pairs = 50;
+    struct err err = {0};
+    assert_int_equal(rpc_call_blocking(f.channel, &c->request, NULL, &err), 0);
+    free(c);
     stop(&f);
 }
 
@@ -529,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_unpack_limit),
         cmocka_unit_test(test_inflight_limit),
+        cmocka_unit_test(test_unpacked_memory_is_in_flight),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_later_answer),
         cmocka_unit_test(test_channel_free_cancels),

@@ -327,24 +327,28 @@ static void test_floats(void **state)
 static void test_account(void **state)
 {
     (void)state;
-    struct rpc_account *account = rpc_account_new(20);
+    struct rpc_account *account = rpc_account_new(5000);
     struct rpc_decoding how = {.type = &gradus__test__item__descriptor, .account = account};
     static const unsigned char wire[] = {0x0a, 8, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'};
     struct rpc_piece piece = {wire, sizeof(wire)};
     struct rpc_frame frame = {.pieces = &piece, .piece_count = 1, .bytes = sizeof(wire)};
     struct err err = {0};
     struct rpc_msg *first = rpc_msg_decode(&how, &frame, &err);
+    size_t one = atomic_load(&account->bytes); /* the message, and the memory of its body */
+    assert_true(one > 10 + sizeof(Gradus__Test__Item) && one < 2500);
     struct rpc_msg *second = rpc_msg_decode(&how, &frame, &err);
     assert_non_null(first);
     assert_non_null(second);
-    assert_int_equal(atomic_load(&account->bytes), 20);
+    assert_int_equal(atomic_load(&account->bytes), 2 * one);
     assert_null(rpc_msg_decode(&how, &frame, &err));
     assert_int_equal(err.code, ERR_EXHAUSTED);
     rpc_msg_unref(first);
     frame.bytes = piece.bytes = 9; /* cut off: counted, refused, given back */
     assert_null(rpc_msg_decode(&how, &frame, &err));
     assert_int_equal(err.code, ERR_INVALID);
-    assert_int_equal(atomic_load(&account->bytes), 10);
+    assert_int_equal(atomic_load(&account->bytes), one);
+    rpc_msg_uncount(second);
+    assert_int_equal(atomic_load(&account->bytes), 0);
     rpc_account_unref(account); /* the message keeps it */
     rpc_msg_unref(second);
 }
@@ -353,7 +357,7 @@ static void test_arena(void **state)
 {
     (void)state;
     struct rpc_arena a;
-    rpc_arena_init(&a, 100000);
+    rpc_arena_init(&a, 100000, NULL);
     unsigned char *blocks[40];
     for (size_t i = 0; i < 40; i++) {
         blocks[i] = rpc_arena_alloc(&a, i * 50);

@@ -298,11 +298,11 @@ static void test_what_comes_again_is_not_in_flight(void **state)
     struct seen seen[2];
     struct err err = {0};
     char again[] = "again";
-    static unsigned char data[700];
+    static unsigned char data[2000];
     struct rpc_piece piece = {data, sizeof data};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     struct rpc_stream *streams[2];
-    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 1000});
+    start(&f, &(struct rpc_server_options){.inflight_bytes_max = 5000});
     for (size_t i = 0; i < 2; i++) {
         echo_item item = GRADUS__TEST__ITEM__INIT;
         item.text = i == 0 ? again : item.text;

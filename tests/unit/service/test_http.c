@@ -152,6 +152,30 @@ static void test_port_in_use(void **state)
     assert_int_equal(http_probe("127.0.0.1:1", 1000, &err), ERR_UNAVAILABLE);
 }
 
+/* As many as may be open send half of a request and wait. */
+static void test_slow_clients_leave_room_for_a_probe(void **state)
+{
+    struct fixture *f = *state;
+    struct address a;
+    assert_int_equal(address_parse(http_address(f->http), &a, NULL), 0);
+    int fds[3 * HTTP_CONNECTIONS_MAX];
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        fds[i] = address_connect(&a, 5000, NULL);
+        assert_true(fds[i] >= 0);
+        (void)send(fds[i], "GET /he", 7, MSG_NOSIGNAL);
+        if (i % HTTP_CONNECTIONS_MAX == HTTP_CONNECTIONS_MAX - 1) {
+            struct err err = {0};
+            assert_int_equal(http_probe(http_address(f->http), 5000, &err), 0);
+        }
+    }
+    char byte;
+    assert_int_equal(recv(fds[0], &byte, 1, 0), 0); /* the oldest was sent away */
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        (void)close(fds[i]);
+    }
+    assert_answer(get(f, "/metrics"), "200", "pushes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unhealthy_says_why, start, stop),
         cmocka_unit_test_setup_teardown(test_other_requests, start, stop),
         cmocka_unit_test_setup_teardown(test_garbage_and_too_much, start, stop),
+        cmocka_unit_test_setup_teardown(test_slow_clients_leave_room_for_a_probe, start, stop),
         cmocka_unit_test_setup_teardown(test_port_in_use, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -20,6 +21,7 @@ static struct {
     unsigned joins, heartbeats, leaves, joined, lost, stopped, troubles;
     uint64_t incarnation;
     char jobs[64];
+    char works[64];
     char trouble[256];
     bool forget; /* the next heartbeat gets NOT_FOUND */
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -79,7 +81,13 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
     uint64_t incarnation = seen.incarnation;
     seen.forget = false;
     if (r->n_jobs == 1) {
-        strncpy(seen.jobs, r->jobs[0], sizeof seen.jobs - 1);
+        snprintf(seen.jobs, sizeof seen.jobs, "%s/%d", r->jobs[0]->job,
+                 (int)r->jobs[0]->generation);
+    }
+    if (r->n_works == 1) {
+        const Gradus__V1__Work *w = r->works[0];
+        snprintf(seen.works, sizeof seen.works, "%s %s %d/%d %s %d", w->job, w->what, (int)w->done,
+                 (int)w->total, w->unit, (int)w->age_ms);
     }
     pthread_mutex_unlock(&seen.lock);
     if (forget || strcmp(r->node->id, "ps-1") != 0 || r->node->incarnation != incarnation) {
@@ -167,7 +175,13 @@ static void stop_job(void *ctx, const char *job)
 static void jobs(void *ctx, struct membership_jobs *list)
 {
     (void)ctx;
-    membership_jobs_add(list, "job-3");
+    membership_jobs_add(list, "job-3", 7);
+}
+
+static void works(void *ctx, struct membership_works *list)
+{
+    (void)ctx;
+    membership_works_add(list, &(struct membership_work){"job-3", "Pin", "bytes", 2, 5, 700});
 }
 
 static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
@@ -182,7 +196,7 @@ static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
     }
 }
 
-static const struct membership_events EVENTS = {joined, lost, stop_job, jobs, trouble};
+static const struct membership_events EVENTS = {joined, lost, stop_job, jobs, works, trouble};
 
 static struct membership *start_node(const char *master)
 {
@@ -207,7 +221,8 @@ static void test_life_of_a_node(void **state)
 
     pthread_mutex_lock(&seen.lock);
     assert_int_equal(node.incarnation, seen.incarnation);
-    assert_string_equal(seen.jobs, "job-3");
+    assert_string_equal(seen.jobs, "job-3/7");
+    assert_string_equal(seen.works, "job-3 Pin 2/5 bytes 700");
     seen.forget = true;
     pthread_mutex_unlock(&seen.lock);
     wait_for(&seen.lost, 1);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "service/address.h"
 #include "service/http.h"
@@ -326,6 +327,9 @@ static void test_draining_shows_and_a_second_signal_ends_at_once(void **state)
     assert_int_equal(http_probe(http, WAIT_MS, &err), ERR_UNAVAILABLE);
     assert_part(err.msg, "draining (HTTP 503)");
     rpc_shutdown();
+    assert_int_equal(kill(f->child.pid, SIGTERM), 0); /* the same order again, from elsewhere */
+    usleep(1000 * SIGNALS_REPEAT_INTERRUPT_MS);
+    assert_false(spawn_ended(&f->child));
     assert_int_equal(kill(f->child.pid, SIGINT), 0);
     assert_exit(f, "exit code 130");
 }
@@ -441,9 +445,9 @@ static void test_help_version_and_print(void **state)
     spawn_release(&f->child);
     START(f, "--print-config", "--flavour=a b", "--grace-ms", "1m");
     assert_exit(f, "exit code 0");
-    assert_part(stdout_text(f), "flavour: a b\n");
-    assert_part(f->text, "size: 3\n");
-    assert_part(f->text, "grace_ms: 1m\n");
+    assert_part(stdout_text(f), "flavour: a b  # --flavour\n");
+    assert_part(f->text, "size: 3  # default\n");
+    assert_part(f->text, "grace_ms: 1m  # --grace-ms\n");
 }
 
 static void write_config(const struct fixture *f, const char *text)
@@ -460,15 +464,21 @@ static void test_file_then_flags(void **state)
     write_config(f, "flavour: plum\nsize: 5\nlog_level: warn\n");
     START(f, "--print-config", "--size", "7", "--config", f->config_path);
     assert_exit(f, "exit code 0");
-    assert_part(stdout_text(f), "flavour: plum\nsize: 7\n");
-    assert_part(f->text, "log_level: warn\n");
+    assert_part(stdout_text(f), "flavour: plum  # config file\nsize: 7  # --size\n");
+    assert_part(f->text, "log_level: warn  # config file\n");
     write_config(f, f->text); /* what it prints, it reads */
-    char before[sizeof f->text];
-    strcpy(before, f->text);
+    assert_part(f->text, "shared_memory: true  # default\n");
     spawn_release(&f->child);
     START(f, "--print-config", "--config", f->config_path);
     assert_exit(f, "exit code 0");
-    assert_string_equal(stdout_text(f), before);
+    assert_part(stdout_text(f), "flavour: plum  # config file\nsize: 7  # config file\n");
+    assert_part(f->text, "shared_memory: true  # config file\n");
+    spawn_release(&f->child);
+    assert_int_equal(setenv("GRADUS_SIZE", "9", 1), 0);
+    START(f, "--print-config", "--config", f->config_path);
+    assert_int_equal(unsetenv("GRADUS_SIZE"), 0);
+    assert_exit(f, "exit code 0");
+    assert_part(stdout_text(f), "flavour: plum  # config file\nsize: 9  # GRADUS_SIZE\n");
 }
 
 static void test_bad_files(void **state)

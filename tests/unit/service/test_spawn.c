@@ -77,6 +77,16 @@ static void test_an_early_end_says_why(void **state)
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
     assert_string_equal(err.msg, "child ended before it was ready: exit code 3: port in use");
     spawn_release(&s);
+    /* Of a line of a log people need the reason only. */
+    start(&s,
+          "printf '%s\\n' 'time=1 level=error event=failed reason=\"say \\\"a\\\\n\\\":\\nport in "
+          "use\"' >&2;"
+          "exit 1",
+          *state);
+    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_string_equal(err.msg, "child ended before it was ready: exit code 1: "
+                                 "say \"a\\n\": port in use");
+    spawn_release(&s);
     start(&s, "kill -9 $$", NULL);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
     assert_string_equal(err.msg, "child ended before it was ready: signal 9 (Killed)");

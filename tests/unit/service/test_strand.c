@@ -98,7 +98,7 @@ static void trace_and_post(struct strand_task *task)
 static void test_a_task_posted_inside_runs_after(void **state)
 {
     (void)state;
-    struct strand s = {NULL};
+    struct strand s = {.suspends = 0};
     char trace[16] = "";
     size_t length = 0;
     struct nested d = {.strand = &s, .trace = trace, .name = 'D', .length = &length};
@@ -122,7 +122,7 @@ static void run_again(struct strand_task *task)
 static void test_a_task_may_post_itself_again(void **state)
 {
     (void)state;
-    struct strand s = {NULL};
+    struct strand s = {.suspends = 0};
     size_t times = 0;
     struct nested a = {.strand = &s, .length = &times};
     strand_post(&s, &a.task, run_again);

@@ -28,6 +28,7 @@ struct fake {
     /* seen */
     size_t computed, added, reports, idle_reports, splits_reported, failed_evaluations, failures;
     size_t evaluated, idle_told, failures_again;
+    uint64_t failure_generation;
     bool split_reported[64];
     struct worker_action last_push[SHARDS];
     uint32_t progress[SHARDS][64];
@@ -64,6 +65,7 @@ static inline void take_actions(struct fake *f)
         case WORKER_DO_FAIL_JOB:
             f->failures++;
             f->failures_again += a->again ? 1 : 0;
+            f->failure_generation = a->generation;
             break;
         case WORKER_DO_PREFETCH:
             break;
@@ -238,6 +240,7 @@ static inline void setup(struct fake *f, bool overlap)
 {
     *f = (struct fake){.now_ms = 1, .generation = 1, .overlap = overlap};
     struct worker_config config = {
+        .generation = 1,
         .shard_count = SHARDS,
         .shape = {.records = 100, .batch_records = 10, .split_batches = 2},
     };

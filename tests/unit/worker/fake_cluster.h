@@ -125,7 +125,10 @@ static inline void check_compute(struct cluster *c, struct node *n, const struct
         assert_true(slot->versions[s] != NOTHING);
     }
     slot->epoch = a->batch.epoch;
-    if (a->generation != c->generation) {
+    if (a->generation != c->generation && sync) {
+        slot->step = a->step; /* may still be pushed, as what it is */
+        slot->replicas = UINT32_C(1) << a->replica;
+    } else if (a->generation != c->generation) {
         slot->late = true;
     } else if (sync) {
         struct ledger_batch batch;

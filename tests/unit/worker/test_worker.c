@@ -498,6 +498,29 @@ static void test_a_failure_is_told_until_it_is_heard(void **state)
     teardown(&f);
 }
 
+/* The master ignores failures of generations that are over; what failed here has to be told in the
+ * new one. */
+static void test_a_failure_is_told_again_in_a_new_generation(void **state)
+{
+    (void)state;
+    struct fake f;
+    setup(&f, false);
+    struct worker_event failed = {.kind = WORKER_FAIL, .code = ERR_INTERNAL, .message = "broken"};
+    feed(&f, &failed);
+    assert_int_equal(f.failures, 1);
+    assert_int_equal(f.failure_generation, 1); /* of the StartJob: none is assigned */
+    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_ABORTED};
+    feed(&f, &reported);
+    assert_int_equal(f.failures, 1);
+    assign_sync(&f, 4, 1, 0, 1, 0, 3);
+    assert_int_equal(f.reply_code, ERR_CANCELLED);
+    assert_int_equal(f.failures, 2);
+    assert_int_equal(f.failure_generation, 4);
+    assign_sync(&f, 4, 1, 0, 1, 0, 3); /* once */
+    assert_int_equal(f.failures, 2);
+    teardown(&f);
+}
+
 static void test_a_lease_of_what_is_not_there(void **state)
 {
     (void)state;
@@ -546,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_answers_after_the_stop),
         cmocka_unit_test(test_a_job_fails_once),
         cmocka_unit_test(test_a_failure_is_told_until_it_is_heard),
+        cmocka_unit_test(test_a_failure_is_told_again_in_a_new_generation),
         cmocka_unit_test(test_a_lease_of_what_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

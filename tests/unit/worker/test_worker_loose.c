@@ -230,6 +230,48 @@ static void test_versions_that_differ_are_aligned(void **state)
     script_end(&t);
 }
 
+/* Whoever made the lead go on has stopped before it pushed the same to the other shard. */
+static void test_a_shard_that_does_not_follow_is_helped(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = partial(2, 0, 1);
+    start(&t, &a, 0);
+    struct worker_action first = script_compute(&t);
+    struct worker_action lead = script_exchange(&t, 0);
+    struct worker_action other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 3, WORKER_PUSH_STALE);
+    script_answer(&t, &other, 2, WORKER_PUSH_STALE);
+    struct worker_action waits = script_exchange(&t, 1);
+    assert_int_equal(waits.version, 3);
+    uint64_t until = t.now_ms + 100;
+    while (t.now_ms < until) {
+        assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
+        script_timer(&t);
+    }
+    assert_int_equal(t.now_ms, until);
+    struct worker_action back[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
+        assert_int_equal(back[s].pull, WORKER_PULL_VERSION);
+        assert_int_equal(back[s].version, 2);
+        assert_int_equal(back[s].set, first.set);
+        script_answer(&t, &back[s], 2, WORKER_PUSH_NONE);
+    }
+    struct worker_action second = script_take(&t, WORKER_DO_COMPUTE);
+    assert_int_equal(second.step, 2);
+    assert_int_equal(second.set, first.set);
+    script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
+    lead = script_exchange(&t, 0);
+    other = script_exchange(&t, 1);
+    assert_true(lead.push && lead.step == 2 && lead.pull == WORKER_PULL_NONE);
+    script_answer(&t, &lead, 3, WORKER_PUSH_STALE);
+    script_answer(&t, &other, 3, WORKER_PUSH_APPLIED);
+    script_answer(&t, &waits, 3, WORKER_PUSH_NONE);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 3);
+    assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
+    script_end(&t);
+}
+
 /* The lead was one step ahead when the generation began: the other shard may wait for this worker.
  */
 static void test_a_step_that_was_open_is_not_skipped(void **state)
@@ -677,6 +719,7 @@ int main(void)
         cmocka_unit_test(test_partial_skips_only_what_every_shard_is_past),
         cmocka_unit_test(test_partial_hears_of_the_end_of_a_step_early),
         cmocka_unit_test(test_versions_that_differ_are_aligned),
+        cmocka_unit_test(test_a_shard_that_does_not_follow_is_helped),
         cmocka_unit_test(test_a_step_that_was_open_is_not_skipped),
         cmocka_unit_test(test_an_older_set_is_not_gone_on_from),
         cmocka_unit_test(test_no_more_replicas_than_the_step_needs),

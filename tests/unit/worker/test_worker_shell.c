@@ -59,8 +59,9 @@ struct fixture {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
-    bool hold;                  /* answers to pushes are kept back */
-    struct rpc_call *held_call; /* with this one */
+    _Atomic uint64_t incarnation; /* of the worker */
+    bool hold;                    /* answers to pushes are kept back */
+    struct rpc_call *held_call;   /* with this one */
     uint64_t held_exchange;
     uint64_t version;
     bool lease;                /* the second split is free; else nobody gets any */
@@ -84,8 +85,8 @@ static void note(struct fixture *f, enum note what)
 
 static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    (void)msg;
-    (void)service;
+    struct fixture *f = service;
+    atomic_store(&f->incarnation, ((const Gradus__V1__JoinRequest *)msg->body)->incarnation);
     char id[] = "worker-1";
     Gradus__V1__JoinResponse r = GRADUS__V1__JOIN_RESPONSE__INIT;
     r.id = id;
@@ -272,7 +273,7 @@ static void make_plan(struct fixture *f, const char *mode)
 {
     struct err err = {0};
     (void)snprintf(f->text, sizeof f->text, job_text, f->dir, mode, BATCH);
-    if (worker_model_load(&f->model, f->text, &err) != 0) {
+    if (worker_model_load(&f->model, f->text, NULL, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     const struct dataset_info *info = dataset_info(f->model.train);
@@ -371,6 +372,8 @@ static int call(struct fixture *f, const char *method, const ProtobufCMessage *b
 }
 
 static char job_id[] = "job-1";
+static uint8_t secret_bytes[FENCE_SECRET_BYTES] = {4, 5, 6};
+static ProtobufCBinaryData secret = {sizeof secret_bytes, secret_bytes};
 
 static void start_job(struct fixture *f)
 {
@@ -387,11 +390,14 @@ static void start_job(struct fixture *f)
     r.plan = &plan;
     r.shards = &locations;
     r.n_shards = 1;
+    r.generation = GENERATION;
+    r.secret = secret;
     struct err err = {0};
     int rc;
-    do { /* it may not know yet that it has joined */
+    do { /* it may not know yet that it has joined, or not have asked */
+        r.incarnation = atomic_load(&f->incarnation);
         rc = call(f, "StartJob", &r.base, &err);
-    } while (rc == ERR_UNAVAILABLE && sched_yield() == 0);
+    } while ((rc == ERR_UNAVAILABLE || r.incarnation == 0) && sched_yield() == 0);
     if (rc != 0) {
         fail_msg("%s", err.msg);
     }
@@ -423,6 +429,7 @@ static int assign(struct fixture *f, uint64_t generation, bool hold, struct err 
     r.leases = &leases;
     r.n_leases = 1;
     r.hold = hold;
+    r.secret = secret;
     int rc = call(f, "Assign", &r.base, err);
     ledger_release(&ledger);
     return rc;
@@ -638,6 +645,74 @@ static void test_idle_workers_leave_at_once(void **state)
     end(&f);
 }
 
+static void assert_refused(struct fixture *f, const char *method, const ProtobufCMessage *body,
+                           int code)
+{
+    struct err err = {0};
+    int rc = call(f, method, body, &err);
+    if (rc != code) {
+        fail_msg("%s: %d, not %d: %s", method, rc, code, err.msg);
+    }
+}
+
+/* Whoever does not know what only its master knows, whatever generation it names. */
+static void test_it_obeys_its_master_alone(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char other_job[] = "job-2";
+    uint8_t other[FENCE_SECRET_BYTES] = {4, 5, 7};
+    const ProtobufCBinaryData secrets[] = {{0}, {sizeof other, other}, {3, other}};
+    begin(&f, "async", "600s");
+    start_job(&f);
+    hold_pushes(&f);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    wait_held(&f);
+    for (size_t i = 0; i < 3; i++) {
+        Gradus__V1__StopJobRequest stop = GRADUS__V1__STOP_JOB_REQUEST__INIT;
+        stop.job = job_id;
+        stop.generation = UINT64_MAX;
+        stop.secret = secrets[i];
+        assert_refused(&f, "StopJob", &stop.base, ERR_UNAUTHENTICATED);
+        Gradus__V1__AssignRequest hold = GRADUS__V1__ASSIGN_REQUEST__INIT;
+        hold.job = job_id;
+        hold.generation = 999;
+        hold.secret = secrets[i];
+        assert_refused(&f, "Assign", &hold.base, ERR_UNAUTHENTICATED);
+        Gradus__V1__EvaluateRequest evaluate = GRADUS__V1__EVALUATE_REQUEST__INIT;
+        evaluate.job = job_id;
+        evaluate.secret = secrets[i];
+        assert_refused(&f, "Evaluate", &evaluate.base, ERR_UNAUTHENTICATED);
+        Gradus__V1__StartJobRequest start = GRADUS__V1__START_JOB_REQUEST__INIT;
+        start.job = job_id;
+        start.generation = 999;
+        start.secret = secrets[i];
+        start.incarnation = atomic_load(&f.incarnation);
+        assert_refused(&f, "StartJob", &start.base, ERR_UNAUTHENTICATED);
+    }
+    /* A job of another name would push this one out. */
+    Gradus__V1__InspectDataRequest inspect = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
+    inspect.job = other_job;
+    inspect.text = f.text;
+    inspect.secret = secret;
+    for (uint64_t i = 0; i < 2; i++) {
+        inspect.incarnation = i == 0 ? 0 : atomic_load(&f.incarnation) + 1;
+        assert_refused(&f, "InspectData", &inspect.base, ERR_ABORTED);
+        Gradus__V1__StartJobRequest start = GRADUS__V1__START_JOB_REQUEST__INIT;
+        start.job = other_job;
+        start.text = f.text;
+        start.generation = 1;
+        start.secret = secret;
+        start.incarnation = inspect.incarnation;
+        assert_refused(&f, "StartJob", &start.base, ERR_ABORTED);
+    }
+    let_go(&f);
+    wait_for(&f, NOTE_ANSWERED); /* and goes on */
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
 static int be_a_worker(int argc, char **argv)
 {
     const struct service service = {
@@ -667,6 +742,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_work_in_hand_is_finished_in_bounded),
         cmocka_unit_test(test_a_generation_that_is_over_is_not_waited_for),
         cmocka_unit_test(test_the_grace_period_ends_it),
+        cmocka_unit_test(test_it_obeys_its_master_alone),
         cmocka_unit_test(test_idle_workers_leave_at_once),
     };
     rpc_init();

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/dataset_cache.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+struct dataset_cache {
+    pthread_mutex_t lock;
+    struct buf key;
+    struct dataset *train, *test; /* test may be NULL; train NULL: nothing is kept */
+};
+
+struct dataset_cache *dataset_cache_new(void)
+{
+    struct dataset_cache *c = mem_new(1, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+static void forget(struct dataset_cache *c)
+{
+    dataset_free(c->train);
+    dataset_free(c->test);
+    c->train = c->test = NULL;
+}
+
+void dataset_cache_free(struct dataset_cache *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    forget(c);
+    buf_release(&c->key);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* False: there is no such file, of which dataset_open() has more to say. */
+static bool add_file(struct buf *key, const struct data_spec *spec, const char *name)
+{
+    struct stat s;
+    if (name == NULL || name[0] == '\0') {
+        return true;
+    }
+    char *path = file_join(spec->dir, name);
+    bool there = stat(path, &s) == 0;
+    free(path);
+    if (there) {
+        buf_printf(key, "%" PRIu64 ":%" PRIu64 " %" PRIu64 " %lld.%09ld\n", (uint64_t)s.st_dev,
+                   (uint64_t)s.st_ino, (uint64_t)s.st_size, (long long)s.st_mtim.tv_sec,
+                   s.st_mtim.tv_nsec);
+    }
+    return there;
+}
+
+/* All that decides what is read. */
+static bool make_key(const struct data_spec *spec, enum data_label_kind label_kind, struct buf *key)
+{
+    buf_printf(key, "%d\n", (int)label_kind);
+    for (size_t i = 0; i < data_field_count; i++) {
+        field_format(&data_fields[i], spec, key);
+        buf_add_char(key, '\n');
+    }
+    const char *const files[] = {spec->train.file, spec->train.labels, spec->test.file,
+                                 spec->test.labels};
+    bool there = true;
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && there; i++) {
+        there = add_file(key, spec, files[i]);
+    }
+    return there;
+}
+
+static int open_anew(struct dataset_cache *c, const struct data_spec *spec,
+                     enum data_label_kind label_kind, struct buf *key, struct err *err)
+{
+    struct buf after = {0};
+    forget(c); /* before: not both in memory */
+    int rc = dataset_open(spec, label_kind, &c->train, &c->test, err);
+    bool same = rc == 0 && make_key(spec, label_kind, &after) && after.len == key->len &&
+                memcmp(after.data, key->data, key->len) == 0;
+    buf_reset(&c->key);
+    if (same) { /* else a file was changed while it was read */
+        buf_add(&c->key, key->data, key->len);
+    }
+    buf_release(&after);
+    return rc;
+}
+
+int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,
+                       enum data_label_kind label_kind, struct dataset **train,
+                       struct dataset **test, bool *known, struct err *err)
+{
+    struct buf key = {0};
+    int rc = 0;
+    bool there = make_key(spec, label_kind, &key);
+    pthread_mutex_lock(&c->lock);
+    *known = there && c->train != NULL && c->key.len == key.len &&
+             memcmp(c->key.data, key.data, key.len) == 0;
+    if (!*known) {
+        rc = open_anew(c, spec, label_kind, &key, err);
+    }
+    if (rc == 0) {
+        *train = dataset_ref(c->train);
+        *test = c->test == NULL ? NULL : dataset_ref(c->test);
+    }
+    pthread_mutex_unlock(&c->lock);
+    buf_release(&key);
+    return rc;
+}

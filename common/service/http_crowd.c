@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/http_crowd.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+static void peer_copy(unsigned char *out, const struct sockaddr *peer)
+{
+    if (peer != NULL && peer->sa_family == AF_INET) {
+        memcpy(out, &((const struct sockaddr_in *)(const void *)peer)->sin_addr, 4);
+    } else if (peer != NULL && peer->sa_family == AF_INET6) {
+        memcpy(out, &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr, 8);
+    }
+}
+
+struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct sockaddr *peer,
+                                    uint64_t now_ms)
+{
+    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
+        struct http_guest *g = &c->guests[i];
+        if (!g->used) {
+            *g = (struct http_guest){.used = true, .fd = fd, .since_ms = now_ms};
+            peer_copy(g->peer, peer);
+            return g;
+        }
+    }
+    return NULL;
+}
+
+void http_crowd_answered(struct http_guest *guest, uint64_t now_ms)
+{
+    guest->since_ms = now_ms;
+}
+
+void http_crowd_leave(struct http_guest *guest)
+{
+    guest->used = false;
+}
+
+static bool stays(const struct http_guest *g)
+{
+    return g->used && !g->leaving;
+}
+
+static size_t count_of(const struct http_crowd *c, const struct http_guest *like)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
+        const struct http_guest *g = &c->guests[i];
+        n += stays(g) && (like == NULL || memcmp(g->peer, like->peer, sizeof g->peer) == 0);
+    }
+    return n;
+}
+
+struct http_guest *http_crowd_surplus(struct http_crowd *c)
+{
+    if (count_of(c, NULL) <= HTTP_CONNECTIONS_MAX) {
+        return NULL;
+    }
+    struct http_guest *goes = NULL;
+    size_t most = 0;
+    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
+        struct http_guest *g = &c->guests[i];
+        size_t n = stays(g) ? count_of(c, g) : 0;
+        if (n > most || (n == most && n > 0 && g->since_ms < goes->since_ms)) {
+            most = n;
+            goes = g;
+        }
+    }
+    goes->leaving = true;
+    return goes;
+}
+
+struct http_guest *http_crowd_late(struct http_crowd *c, uint64_t now_ms)
+{
+    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
+        struct http_guest *g = &c->guests[i];
+        if (stays(g) && now_ms - g->since_ms >= HTTP_REQUEST_MS_MAX) {
+            g->leaving = true;
+            return g;
+        }
+    }
+    return NULL;
+}
+
+uint64_t http_crowd_wait_ms(const struct http_crowd *c, uint64_t now_ms)
+{
+    uint64_t wait = UINT64_MAX;
+    for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
+        const struct http_guest *g = &c->guests[i];
+        if (stays(g)) {
+            uint64_t age = now_ms - g->since_ms;
+            uint64_t left = age < HTTP_REQUEST_MS_MAX ? HTTP_REQUEST_MS_MAX - age : 0;
+            wait = left < wait ? left : wait;
+        }
+    }
+    return wait;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradus list: the jobs of a master, or of all places that are known here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/find_job.h"
+#include "cli/output.h"
+#include "cli/terminal.h"
+
+struct options {
+    struct cli_common common;
+    int64_t limit;
+};
+
+static const struct field fields[] = {
+    CLI_MASTER_ROWS(struct options),
+    CLI_JSON_ROW(struct options),
+    {.path = "limit",
+     .type = FIELD_INT,
+     .offset = offsetof(struct options, limit),
+     .def = "100",
+     .min = 1,
+     .max = 100000,
+     .help = "Newest jobs to show, of each place"},
+};
+
+/* The jobs of one place. */
+struct page {
+    Gradus__V1__Job **jobs; /* borrows from @reply, or is owned */
+    size_t count;
+    struct rpc_msg *reply; /* NULL: of rows */
+};
+
+static void page_release(struct page *p)
+{
+    for (size_t i = 0; p->reply == NULL && i < p->count; i++) {
+        gradus__v1__job__free_unpacked(p->jobs[i], NULL);
+    }
+    if (p->reply == NULL) {
+        free(p->jobs);
+    }
+    rpc_msg_unref(p->reply);
+}
+
+static int ask(const char *address, int64_t limit, struct page *p, struct err *err)
+{
+    Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
+    struct client client = {0};
+    request.limit = (uint32_t)limit;
+    int rc = client_open(&client, address, err);
+    if (rc == 0) {
+        rc = client_call(&client, "List", &request.base, CLIENT_TIMEOUT_MS, &p->reply, err);
+    }
+    if (rc == 0) {
+        const Gradus__V1__ListJobsResponse *r =
+            (const Gradus__V1__ListJobsResponse *)p->reply->body;
+        p->jobs = r->jobs;
+        p->count = r->n_jobs;
+    }
+    client_close(&client);
+    return rc;
+}
+
+static int read_page(const struct place *place, int64_t limit, struct page *p, struct err *err)
+{
+    return place->address != NULL
+               ? ask(place->address, limit, p, err)
+               : find_rows(place->state_dir, (size_t)limit, &p->jobs, &p->count, err);
+}
+
+static void show_text(const struct places *places, const struct page *pages, struct buf *out)
+{
+    size_t columns = terminal_columns(STDOUT_FILENO), shown = 0;
+    for (size_t i = 0; i < places->count; i++) {
+        const struct place *at = &places->items[i];
+        if (pages[i].count == 0) {
+            continue;
+        }
+        if (!places->given) {
+            struct buf heading = {0};
+            buf_printf(&heading, "%s%s%s%s\n", shown > 0 ? "\n" : "",
+                       at->state_dir != NULL ? "--state-dir " : "--master ",
+                       at->state_dir != NULL ? at->state_dir : at->address,
+                       at->address == NULL ? " (no master runs there now)" : "");
+            terminal_wrap(buf_str(&heading), columns, out);
+            buf_release(&heading);
+        }
+        output_jobs_text(pages[i].jobs, pages[i].count, columns, out);
+        shown++;
+    }
+    if (shown == 0) {
+        output_jobs_text(NULL, 0, columns, out);
+    }
+}
+
+static void show_json(const struct places *places, const struct page *pages, struct buf *out)
+{
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < places->count; i++) {
+        count += pages[i].count;
+    }
+    Gradus__V1__Job **jobs = mem_new(count + 1, sizeof *jobs);
+    struct output_place *of = mem_new(count + 1, sizeof *of);
+    for (size_t i = 0; i < places->count; i++) {
+        const struct place *place = &places->items[i];
+        for (size_t k = 0; k < pages[i].count; k++) {
+            jobs[at] = pages[i].jobs[k];
+            of[at].key = place->state_dir != NULL ? "state_dir" : "master";
+            of[at++].value = place->state_dir != NULL ? place->state_dir : place->address;
+        }
+    }
+    output_jobs_json(jobs, of, count, out);
+    free(jobs);
+    free(of);
+}
+
+static int list(const struct options *o, const struct places *places)
+{
+    struct page pages[PLACES_MAX + 2] = {{.reply = NULL}};
+    struct buf out = {0};
+    int code = CLI_OK;
+    for (size_t i = 0; i < places->count; i++) {
+        struct err err = {0};
+        if (read_page(&places->items[i], o->limit, &pages[i], &err) != 0) {
+            int failed = cli_fail(&err); /* of one place of many: what can be read is shown */
+            code = places->given ? failed : CLI_OK;
+        }
+    }
+    if (code == CLI_OK) {
+        (o->common.json ? show_json : show_text)(places, pages, &out);
+        (void)fputs(buf_str(&out), stdout);
+    }
+    for (size_t i = 0; i < places->count; i++) {
+        page_release(&pages[i]);
+    }
+    buf_release(&out);
+    return code;
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct places places;
+    struct err err = {0};
+    struct client none = {0};
+    places_find(&o->common, &places);
+    int code;
+    if (places.count > 0) {
+        code = list(o, &places);
+    } else {
+        (void)client_open_common(&none, &o->common, true, &err);
+        client_close(&none);
+        code = cli_fail(&err);
+    }
+    places_release(&places);
+    return code;
+}
+
+const struct cli_command cmd_list = {
+    .name = "list",
+    .summary = "List jobs, newest first",
+    .usage = "",
+    .examples = "  gradus list\n  gradus list --limit 5 --json\n",
+    .notes = "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
+             "the master of this machine are listed and, below what to type for each place, those "
+             "in the directories that `gradus run` has used, also where no master runs.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .run = run,
+};

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/find_job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/plain.h"
+#include "master/store.h"
+#include "wire/wire.h"
+
+/* ---- rows that a master has left ---- */
+
+static bool has_ended(const Gradus__V1__Job *job)
+{
+    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
+           job->state == GRADUS__V1__JOB_STATE__FAILED ||
+           job->state == GRADUS__V1__JOB_STATE__CANCELLED;
+}
+
+/* A row says what was when its master ended; say what is. */
+static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir)
+{
+    Gradus__V1__Job *job = gradus__v1__job__unpack(NULL, n, data);
+    if (job != NULL) {
+        plain_message(&job->base);
+    }
+    if (job != NULL && !has_ended(job)) {
+        char *reason =
+            mem_printf("no master runs; `gradus-master --state-dir %s` goes on with it", state_dir);
+        if (job->reason[0] != '\0') { /* the empty one is a constant */
+            free(job->reason);
+        }
+        job->reason = reason;
+    }
+    return job;
+}
+
+struct rows {
+    const char *state_dir;
+    Gradus__V1__Job **items;
+    size_t count, capacity;
+};
+
+static int collect(void *ctx, const struct store_row *row, struct err *err)
+{
+    struct rows *rows = ctx;
+    (void)err;
+    Gradus__V1__Job *job =
+        row->damage == NULL ? unpack(row->job, row->job_bytes, rows->state_dir) : NULL;
+    if (job != NULL) { /* the others can be looked at all the same */
+        rows->items = mem_grow(rows->items, &rows->capacity, rows->count + 1, sizeof(void *));
+        rows->items[rows->count++] = job;
+    }
+    return 0;
+}
+
+int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size_t *count,
+              struct err *err)
+{
+    struct store *store = NULL;
+    struct rows rows = {.state_dir = state_dir};
+    int rc = store_sqlite_read(state_dir, &store, err);
+    if (rc == 0) {
+        rc = store->ops->load(store, limit, collect, &rows, err);
+        store->ops->close(store);
+    }
+    for (size_t i = 0; i < rows.count / 2; i++) { /* oldest first → newest first */
+        Gradus__V1__Job *first = rows.items[i];
+        rows.items[i] = rows.items[rows.count - 1 - i];
+        rows.items[rows.count - 1 - i] = first;
+    }
+    while (rows.count > limit) { /* those that have not ended come on top of it */
+        gradus__v1__job__free_unpacked(rows.items[--rows.count], NULL);
+    }
+    *jobs = rows.items;
+    *count = rows.count;
+    return rc;
+}
+
+static int find_row(const char *state_dir, const char *id, struct found_job *out, struct err *err)
+{
+    struct store *store = NULL;
+    struct buf packed = {0};
+    int rc = store_sqlite_read(state_dir, &store, err);
+    if (rc == 0) {
+        rc = store->ops->get(store, id, &packed, err);
+        store->ops->close(store);
+    }
+    if (rc == 0) {
+        out->row = unpack(packed.data, packed.len, state_dir);
+        out->job = out->row;
+        rc = out->row != NULL
+                 ? 0
+                 : err_set(err, ERR_CORRUPT, "%s: the row of job %s cannot be read", state_dir, id);
+    }
+    buf_release(&packed);
+    return rc;
+}
+
+/* ---- places ---- */
+
+static int ask(const char *address, const char *id, struct found_job *out, struct err *err)
+{
+    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    int rc = client_open(&out->client, address, err);
+    if (rc != 0) {
+        return rc;
+    }
+    request.job = mem_strdup(id);
+    rc = client_call(&out->client, "Get", &request.base, CLIENT_TIMEOUT_MS, &out->reply, err);
+    free(request.job);
+    if (rc == 0) {
+        out->job = (const Gradus__V1__Job *)out->reply->body;
+    } else {
+        client_close(&out->client);
+    }
+    return rc;
+}
+
+static int look_at(const struct place *place, const char *id, struct found_job *out,
+                   struct err *err)
+{
+    struct err local = {0};
+    int rc = place->address != NULL ? ask(place->address, id, out, &local) : ERR_UNAVAILABLE;
+    if (rc == ERR_UNAVAILABLE && place->state_dir != NULL) { /* or another process has its port */
+        local = (struct err){0};
+        rc = find_row(place->state_dir, id, out, &local);
+    }
+    if (rc != 0) {
+        *err = local;
+    }
+    if (rc == 0 && place->state_dir != NULL) {
+        out->state_dir = mem_strdup(place->state_dir);
+    }
+    return rc;
+}
+
+static int not_found(const struct places *places, const char *id, struct err *err)
+{
+    struct buf where = {0};
+    places_describe(places, &where);
+    int rc = places->count == 0
+                 ? err_set(err, ERR_UNAVAILABLE,
+                           "no place to look for job %.128s: tried %s; name its master with "
+                           "--master HOST:PORT (or GRADUS_MASTER), or its --state-dir DIR",
+                           id, buf_str(&where))
+                 : err_set(err, ERR_NOT_FOUND,
+                           "no job %.128s: looked at %s; `gradus list` shows jobs, --master "
+                           "HOST:PORT (or GRADUS_MASTER) or --state-dir DIR another place",
+                           id, buf_str(&where));
+    buf_release(&where);
+    return rc;
+}
+
+/* What was found so far. */
+struct search {
+    struct found_job best, second; /* the one that was submitted last, and the one before it */
+    struct err err;                /* of a place that could not be looked at */
+};
+
+static void take(struct search *s, struct found_job *found)
+{
+    bool better = s->best.job == NULL || found->job->submitted_ms > s->best.job->submitted_ms;
+    found_job_release(&s->second);
+    s->second = better ? s->best : *found;
+    s->best = better ? *found : s->best;
+}
+
+static void look_everywhere(const struct places *places, const char *id, struct search *s)
+{
+    for (size_t i = 0; i < places->count; i++) {
+        struct found_job found = {0};
+        struct err local = {0};
+        int rc = look_at(&places->items[i], id, &found, &local);
+        if (rc == 0) {
+            take(s, &found);
+        } else if (places->items[i].address != NULL && (places->given || rc != ERR_NOT_FOUND)) {
+            s->err = local;
+        }
+    }
+}
+
+static char *place_of(const struct found_job *f)
+{
+    return f->state_dir != NULL ? mem_printf("--state-dir %s", f->state_dir)
+                                : mem_printf("--master %s", rpc_channel_target(f->client.channel));
+}
+
+/* The place of a job whose id two places have is not a matter of luck. */
+static void tell_other(const struct search *s, const char *id)
+{
+    if (s->second.job != NULL) {
+        char *best = place_of(&s->best), *second = place_of(&s->second);
+        cli_note(
+            "two places have a job %s; this is the one that was submitted last (%s), the other "
+            "needs %s",
+            id, best, second);
+        free(best);
+        free(second);
+    }
+}
+
+static int search(const struct cli_common *common, const char *id, struct search *s,
+                  struct err *err)
+{
+    struct places places;
+    if (id[0] == '\0') {
+        return err_set(err, ERR_INVALID, "the name of the job is empty");
+    }
+    places_find(common, &places);
+    look_everywhere(&places, id, s);
+    int rc = 0;
+    if (s->best.job == NULL && s->err.code != 0) {
+        rc = err_set(err, s->err.code, "%s", s->err.msg);
+    } else if (s->best.job == NULL) {
+        rc = not_found(&places, id, err);
+    }
+    places_release(&places);
+    return rc;
+}
+
+int find_job(const struct cli_common *common, const char *id, struct found_job *out,
+             struct err *err)
+{
+    struct search s = {.err = {0}};
+    int rc = search(common, id, &s, err);
+    if (rc == 0) {
+        tell_other(&s, id);
+        *out = s.best;
+    }
+    found_job_release(&s.second);
+    return rc;
+}
+
+static bool can_change(const struct found_job *f)
+{
+    return f->job != NULL && f->row == NULL && !has_ended(f->job);
+}
+
+int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
+                  struct err *err)
+{
+    struct search s = {.err = {0}};
+    int rc = search(common, id, &s, err);
+    if (rc == 0 && can_change(&s.best) && can_change(&s.second)) {
+        char *one = place_of(&s.best), *other = place_of(&s.second);
+        rc = err_set(err, ERR_STATE, "two masters have a job %s; give %s or %s", id, one, other);
+        free(one);
+        free(other);
+    } else if (rc == 0 &&
+               (can_change(&s.second) || (s.best.row != NULL && s.second.reply != NULL))) {
+        struct found_job best = s.best;
+        s.best = s.second;
+        s.second = best;
+    }
+    if (rc == 0 && s.best.row != NULL) {
+        const Gradus__V1__Job *job = s.best.job;
+        rc = err_set(err, ERR_STATE, "no master runs in %s, where job %s is: %s%s%s",
+                     s.best.state_dir, id, wire_state_name(job->state), has_ended(job) ? "" : "; ",
+                     has_ended(job) ? "" : job->reason);
+    }
+    if (rc == 0) {
+        *out = s.best;
+        s.best = (struct found_job){0};
+    }
+    found_job_release(&s.best);
+    found_job_release(&s.second);
+    return rc;
+}
+
+void found_job_release(struct found_job *f)
+{
+    client_close(&f->client);
+    rpc_msg_unref(f->reply);
+    if (f->row != NULL) {
+        gradus__v1__job__free_unpacked(f->row, NULL);
+    }
+    free(f->state_dir);
+    *f = (struct found_job){0};
+}

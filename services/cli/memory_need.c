@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/memory_need.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/job_file.h"
+#include "job/plan.h"
+
+/* As measured: code, threads, gRPC and what a connection takes. */
+#define MASTER_BYTES (UINT64_C(24) << 20)
+#define PS_BYTES (UINT64_C(24) << 20)
+#define WORKER_BYTES (UINT64_C(40) << 20)
+/* As services/worker and common/service/windows.c have them. */
+#define BATCHES_AHEAD 5
+#define RECORDS_AT_ONCE_MIN 64
+#define WINDOWS_FROM_BYTES (32U << 10)
+
+static const char *const WHO[MEMORY_WHO_COUNT] = {"master", "server", "worker", "shared"};
+
+static void add(struct memory_need *need, enum memory_who who, const char *what, uint64_t bytes,
+                uint64_t places, uint64_t total)
+{
+    if (total == 0 || need->row_count == MEMORY_ROWS_MAX) {
+        return;
+    }
+    need->rows[need->row_count++] = (struct memory_row){who, what, bytes, places, total};
+    need->total += total;
+}
+
+/* ---- servers ---- */
+
+enum part { PART_VALUES, PART_SLOTS, PART_PINS, PART_BASES, PART_GRADIENTS, PART_COUNT };
+
+static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum part part,
+                            bool windows)
+{
+    const struct plan_memory *m = &u->memory[shard];
+    switch (part) {
+    case PART_VALUES: /* two, and one that is pinned while the training goes on */
+        return m->values + m->values / 2;
+    case PART_SLOTS:
+    case PART_PINS:
+        return m->pins;
+    case PART_BASES:
+        return m->bases;
+    default: /* those in shared memory are the workers' */
+        return windows ? 0 : m->gradients;
+    }
+}
+
+static void add_servers(struct memory_need *need, const struct output_update *u, bool windows)
+{
+    static const char *const NAMES[PART_COUNT] = {"values, and a pinned version",
+                                                  "slots", "their copy for checkpoints",
+                                                  "what each worker read", "gradients"};
+    const uint32_t shards = u->plan->shard_count;
+    add(need, MEMORY_PS, "the process", PS_BYTES, shards, shards * PS_BYTES);
+    for (enum part p = 0; p < PART_COUNT; p++) {
+        uint64_t most = 0;
+        uint64_t total = 0;
+        for (uint32_t s = 0; s < shards; s++) {
+            uint64_t bytes = part_floats(u, s, p, windows) * sizeof(float);
+            most = bytes > most ? bytes : most;
+            total += bytes;
+        }
+        add(need, MEMORY_PS, NAMES[p], most, shards, total);
+    }
+}
+
+/* ---- workers ---- */
+
+static uint64_t parameters_of(const struct plan *plan)
+{
+    uint64_t elements = 0;
+    for (uint32_t s = 0; s < plan->shard_count; s++) {
+        elements += plan->shard_elements[s];
+    }
+    return elements;
+}
+
+/* Sets of parameters: one to compute with, a second one where a worker pulls while it computes, and
+ * that of an evaluation. */
+static uint64_t sets_of(const struct output_update *u, const struct consistency *c,
+                        const struct dataset *test)
+{
+    bool second = c->mode == TRAINING_SYNC ? consistency_is_loose(c) : u->spec->training.overlap;
+    uint64_t sets = second ? 2 : 1;
+    return test != NULL ? sets + 1 : sets;
+}
+
+/* Gradients: in sync a sum for each node on the way down the tree, and the one that is computed. */
+static uint64_t gradients_of(const struct output_update *u, const struct consistency *c)
+{
+    if (c->mode != TRAINING_SYNC) {
+        return u->spec->training.overlap ? 2 : 1;
+    }
+    uint64_t workers = u->workers < c->replicas ? u->workers : c->replicas;
+    uint64_t share = workers == 0 ? 1 : (c->replicas + workers - 1) / workers;
+    uint64_t count = share > 1 ? 2 : 1;
+    for (uint64_t n = share; n > 2; n = (n + 1) / 2) {
+        count++;
+    }
+    return consistency_is_loose(c) ? share + 1 : count;
+}
+
+static void add_workers(struct memory_need *need, const struct output_update *u,
+                        const struct consistency *c, const struct model *model,
+                        const struct dataset *train, const struct dataset *test)
+{
+    const uint64_t n = u->workers;
+    const uint64_t values = parameters_of(u->plan) * sizeof(float);
+    const uint64_t sets = sets_of(u, c, test) * values;
+    const uint64_t gradients = gradients_of(u, c) * values;
+    const uint64_t batch = (uint64_t)u->spec->training.batch_size;
+    const uint64_t at_once = batch > RECORDS_AT_ONCE_MIN ? batch : RECORDS_AT_ONCE_MIN;
+    const uint64_t activations = runner_bytes(model, (size_t)at_once);
+    add(need, MEMORY_WORKER, "the process", WORKER_BYTES, n, n * WORKER_BYTES);
+    add(need, MEMORY_WORKER, "sets of parameters", sets, n, n * sets);
+    add(need, MEMORY_WORKER, "gradients", gradients, n, n * gradients);
+    add(need, MEMORY_WORKER, "activations", activations, n, n * activations);
+    if (train != NULL) {
+        uint64_t data = dataset_bytes(train) + (test == NULL ? 0 : dataset_bytes(test));
+        uint64_t record = shape_count(&dataset_info(train)->features) * sizeof(float);
+        uint64_t ahead = (BATCHES_AHEAD * batch + (test == NULL ? 0 : at_once)) * record;
+        add(need, MEMORY_WORKER, "data set", data, n, n * data);
+        add(need, MEMORY_WORKER, "batches that are decoded ahead", ahead, n, n * ahead);
+    }
+}
+
+/* Memory that each worker shares with its servers: windows for what it pushes and what it pulls to
+ * train. */
+static void add_windows(struct memory_need *need, const struct output_update *u,
+                        const struct consistency *c)
+{
+    uint64_t pushed = gradients_of(u, c) > 1 ? 2 : 1;
+    uint64_t windows = pushed + sets_of(u, c, NULL);
+    uint64_t bytes = windows * parameters_of(u->plan) * sizeof(float);
+    add(need, MEMORY_SHARED, "gradients and parameters", bytes, u->workers, u->workers * bytes);
+}
+
+static bool has_windows(const struct output_update *u)
+{
+    const struct training_spec *t = &u->spec->training;
+    bool large = true;
+    for (uint32_t s = 0; s < u->plan->shard_count; s++) {
+        large = large && u->plan->shard_elements[s] * sizeof(float) >= WINDOWS_FROM_BYTES;
+    }
+    return large && t->wire_gradients == VALUE_FP32 && t->wire_parameters == VALUE_FP32;
+}
+
+void memory_need_of(const struct output_update *update, const struct model *model,
+                    const struct dataset *train, const struct dataset *test,
+                    struct memory_need *out)
+{
+    struct consistency c;
+    bool windows = has_windows(update);
+    consistency_of(update->spec, &c);
+    *out = (struct memory_need){.total = 0};
+    add(out, MEMORY_MASTER, "the process", MASTER_BYTES, 1, MASTER_BYTES);
+    add_servers(out, update, windows);
+    add_workers(out, update, &c, model, train, test);
+    if (windows) {
+        add_windows(out, update, &c);
+    }
+}
+
+static int need_of_model(const struct job_spec *spec, const struct model *model,
+                         const struct dataset *train, const struct dataset *test,
+                         struct memory_need *out, struct err *err)
+{
+    size_t n = model_variable_count(model);
+    struct variable_spec *variables = mem_new(n, sizeof *variables);
+    for (size_t i = 0; i < n; i++) {
+        variables[i] = *model_variable(model, i);
+    }
+    struct plan plan = {0};
+    struct output_update update = {0};
+    int rc = plan_make(variables, n, &spec->cluster, &plan, err);
+    rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
+    if (rc == 0) {
+        memory_need_of(&update, model, train, test, out);
+        output_update_release(&update);
+    }
+    free(variables);
+    plan_release(&plan);
+    return rc;
+}
+
+int memory_need_of_job(const struct job_spec *spec, struct memory_need *out, struct err *err)
+{
+    struct model *model = NULL;
+    struct dataset *train = NULL, *test = NULL;
+    int rc = job_file_model(spec, &model, &train, &test, err);
+    rc = rc != 0 ? rc : need_of_model(spec, model, train, test, out, err);
+    model_free(model);
+    dataset_free(train);
+    dataset_free(test);
+    return rc;
+}
+
+bool memory_need_fits(const struct memory_need *need, const struct host_memory *host)
+{
+    return host->total == 0 || need->total <= host->available;
+}
+
+void memory_need_text(const struct memory_need *need, const struct host_memory *host,
+                      struct buf *out)
+{
+    char one[32], all[32];
+    buf_printf(out, "%-11s  %-32s  %10s  %5s  %10s\n", "ON ONE HOST", "MEMORY FOR", "EACH", "TIMES",
+               "BYTES");
+    for (size_t i = 0; i < need->row_count; i++) {
+        const struct memory_row *r = &need->rows[i];
+        bool first = i == 0 || need->rows[i - 1].who != r->who;
+        buf_printf(out, "%-11s  %-32s  %10s  %5" PRIu64 "  %10s\n", first ? WHO[r->who] : "",
+                   r->what, text_bytes(r->bytes, one, sizeof one), r->places,
+                   text_bytes(r->total, all, sizeof all));
+    }
+    buf_printf(out, "%-11s  %-32s  %10s  %5s  %10s\n", "total", "", "", "",
+               text_bytes(need->total, all, sizeof all));
+    if (host->total > 0) {
+        buf_printf(out, "This host has %s%s, of which %s are available.\n",
+                   text_bytes(host->total, all, sizeof all),
+                   host->limited ? " (the limit of a control group)" : "",
+                   text_bytes(host->available, one, sizeof one));
+    }
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+#define RUNS_MAX 100 /* at once on one host with the default directory */
+#define OWNER_BYTES 256
+
+/* Does a master have @dir? Then who, as it wrote there. */
+static bool has_master(const char *dir, char owner[OWNER_BYTES])
+{
+    char *path = file_join(dir, "master.lock");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool has = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    ssize_t n = has ? read(fd, owner, OWNER_BYTES - 1) : 0;
+    owner[n > 0 ? n : 0] = '\0';
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    free(path);
+    return has;
+}
+
+static int in_use(const char *dir, const char *owner, struct err *err)
+{
+    return err_set(err, ERR_STATE,
+                   "state directory %s is in use by %s; give another with --state-dir DIR, or "
+                   "none: then each run takes one of its own",
+                   dir, owner[0] != '\0' ? owner : "another gradus run");
+}
+
+/* Errors: ERR_STATE somebody has it. */
+static int claim(const char *dir, struct run_dir *out, struct err *err)
+{
+    char owner[OWNER_BYTES] = "";
+    int rc = file_make_dirs(dir, err);
+    if (rc != 0) {
+        return rc;
+    }
+    char *path = file_join(dir, "run.lock");
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        rc = err_errno(err, errno, "open %s", path);
+    } else if (has_master(dir, owner) || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        rc = in_use(dir, owner, err);
+    } else {
+        out->path = realpath(dir, NULL);
+        rc = out->path != NULL ? 0 : err_errno(err, errno, "resolve %s", dir);
+    }
+    if (rc != 0 && fd >= 0) {
+        (void)close(fd);
+    }
+    out->lock_fd = rc == 0 ? fd : -1;
+    free(path);
+    return rc;
+}
+
+int run_dir_claim(const char *given, struct run_dir *out, struct err *err)
+{
+    *out = (struct run_dir){.lock_fd = -1};
+    if (given[0] != '\0') {
+        return claim(given, out, err);
+    }
+    char *usual = cli_state_dir(NULL);
+    struct err local = {0};
+    int rc = claim(usual, out, &local);
+    for (int i = 2; i <= RUNS_MAX && rc == ERR_STATE; i++) {
+        char *dir = mem_printf("%s/run-%d", usual, i);
+        local = (struct err){0};
+        rc = claim(dir, out, &local);
+        out->moved = true;
+        free(dir);
+    }
+    free(usual);
+    return rc == 0 ? 0 : err_set(err, local.code, "%s", local.msg);
+}
+
+void run_dir_release(struct run_dir *d)
+{
+    if (d->lock_fd >= 0) {
+        (void)close(d->lock_fd);
+    }
+    free(d->path);
+    *d = (struct run_dir){.lock_fd = -1};
+}

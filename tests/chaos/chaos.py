@@ -1,0 +1,401 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Long trials of a real cluster in trouble: what a suite has no time for.
+
+    script/chaos kills    workers, servers and the master are killed with -9 again and again while jobs run
+    script/chaos big      a model of hundreds of millions of parameters beside busy processors
+    script/chaos slow     mini-batches that take a minute, while workers die, stop and join
+
+Each prints what it did and saw; the exit code is 1 when something did not hold.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+from cluster import SOURCE, Service, gradus  # noqa: E402
+
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+EXAMPLE = SOURCE + "/examples/digits.yaml"
+
+
+class Trouble(Exception):
+    """What did not hold."""
+
+
+def say(text):
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+class Cluster:
+    """A master, servers and workers by hand, each of which can be killed and started again."""
+
+    def __init__(self, directory, ps, workers, master_args=(), ps_args=()):
+        self.dir = directory
+        self.count = 0
+        self.ps_args = ps_args
+        self.master_args = (f"--state-dir={directory}/state", *master_args)
+        os.makedirs(directory, exist_ok=True)
+        self.master = self.service("master", *self.master_args)
+        self.address = self.master.address
+        self.ps = [self.new_ps() for _ in range(ps)]
+        self.workers = [self.new_worker() for _ in range(workers)]
+
+    def service(self, kind, *args):
+        self.count += 1
+        service = Service(kind, *args, log=f"{self.dir}/{self.count:04d}-{kind}.log")
+        service.kind = kind
+        return service
+
+    def new_ps(self, listen="127.0.0.1:0"):
+        return self.service("ps", f"--master={self.address}", f"--listen={listen}",
+                            f"--checkpoint-dir={self.dir}/state/checkpoints", *self.ps_args)
+
+    def new_worker(self, listen="127.0.0.1:0"):
+        return self.service("worker", f"--master={self.address}", f"--listen={listen}")
+
+    def kill_worker(self, i, same_address=False):
+        old = self.workers[i]
+        old.stop(signal.SIGKILL)
+        self.workers[i] = self.new_worker(old.address if same_address else "127.0.0.1:0")
+
+    def kill_ps(self, i, same_address=False):
+        old = self.ps[i]
+        old.stop(signal.SIGKILL)
+        self.ps[i] = self.new_ps(old.address if same_address else "127.0.0.1:0")
+
+    def kill_master(self):
+        self.master.stop(signal.SIGKILL)
+        self.master = self.service("master", *self.master_args, f"--listen={self.address}")
+
+    def close(self):
+        for service in [*self.workers, *self.ps, self.master]:
+            service.stop(signal.SIGKILL)
+
+    # ---- jobs ----
+
+    def call(self, *args, timeout=60):
+        """A command of the client that is tried again while the master is away."""
+        end = time.monotonic() + timeout
+        while True:
+            done = gradus(*args, "--master", self.address)
+            if done.returncode != 4 or time.monotonic() > end:
+                return done
+            time.sleep(0.2)
+
+    def submit(self, file, sets):
+        args = [item for key, value in sets.items() for item in ("--set", f"{key}={value}")]
+        done = self.call("submit", file, *args)
+        if done.returncode != 0:
+            raise Trouble(f"submit: {done.stderr}")
+        return done.stdout.strip().splitlines()[0].split()[-1]
+
+    def status(self, job):
+        done = self.call("status", job, "--json")
+        if done.returncode != 0:
+            raise Trouble(f"status: exit code {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def follow(self, job, timeout, each=None):
+        """Until the job has ended; its status then, and the longest time without a new step."""
+        begin = best_at = time.monotonic()
+        best, stood, reasons = 0, 0.0, {}
+        while True:
+            status = self.status(job)
+            now = time.monotonic()
+            if status["steps"] > best or status["state"] in FINAL:
+                stood = max(stood, now - best_at)
+                best, best_at = status["steps"], now
+            if status["reason"]:
+                reasons[status["reason"]] = reasons.get(status["reason"], 0) + 1
+            if status["state"] in FINAL:
+                return status, stood
+            if now - begin > timeout:
+                most = sorted(reasons.items(), key=lambda item: -item[1])[:6]
+                raise Trouble(f"{job} is still {status['state']} at step {status['steps']} of {status['steps_total']} "
+                              f"after {timeout:.0f} s: {status['reason']!r}; reasons seen: {most}")
+            if each is not None:
+                each(status)
+            time.sleep(0.1)
+
+    def export(self, job):
+        out = f"{self.dir}/{job}.safetensors"
+        done = gradus("export", job, out, "--state-dir", self.dir + "/state")
+        if done.returncode != 0:
+            raise Trouble(f"export: {done.stderr}")
+        with open(out, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        os.remove(out)
+        return digest
+
+
+def check_records(status, records, epochs):
+    """As every shard says itself: each record of the data @epochs times."""
+    for shard in status["shards"]:
+        if shard["examples"] != records * epochs:
+            raise Trouble(f"a shard has applied {shard['examples']} examples instead of {records * epochs}")
+    if len({shard["version"] for shard in status["shards"]}) != 1:
+        raise Trouble(f"the shards are at different versions: {status['shards']}")
+
+
+# ---- kills ----
+
+
+class Killer:
+    """Kills in turn, each kind at its own interval, while its owner calls tick().
+
+    Not from a thread of its own: services end with the thread that started them."""
+
+    def __init__(self, cluster, every, seconds, seed):
+        self.cluster, self.every = cluster, {kind: s for kind, s in every.items() if s > 0}
+        self.random = random.Random(seed)
+        now = time.monotonic()
+        self.end = now + seconds
+        self.due = {kind: now + s for kind, s in self.every.items()}
+        self.counts = dict.fromkeys(self.every, 0)
+
+    def tick(self, _status=None):
+        now = time.monotonic()
+        if not self.due or now >= self.end:
+            return
+        kind = min(self.due, key=self.due.get)
+        if self.due[kind] <= now:
+            self.kill(kind)
+            self.counts[kind] += 1
+            self.due[kind] = max(self.due[kind] + self.every[kind], time.monotonic())
+
+    def kill(self, kind):
+        c = self.cluster
+        same = self.random.random() < 0.5
+        if kind == "worker":
+            c.kill_worker(self.random.randrange(len(c.workers)), same)
+        elif kind == "ps":
+            c.kill_ps(self.random.randrange(len(c.ps)), same)
+        else:
+            c.kill_master()
+
+
+def trial_of_kills(options, data, mode, rule, reference):
+    directory = tempfile.mkdtemp(prefix=f"chaos-{mode}-{rule}-", dir=options.dir)
+    sets = {"data.dir": data, "training.mode": mode, "update.rule": rule, "training.epochs": options.epochs,
+            "training.checkpoint_every": options.checkpoint_every, "training.evaluate_every": "never",
+            "cluster.workers": "1..3", "cluster.ps": 2}
+    if mode == "sync":
+        sets["training.replicas"] = 4
+    elif rule == "lamb":
+        sets["cluster.partitions"] = 1  # sums over whole variables in async: no variable is cut
+    if mode == "sync" and rule not in reference:
+        alone = Cluster(directory + "/alone", 1, 1)
+        try:
+            job = alone.submit(EXAMPLE, {**sets, "cluster.workers": 1, "cluster.ps": 1})
+            status, _ = alone.follow(job, 1800)
+            if status["state"] != "SUCCEEDED":
+                raise Trouble(f"the reference ended {status['state']}: {status['reason']}")
+            reference[rule] = alone.export(job)
+        finally:
+            alone.close()
+    cluster = Cluster(directory, 2, 3)
+    begin, jobs = time.monotonic(), 0
+    killer = Killer(cluster, {"worker": options.worker_s, "ps": options.ps_s, "master": options.master_s}, options.seconds,
+                    options.seed)
+    try:
+        while time.monotonic() < killer.end:
+            job = cluster.submit(EXAMPLE, sets)
+            status, stood = cluster.follow(job, options.seconds + options.patience, killer.tick)
+            jobs += 1
+            if status["state"] != "SUCCEEDED":
+                raise Trouble(f"{job} ended {status['state']}: {status['reason']}")
+            check_records(status, options.records, options.epochs)
+            if mode == "sync" and cluster.export(job) != reference[rule]:
+                raise Trouble(f"{job} has other bits than one worker and one server without any kill")
+            say(f"  {mode} {rule}: {job} SUCCEEDED, {status['steps']} steps, generation {status['generation']}, "
+                f"{status['recoveries']} recoveries, stood for {stood:.1f} s at most, {status['seconds']:.0f} s of training")
+        say(f"{mode} {rule}: {jobs} jobs in {time.monotonic() - begin:.0f} s; killed {killer.counts}")
+        shutil.rmtree(directory)
+    finally:
+        cluster.close()
+
+
+def kills(options):
+    data = options.dir + "/digits"
+    done = gradus("generate", "digits", "--out", data, "--train", str(options.records), "--test", "1000", timeout=1200)
+    if done.returncode != 0:
+        raise Trouble(done.stderr)
+    reference, failed = {}, 0
+    for mode in options.modes.split(","):
+        for rule in options.rules.split(","):
+            try:
+                trial_of_kills(options, data, mode, rule, reference)
+            except Trouble as trouble:
+                failed += 1
+                say(f"FAILED: {mode} {rule}: {trouble}; the logs are below {options.dir}")
+    return failed
+
+
+# ---- big and slow ----
+
+
+def busy(count):
+    return [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+
+
+def memory_of(cluster):
+    """Largest resident memory of every server and worker that is there, in MB."""
+    peak = {}
+    for service in [*cluster.ps, *cluster.workers]:
+        with open(f"/proc/{service.process.pid}/status") as f:
+            line = next(line for line in f if line.startswith("VmHWM"))
+        peak.setdefault(service.kind, []).append(int(line.split()[1]) // 1024)
+    return peak
+
+
+def job_file(options, name, layers, rule, batch, training):
+    path = f"{options.dir}/{name}.yaml"
+    lines = [f"name: {name}", "data:", f"  dir: {options.dir}/digits",
+             "  train: {file: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}",
+             "  test: {file: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}",
+             "model:", "  layers:", "    - flatten",
+             *[f"    - dense: {{units: {units}, activation: relu}}" for units in layers], "    - dense: {units: 10}",
+             "  loss: softmax_cross_entropy", "  metrics: [accuracy]",
+             f"update: {{rule: {rule}, learning_rate: 0.0001}}",
+             f"training: {{mode: sync, batch_size: {batch}, {training}}}",
+             "cluster: {workers: 2, ps: 2}"]
+    with open(path, "w") as f:
+        f.write("\n".join(lines) + "\n")
+    return path
+
+
+def big(options):
+    """Two servers and two workers; checkpoints and evaluations; two loops that take the processors."""
+    width = options.width
+    parameters = 784 * width + width + width * width + width + width * 10 + 10
+    say(f"784-{width}-{width}-10: {parameters / 1e6:.0f} M parameters, adam, 2 servers, 2 workers, {options.busy} busy loops")
+    gradus("generate", "digits", "--out", options.dir + "/digits", "--train", "256", "--test", "128")
+    file = job_file(options, "big", [width, width], "adam", 16,
+                    f"replicas: 2, steps: {options.steps}, checkpoint_every: {max(1, options.steps // 2)}, "
+                    f"evaluate_every: {max(1, options.steps // 2)}, checkpoints_keep: 1")
+    loops = busy(options.busy)
+    cluster = Cluster(options.dir, 2, 2)
+    try:
+        begin = time.monotonic()
+        job = cluster.submit(file, {})
+        shown = set()
+
+        def each(status):
+            words = f"{status['state']} step {status['steps']} {status['reason']}"
+            if words not in shown:
+                shown.add(words)
+                say("  " + words)
+
+        status, stood = cluster.follow(job, options.patience, each)
+        say(f"{status['state']} {status['reason']!r} after {time.monotonic() - begin:.0f} s; {status['recoveries']} recoveries, "
+            f"generation {status['generation']}; peak memory in MB {memory_of(cluster)}")
+        if status["state"] != "SUCCEEDED" or status["recoveries"] > 0:
+            raise Trouble("the job did not end at the first try")
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        cluster.close()
+    return 0
+
+
+def slow(options):
+    """Every computation takes long: one worker is killed, one added, the job changed, one stopped for 10 s."""
+    gradus("generate", "digits", "--out", options.dir + "/digits", "--train", str(options.batch * 2), "--test", "128")
+    file = job_file(options, "slow", [options.width, options.width], "adam", options.batch,
+                    "replicas: 2, epochs: 6, evaluate_every: never")
+    cluster = Cluster(options.dir, 2, 0)
+    try:
+        cluster.workers = [cluster.service("worker", f"--master={cluster.address}", f"--slow-down={options.slow_down}")
+                           for _ in range(2)]
+        job = cluster.submit(file, {"cluster.workers": "1..2", "training.checkpoint_every": "never"})
+
+        def until(what, condition, timeout):
+            end = time.monotonic() + timeout
+            while not condition():
+                if time.monotonic() > end:
+                    status = cluster.status(job)
+                    raise Trouble(f"waited {timeout} s for {what}: {status['state']} step {status['steps']} {status['reason']!r}")
+                time.sleep(0.5)
+            say(f"  {what}: {json.dumps({k: cluster.status(job)[k] for k in ('state', 'steps', 'generation', 'reason')})}")
+
+        def steps():
+            return cluster.status(job)["steps"]
+
+        until("the first step", lambda: steps() >= 1, options.patience)
+        cluster.workers[0].stop(signal.SIGKILL)
+        at = steps()
+        until("a step after the kill", lambda: steps() > at, options.patience)
+        cluster.workers[0] = cluster.service("worker", f"--master={cluster.address}", f"--slow-down={options.slow_down}")
+        at = steps()
+        until("a step after one has joined", lambda: steps() > at, options.patience)
+        done = cluster.call("set", job, "update.learning_rate=0.0002") if options.rate else \
+            cluster.call("set", job, "cluster.workers=2")
+        say(f"  set: exit code {done.returncode} {done.stderr.strip()}")
+        cluster.workers[1].process.send_signal(signal.SIGSTOP)
+        time.sleep(10)
+        cluster.workers[1].process.send_signal(signal.SIGCONT)
+        status, stood = cluster.follow(job, options.patience * 6)
+        nodes = json.loads(cluster.call("nodes", "--json").stdout)
+        say(f"{status['state']} {status['reason']!r}: {status['steps']} steps, generation {status['generation']}, "
+            f"{status['recoveries']} recoveries, stood {stood:.0f} s at most; nodes {[(n['id'], n['alive']) for n in nodes]}")
+        if status["state"] != "SUCCEEDED" or status["recoveries"] > 0:
+            raise Trouble("the job did not end well")
+        check_records(status, options.batch * 2, 6)
+    finally:
+        cluster.close()
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="script/chaos", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--dir", help="scratch directory, kept after a failure (default: a new one)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=600, help="seconds that a job may take beyond the trouble")
+    commands = parser.add_subparsers(dest="command", required=True)
+    p = commands.add_parser("kills")
+    p.add_argument("--seconds", type=float, default=300, help="of kills, for each mode and rule")
+    p.add_argument("--modes", default="sync,async")
+    p.add_argument("--rules", default="adam,lamb")
+    p.add_argument("--records", type=int, default=60000)
+    p.add_argument("--epochs", type=int, default=4)
+    p.add_argument("--checkpoint-every", default="50")
+    p.add_argument("--worker-s", type=float, default=2, help="seconds between kills of workers; 0: none")
+    p.add_argument("--ps-s", type=float, default=10)
+    p.add_argument("--master-s", type=float, default=15)
+    p = commands.add_parser("big")
+    p.add_argument("--width", type=int, default=16384, help="of the two hidden layers (16384: 281 M parameters)")
+    p.add_argument("--steps", type=int, default=8)
+    p.add_argument("--busy", type=int, default=2)
+    p = commands.add_parser("slow")
+    p.add_argument("--batch", type=int, default=8192)
+    p.add_argument("--width", type=int, default=2048, help="of the two hidden layers")
+    p.add_argument("--slow-down", type=int, default=15, help="with the other defaults a batch takes about a minute")
+    p.add_argument("--rate", action="store_true", help="change the learning rate instead of the number of workers")
+    options = parser.parse_args()
+    kept = options.dir is not None
+    options.dir = os.path.abspath(options.dir or tempfile.mkdtemp(prefix="gradus-chaos-"))
+    os.makedirs(options.dir, exist_ok=True)
+    try:
+        failed = {"kills": kills, "big": big, "slow": slow}[options.command](options)
+    except Trouble as trouble:
+        say(f"FAILED: {trouble}; the logs are in {options.dir}")
+        return 1
+    if failed == 0 and not kept:
+        shutil.rmtree(options.dir)
+    say("all held" if failed == 0 else f"{failed} trials failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

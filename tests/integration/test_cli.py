@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client as somebody meets it for the first time: on a terminal of 80 columns, with two runs at once, with the
+environment instead of flags, and with commands typed as the program itself suggests them."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import struct
+import subprocess
+import termios
+import time
+import unittest
+
+from cluster import BIN, HOME, SOURCE, ClusterTest, gradus
+
+DIGITS = SOURCE + "/examples/digits.yaml"
+COLUMNS = 80
+
+
+def on_terminal(*command, columns=COLUMNS, timeout=120, cwd=None):
+    """What `command` writes to a terminal of so many columns, and its exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, cwd=cwd)
+    os.close(theirs)
+    text = b""
+    end = time.monotonic() + timeout
+    try:
+        while time.monotonic() < end:
+            if select.select([ours], [], [], 0.2)[0]:
+                part = os.read(ours, 65536)
+                if not part:
+                    break
+                text += part
+    except OSError:
+        pass  # the other end is closed
+    finally:
+        os.close(ours)
+        if process.poll() is None and time.monotonic() >= end:
+            process.kill()
+    return text.decode(), process.wait(timeout=30)
+
+
+def shown_lines(text):
+    """All lines that stood on the terminal at some time, those that were written over too."""
+    lines = re.split(r"\r\n|\r\033\[K|\n", text)
+    return [line for line in lines if line]
+
+
+class Terminal(ClusterTest):
+    def assert_fits(self, text, columns=COLUMNS):
+        for line in shown_lines(text):
+            self.assertNotIn("\033", line)
+            if "/" in line and len(line.split()) <= 2:
+                continue  # a path has to stay in one piece to be copied
+            self.assertLessEqual(len(line), columns, repr(line))
+
+    def test_run_and_what_comes_after_it(self):
+        gradus_path = os.path.join(BIN, "gradus")
+        sets = self.job(name="terminal", training__epochs=150, cluster__workers=2, cluster__ps=2,
+                        training__evaluate_every="50 epochs")
+        text, code = on_terminal(gradus_path, "run", DIGITS, *sets)
+        self.assertEqual(code, 0, text)
+        self.assert_fits(text)
+        moving = [line for line in shown_lines(text) if re.match(r"(RUNNING  )?epoch +[\d.]+/150 ", line)]
+        self.assertTrue(any("examples/s" in line and " left" in line for line in moving), moving)
+        for line in moving:  # whole parts, no part of a number
+            self.assertNotIn("…", line)
+        # An evaluation has a line for each kind of data, numbers below numbers.
+        self.assertRegex(text, r"epoch 150\.00  step +\d+  train  loss [\d.e-]+  accuracy [\d.]+\r\n"
+                               r" {28}test   loss [\d.]+  accuracy [\d.]+\r\n")
+        for command in ("list", "status terminal-1", "evaluate terminal-1", "watch terminal-1", "rules", "schema",
+                        "rules lamb", f"plan {DIGITS} --set data.dir={self.shared}/digits --set cluster.ps=2",
+                        f"validate {DIGITS} --set data.dir={self.shared}/digits", f"validate {DIGITS}",
+                        "status none-1", "cancel terminal-1", "nonsense", "export terminal-1", "run none.yaml",
+                        "submit " + DIGITS + " --master 127.0.0.1:1 --set data.dir=/x"):
+            with self.subTest(command):
+                text, code = on_terminal(gradus_path, *command.split(), cwd="/")
+                self.assert_fits(text)
+                self.assertIn(code, (0, 1, 2, 4, 5), text)
+        self.assertIn("TIME OF A STEP", on_terminal(gradus_path, "status", "terminal-1")[0])
+
+    def test_help(self):
+        names = re.findall(r"^  ([a-z]+) +[A-Z]", gradus("--help").stdout, re.M)
+        self.assertGreater(len(names), 15)
+        commands = [["gradus", "--help"], *(["gradus", name, "--help"] for name in names),
+                    *([f"gradus-{kind}", "--help"] for kind in ("master", "ps", "worker"))]
+        for program, *args in commands:
+            text = subprocess.run([os.path.join(BIN, program), *args], capture_output=True, text=True).stdout
+            self.assertIn("Usage:", text)
+            for line in text.splitlines():
+                self.assertLessEqual(len(line), COLUMNS, (program, args))
+
+    def test_waiting_jobs(self):
+        master, _, _ = self.start_cluster()
+        gradus_path = os.path.join(BIN, "gradus")
+        done = gradus("submit", DIGITS, "--master", master.address, *self.job(cluster__workers=50))
+        self.assertIn("waits for 49 more workers", done.stderr)
+        self.assertIn("the cluster has 1 worker and 1 parameter server", done.stderr)
+        text, _ = on_terminal(gradus_path, "list", "--master", master.address)
+        self.assert_fits(text)
+        self.assertIn("waits for 49 more workers", text)
+        text, _ = on_terminal(gradus_path, "status", done.stdout.strip(), "--master", master.address)
+        self.assert_fits(text)
+
+
+class Runs(ClusterTest):
+    def run_default(self, *extra, cwd=None, **sets):
+        process = subprocess.Popen([os.path.join(BIN, "gradus"), "run", DIGITS, "--json", *self.job(**sets), *extra],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+        self.processes.append(process)
+        return process
+
+    def test_two_runs_at_once(self):
+        runs = [self.run_default(name=f"both{i}", training__epochs=20) for i in range(3)]
+        results = []
+        for process in runs:
+            out, err = process.communicate(timeout=200)
+            self.assertEqual(process.returncode, 0, err)
+            results.append(json.loads(out))
+        dirs = {os.path.dirname(os.path.dirname(os.path.dirname(r["checkpoint"]))) for r in results}
+        self.assertEqual(dirs, {HOME + "/gradus", HOME + "/gradus/run-2", HOME + "/gradus/run-3"})
+        listed = {job["job"]: job for job in json.loads(gradus("list", "--json").stdout)}
+        for result in results:  # wherever it lies
+            job = result["job"]
+            self.assertEqual(listed[job]["state"], "SUCCEEDED")
+            self.assertIn(listed[job]["state_dir"], dirs)
+            done = gradus("status", job, "--json")
+            self.assertEqual(json.loads(done.stdout)["steps"], result["steps"], done.stderr)
+            measured = gradus("evaluate", job, "--json")
+            self.assertEqual(json.loads(measured.stdout)["checkpoint"], result["checkpoint"], measured.stderr)
+            out = os.path.join(self.dir, job)
+            self.assertEqual(gradus("export", job, out).returncode, 0)
+
+    def test_found_again_wherever_it_was(self):
+        state = os.path.join(self.dir, "elsewhere")
+        process = self.run_default("--state-dir", state, name="elsewhere", training__epochs=1)
+        self.assertEqual(process.wait(timeout=120), 0)
+        done = gradus("status", "elsewhere-1")
+        self.assertIn(f"state dir   {state} (no master runs there now)\n", done.stdout, done.stderr)
+        self.assertEqual(json.loads(gradus("watch", "elsewhere-1", "--json").stdout)["state"], "SUCCEEDED")
+        refused = gradus("cancel", "elsewhere-1")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("no master runs in", refused.stderr)
+        missing = gradus("status", "elsewhere-2")
+        self.assertEqual(missing.returncode, 5)
+        self.assertIn(state, missing.stderr)  # where it looked
+        self.assertIn("--state-dir", missing.stderr)  # what to type
+
+    def test_while_it_runs(self):
+        process = self.run_default(name="going", training__epochs=1000)
+        self.wait_for("the job", lambda: "RUNNING" in gradus("status", "going-1").stdout)
+        self.assertEqual(gradus("cancel", "going-1").returncode, 0)
+        self.assertEqual(process.wait(timeout=60), 3)
+
+    def test_the_newest_of_one_name(self):
+        for epochs in (1, 2):
+            process = self.run_default("--state-dir", f"{self.dir}/{epochs}", name="twice", training__epochs=epochs)
+            self.assertEqual(process.wait(timeout=120), 0)
+        found = gradus("status", "twice-1", "--json")
+        self.assertEqual(json.loads(found.stdout)["epochs"], 2)
+        self.assertIn(f"the other needs --state-dir {self.dir}/1", found.stderr)
+
+    def test_a_state_directory_in_use(self):
+        state = os.path.join(self.dir, "used")
+        master = self.start("master", f"--state-dir={state}")
+        process = self.run_default("--state-dir", state)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(f"state directory {state} is in use by gradus-master with process id {master.process.pid}", err)
+        self.assertIn("--state-dir DIR", err)
+        self.assertNotIn("level=", err)  # no line of a log
+
+    def test_relative_data(self):
+        process = self.run_default("--set", "data.dir=digits", cwd=self.shared, name="relative", training__epochs=1)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn(f"dir: {self.shared}/digits", json.loads(gradus("status", "relative-1", "--json").stdout)["text"])
+        self.assertEqual(gradus("evaluate", "relative-1").returncode, 0)  # from another directory
+
+    def test_settings_of_the_environment(self):
+        """Those of one process do not reach the others; those of all do."""
+        os.environ.update(GRADUS_LISTEN="127.0.0.1:1", GRADUS_ADVERTISE="nowhere:1", GRADUS_NAME="same",
+                          GRADUS_CHECKPOINT_DIR="/nowhere", GRADUS_CONFIG="/no/such.yaml", GRADUS_MASTER="nowhere:1",
+                          GRADUS_LOG_LEVEL="debug")
+        try:
+            process = self.run_default(name="variables", training__epochs=1, cluster__ps=2)
+            out, err = process.communicate(timeout=120)
+        finally:
+            for name in [name for name in os.environ if name.startswith("GRADUS_")]:
+                if name not in ("GRADUS_BIN_DIR", "GRADUS_SOURCE_DIR", "GRADUS_TEST_SLOWER", "GRADUS_TEST_DATA"):
+                    del os.environ[name]
+        self.assertEqual(process.returncode, 0, err)
+        self.assertTrue(json.loads(out)["checkpoint"].startswith(HOME))
+
+
+class Cluster(ClusterTest):
+    def submit(self, master, *extra, env=None, **sets):
+        return subprocess.run([os.path.join(BIN, "gradus"), "submit", DIGITS, *self.job(**sets), *extra],
+                              capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})})
+
+    def test_the_environment_names_the_master(self):
+        master, _, _ = self.start_cluster()
+        env = {"GRADUS_MASTER": master.address}
+        done = self.submit(master, env=env, training__epochs=1)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = done.stdout.strip()
+        self.assertIn(f"`gradus watch {job}` ", done.stderr)  # enough where the variable is set
+        watched = subprocess.run([os.path.join(BIN, "gradus"), "watch", job, "--json"], capture_output=True, text=True,
+                                 timeout=120, env={**os.environ, **env})
+        self.assertEqual(watched.returncode, 0, watched.stderr)
+        # What is typed goes before it.
+        done = subprocess.run([os.path.join(BIN, "gradus"), "list", "--json", "--state-dir", self.dir + "/cluster"],
+                              capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "GRADUS_MASTER": "127.0.0.1:1"})
+        self.assertEqual([entry["job"] for entry in json.loads(done.stdout)], [job], done.stderr)
+
+    def test_hints_work_as_typed(self):
+        master, _, _ = self.start_cluster()
+        done = self.submit(master, "--master", master.address, training__epochs=1000)
+        job = done.stdout.strip()
+        hint = re.search(r"`gradus (watch [^`]+)`", done.stderr).group(1)
+        watching = subprocess.Popen([os.path.join(BIN, "gradus"), *shlex.split(hint)], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+        self.processes.append(watching)
+        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        watching.send_signal(signal.SIGINT)
+        _, err = watching.communicate(timeout=30)
+        self.assertEqual(watching.returncode, 130, err)
+        hint = re.search(r"`gradus (cancel [^`]+)` stops it", err).group(1)
+        done = gradus(*shlex.split(hint))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.wait_for("the end", lambda: self.status(master, job)["state"] == "CANCELLED")
+
+    def test_more_workers_than_there_are(self):
+        master, _, _ = self.start_cluster(workers=2)
+        done = self.submit(master, "--master", master.address, training__epochs=1000, cluster__workers=2)
+        job = done.stdout.strip()
+        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        done = gradus("set", job, "cluster.workers=9", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("asks for 9 workers, and the cluster has 2 workers", done.stderr)
+        self.assertIn("it goes on with 2", done.stderr)
+        gradus("cancel", job, "--now", "--master", master.address)
+
+    def test_relative_data_is_told(self):
+        master, _, _ = self.start_cluster()
+        done = subprocess.run([os.path.join(BIN, "gradus"), "submit", DIGITS, "--master", master.address, *self.job(),
+                               "--set", "data.dir=digits"], capture_output=True, text=True, timeout=60, cwd=self.shared)
+        self.assertIn(f"data.dir is digits here and sent as {self.shared}/digits", done.stderr)
+        job = self.status(master, done.stdout.strip())
+        self.assertIn(f"dir: {self.shared}/digits", job["text"])
+
+    def test_settings_of_a_service(self):
+        for kind in ("master", "ps", "worker"):
+            done = subprocess.run([os.path.join(BIN, f"gradus-{kind}"), "--print-config", "--grace-ms=1s"],
+                                  capture_output=True, text=True, timeout=60,
+                                  env={**os.environ, "GRADUS_HTTP_LISTEN": "127.0.0.1:8080", "GRADUS_GRACE_MS": "9s",
+                                       "GRADUS_LISTNE": "x"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('http_listen: "127.0.0.1:8080"  # GRADUS_HTTP_LISTEN\n', done.stdout)
+            self.assertIn("grace_ms: 1s  # --grace-ms\n", done.stdout)
+            self.assertIn("did you mean GRADUS_LISTEN?", done.stderr)
+            # One address is everybody's default.
+            self.assertIn(('listen: ' if kind == "master" else 'master: ') + '"127.0.0.1:7000"  # default\n',
+                          done.stdout)
+
+    def test_nobody_is_there(self):
+        done = gradus("submit", DIGITS, "--master", "127.0.0.1:1", *self.job())
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("127.0.0.1:1", done.stderr)
+        done = gradus("nodes", "--state-dir", self.dir)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn(f"gradus-master --state-dir {self.dir}", done.stderr)
+
+
+class Texts(unittest.TestCase):
+    def test_the_job_file_of_the_readme(self):
+        with open(SOURCE + "/README.md") as f:
+            shown = re.search(r"^```yaml\n(.*?)^```", f.read(), re.M | re.S).group(1)
+        with open(DIGITS) as f:
+            self.assertEqual(shown, f.read())
+
+    def test_errors_as_json(self):
+        text = "name: x\ndata: {train: {fil: a}}\nupdate: {rule: adm}\n"
+        done = gradus("validate", "-", "--json", "--set", "training.epochs=x", stdin=text)
+        self.assertEqual(done.returncode, 2)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["status"], "invalid")
+        found = {error["key"]: (error["file"], error["line"], error["column"]) for error in result["errors"]}
+        self.assertEqual(found["model"], ("-", 1, 1))
+        self.assertEqual(found["data.train.fil"], ("-", 2, 16))
+        self.assertEqual(found["update.rule"], ("-", 3, 16))
+        self.assertEqual(found["training.epochs"], ("--set training.epochs=x", None, None))
+        self.assertTrue(all(error["message"] for error in result["errors"]))
+        done = gradus("validate", "/no/such.yaml", "--json")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("/no/such.yaml", json.loads(done.stdout)["errors"][0]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

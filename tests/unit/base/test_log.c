@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+static void assert_quoted(const char *s, const char *expected)
+{
+    char out[256];
+    assert_string_equal(log_quote(s, out, sizeof out), expected);
+}
+
+static void test_quotes_what_is_not_a_word(void **state)
+{
+    (void)state;
+    assert_quoted("word", "word");
+    assert_quoted("", "\"\"");
+    assert_quoted("two words", "\"two words\"");
+    assert_quoted("a=b", "\"a=b\"");
+    assert_quoted("\"\\", "\"\\\"\\\\\"");
+    assert_quoted("K\xC3\xB6ln", "K\xC3\xB6ln");
+}
+
+static void test_quotes_every_control_byte(void **state)
+{
+    (void)state;
+    assert_quoted("a\nb\rc\td", "\"a\\nb\\rc\\td\"");
+    assert_quoted("\x1b[2J", "\"\\x1b[2J\"");
+    assert_quoted("a\x7f", "\"a\\x7f\"");
+    assert_quoted("\xC2\x9B"
+                  "2J",
+                  "\"\\u009b2J\"");
+    for (int c = 1; c < 256; c++) {
+        char s[2] = {(char)c, '\0'};
+        char out[16];
+        log_quote(s, out, sizeof out);
+        for (const char *p = out; *p != '\0'; p++) {
+            assert_false(text_is_control((unsigned char)p[0], (unsigned char)p[1]));
+        }
+    }
+}
+
+/* Whatever the room is: within it, closed, and no half of an escape. */
+static void test_cuts_to_the_room(void **state)
+{
+    (void)state;
+    char out[32];
+    assert_string_equal(log_quote("ab", out, 3), "");
+    for (size_t n = 4; n < sizeof out; n++) {
+        memset(out, '#', sizeof out);
+        log_quote("\x1b\x1b\x1b\x1b\x1b\x1b\x1b\x1b", out, n);
+        size_t len = strlen(out);
+        assert_true(len < n);
+        assert_int_equal((len - 2) % 4, 0);
+        assert_int_equal(out[len - 1], '"');
+    }
+}
+
+/* Also what was not quoted. */
+static void test_a_line_is_one_line(void **state)
+{
+    (void)state;
+    int kept = dup(STDERR_FILENO);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    log_info("event", "job=%s",
+             "a\nlevel=error\r\x1b[2J\xC2\x9B"
+             "0m");
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    (void)close(kept);
+    (void)close(ends[1]);
+    char line[512];
+    ssize_t n = read(ends[0], line, sizeof line - 1);
+    (void)close(ends[0]);
+    assert_true(n > 0);
+    line[n] = '\0';
+    assert_non_null(strstr(line, "event=event job=a level=error ?[2J??0m\n"));
+    assert_ptr_equal(strchr(line, '\n'), line + n - 1);
+}
+
+static void test_shown_text_is_plain(void **state)
+{
+    (void)state;
+    char out[16];
+    assert_string_equal(text_shown("a\x1b[0m\nb\xC2\x9B"
+                                   "c",
+                                   out, sizeof out),
+                        "a?[0m?b??c");
+    assert_string_equal(text_shown("K\xC3\xB6ln", out, sizeof out), "K\xC3\xB6ln");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quotes_what_is_not_a_word),
+        cmocka_unit_test(test_quotes_every_control_byte),
+        cmocka_unit_test(test_cuts_to_the_room),
+        cmocka_unit_test(test_a_line_is_one_line),
+        cmocka_unit_test(test_shown_text_is_plain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
