@@ -8,6 +8,8 @@
 
 #include "base/mem.h"
 
+#define PRINTF_BYTES 64 /* room for most of what is printed: then it is printed once */
+
 static void reserve(struct buf *b, size_t more)
 {
     b->data = mem_grow(b->data, &b->capacity, b->len + more + 1, 1);
@@ -47,6 +49,14 @@ void buf_add_char(struct buf *b, char c)
     buf_add(b, &c, 1);
 }
 
+void buf_add_spaces(struct buf *b, size_t n)
+{
+    reserve(b, n);
+    memset(b->data + b->len, ' ', n);
+    b->len += n;
+    b->data[b->len] = '\0';
+}
+
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list args;
@@ -59,12 +69,15 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list args)
 {
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
-    if (n > 0) {
+    reserve(b, PRINTF_BYTES);
+    size_t room = b->capacity - b->len;
+    int n = vsnprintf(b->data + b->len, room, fmt, args);
+    if (n > 0 && (size_t)n >= room) {
         reserve(b, (size_t)n);
         (void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
-        b->len += (size_t)n;
     }
+    b->len += n > 0 ? (size_t)n : 0;
+    b->data[b->len] = '\0';
     va_end(again);
 }
 

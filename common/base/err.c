@@ -93,9 +93,9 @@ int err_wrap(struct err *err, const char *fmt, ...)
 const char *err_code_name(int code)
 {
     static const char *const names[] = {
-        "ok",           "cancelled",     "unknown",        "invalid",   "timeout", "not_found",
-        "exists",       "permission",    "exhausted",      "state",     "aborted", "range",
-        "unsupported",  "internal",      "unavailable",    "corrupt",   "unauthenticated",
+        "ok",          "cancelled",  "unknown",     "invalid", "timeout",         "not_found",
+        "exists",      "permission", "exhausted",   "state",   "aborted",         "range",
+        "unsupported", "internal",   "unavailable", "corrupt", "unauthenticated",
     };
     int i = -code;
     return i >= 0 && i < (int)(sizeof names / sizeof names[0]) ? names[i] : "unknown";

@@ -19,9 +19,9 @@ enum err_code {
     ERR_NOT_FOUND = -5,
     ERR_EXISTS = -6,
     ERR_PERMISSION = -7,
-    ERR_EXHAUSTED = -8,  /* a limit, memory or disk is used up */
-    ERR_STATE = -9,      /* not possible in the present state */
-    ERR_ABORTED = -10,   /* overtaken: an old generation, a lost race */
+    ERR_EXHAUSTED = -8, /* a limit, memory or disk is used up */
+    ERR_STATE = -9,     /* not possible in the present state */
+    ERR_ABORTED = -10,  /* overtaken: an old generation, a lost race */
     ERR_RANGE = -11,
     ERR_UNSUPPORTED = -12,
     ERR_INTERNAL = -13,

@@ -184,7 +184,8 @@ int file_make_dirs(const char *path, struct err *err)
         if (stat(path, &st) != 0) {
             rc = err_errno(err, errno, "make directory %s", path);
         } else if (!S_ISDIR(st.st_mode)) {
-            rc = err_set(err, ERR_EXISTS, "make directory %s: a file of that name is in the way", path);
+            rc = err_set(err, ERR_EXISTS, "make directory %s: a file of that name is in the way",
+                         path);
         }
     }
     free(copy);

@@ -10,7 +10,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Append the content of @path to @out. Errors: not found, permission; ERR_EXHAUSTED over @bytes_max. */
+/* Append the content of @path to @out. Errors: not found, permission; ERR_EXHAUSTED over
+ * @bytes_max. */
 int file_read(const char *path, size_t bytes_max, struct buf *out, struct err *err);
 
 /* Write @n bytes to @path: temporary file beside it, fsync, rename, fsync of the directory. */

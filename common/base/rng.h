@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counter-based random numbers: a value is a pure function of a key and a counter.
  *
- * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
- * Nothing holds a state, so any element can be drawn anywhere, in any order, on any node. */
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011). Nothing holds a state, so any element can be drawn anywhere, in any order, on any node. */
 #ifndef GRADUS_BASE_RNG_H
 #define GRADUS_BASE_RNG_H
 

@@ -154,6 +154,13 @@ const char *text_shown(const char *s, char *out, size_t n)
     return out;
 }
 
+bool text_is_name(const char *s, size_t bytes_max)
+{
+    size_t n = strlen(s);
+    return n <= bytes_max && s[0] != '.' && s[0] != '-' &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
 #define TEXT_WORD_MAX 63 /* longer words are not compared: a typo of them is not worth guessing */
 
 size_t text_distance(const char *a, const char *b)
@@ -219,7 +226,7 @@ void text_wrap(const char *text, size_t indent, size_t columns, struct buf *out)
             column = 0;
         }
         if (column == 0) {
-            buf_printf(out, "%*s", (int)indent, "");
+            buf_add_spaces(out, indent);
             column = indent;
         } else {
             buf_add_char(out, ' ');

@@ -36,6 +36,10 @@ void text_wrap(const char *text, size_t indent, size_t columns, struct buf *out)
 /* Characters of @s (UTF-8): one column of a terminal each, as far as our own texts go. */
 size_t text_columns(const char *s, size_t bytes);
 
+/* True for at most @bytes_max letters, digits, '.', '_' and '-', the first no '.' and no '-': safe
+ * as a file name and in an address. The empty text is one, too. */
+bool text_is_name(const char *s, size_t bytes_max);
+
 /* Edit distance (Damerau-Levenshtein, adjacent transposition counts 1). */
 size_t text_distance(const char *a, const char *b);
 /* The word of @words (@count of them) nearest to @typed, or NULL when none is close. */

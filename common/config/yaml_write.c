@@ -111,13 +111,13 @@ static void write_one_line(const struct yaml_node *node, struct buf *out)
     buf_add_char(out, node->kind == YAML_SEQUENCE ? ']' : '}');
 }
 
-static void write_block(const struct yaml_node *node, int indent, bool indent_first,
+static void write_block(const struct yaml_node *node, size_t indent, bool indent_first,
                         struct buf *out)
 {
     for (size_t i = 0; i < node->count; i++) {
         const struct yaml_entry *entry = &node->items[i];
         if (i > 0 || indent_first) {
-            buf_printf(out, "%*s", indent, "");
+            buf_add_spaces(out, indent);
         }
         if (node->kind == YAML_MAPPING) {
             struct yaml_node key = {.text = entry->key, .style = YAML_QUOTED};

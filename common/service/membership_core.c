@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/membership_core.h"
 
+#include "base/backoff.h"
 #include "base/rng.h"
 #include "service/membership.h"
 
@@ -26,15 +27,9 @@ static void lose(struct membership_core *c, struct membership_actions *out)
 }
 
 /* Twice as long after each failure, and somewhere in the upper half of that. */
-static uint64_t backoff_ms(const struct membership_core *c)
+static uint64_t pause_ms(const struct membership_core *c)
 {
-    uint64_t ms = MEMBERSHIP_BACKOFF_MAX_MS;
-    if (c->failures < 6) {
-        ms = (uint64_t)MEMBERSHIP_BACKOFF_MIN_MS << (c->failures - 1);
-    }
-    if (ms > MEMBERSHIP_BACKOFF_MAX_MS) {
-        ms = MEMBERSHIP_BACKOFF_MAX_MS;
-    }
+    uint64_t ms = backoff_ms(c->failures, MEMBERSHIP_BACKOFF_MIN_MS, MEMBERSHIP_BACKOFF_MAX_MS);
     return ms / 2 + rng_below(c->seed, c->call, ms / 2 + 1);
 }
 
@@ -49,7 +44,7 @@ static void failed(struct membership_core *c, int code, uint64_t now_ms,
         out->trouble = true;
     }
     c->failures++;
-    out->timer_ms = now_ms + backoff_ms(c);
+    out->timer_ms = now_ms + pause_ms(c);
     if (code == ERR_EXISTS && out->timer_ms > now_ms + MEMBERSHIP_PLACE_MS) {
         out->timer_ms = now_ms + MEMBERSHIP_PLACE_MS; /* a place that may soon be free */
     }

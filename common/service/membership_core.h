@@ -12,8 +12,9 @@
 
 #define MEMBERSHIP_BACKOFF_MIN_MS 100
 #define MEMBERSHIP_BACKOFF_MAX_MS 2000
-#define MEMBERSHIP_PLACE_MS 200 /* while the address still belongs to the process that was there   \
-                                 */
+#define MEMBERSHIP_PLACE_MS                                                                        \
+    200 /* while the address still belongs to the process that was there                           \
+         */
 #define MEMBERSHIP_INTERVAL_MAX_MS 60000 /* whatever a master says */
 
 enum membership_state {

@@ -86,7 +86,8 @@ static void wrap_line(const char *line, size_t n, size_t columns, struct buf *ou
         line += end;
         n -= end;
         if (n > 0) {
-            buf_printf(out, "\n%*s", (int)indent, "");
+            buf_add_char(out, '\n');
+            buf_add_spaces(out, indent);
         }
         room = columns - indent;
         least = 0;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "base/text.h"
@@ -14,10 +15,10 @@
 #define CALL_MS 3600000
 #define DEAF_MS 60000   /* a node that beats, is not at work for the call, and does not answer it */
 #define STALL_MS 600000 /* one that is at work, and the work does not get on */
-#define BACKOFF_MS 200  /* between attempts; then twice as long, */
-#define BACKOFF_DOUBLINGS 4 /* so often */
-#define REFUSALS_MAX 3      /* of one call, for what passes by itself */
-#define SAID_MS 3000        /* what takes longer is shown */
+#define BACKOFF_MS_MIN 200 /* between attempts */
+#define BACKOFF_MS_MAX 3200
+#define REFUSALS_MAX 3 /* of one call, for what passes by itself */
+#define SAID_MS 3000   /* what takes longer is shown */
 
 static const struct call_rule {
     const char *name;
@@ -302,14 +303,12 @@ static void failed(struct master *m, size_t i, const struct err *err)
                c->job->record.id, c->node->id, RULES[c->kind].name, c->attempts + 1,
                log_quote(err->msg, quoted, sizeof quoted));
     if (is_transport(c, err->code)) {
-        unsigned n = c->attempts++;
-        c->due_ms =
-            m->now_ms + ((uint64_t)BACKOFF_MS << (n < BACKOFF_DOUBLINGS ? n : BACKOFF_DOUBLINGS));
+        c->due_ms = m->now_ms + backoff_ms(++c->attempts, BACKOFF_MS_MIN, BACKOFF_MS_MAX);
         text_copy(c->failure, sizeof c->failure, err->msg);
         return;
     }
     if (follows_generation(c->kind) && err->code == ERR_STATE && ++c->refusals < REFUSALS_MAX) {
-        c->due_ms = m->now_ms + ((uint64_t)BACKOFF_MS << c->refusals);
+        c->due_ms = m->now_ms + backoff_ms(c->refusals + 1, BACKOFF_MS_MIN, BACKOFF_MS_MAX);
         return;
     }
     struct call copy = *c;

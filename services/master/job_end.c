@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/mem.h"
 #include "master/core.h"
 
@@ -126,12 +127,8 @@ void job_recover(struct master *m, struct job *j, const char *why)
 /* Whatever kills its nodes may do so again: the more often, the longer it is left alone. */
 static void back_off(struct master *m, struct job *j)
 {
-    unsigned n = j->start_failures++;
-    uint64_t wait = n == 0 ? 0 : START_BACKOFF_MS_MIN;
-    while (n-- > 1 && wait < START_BACKOFF_MS_MAX) {
-        wait *= 2;
-    }
-    j->start_after_ms = m->now_ms + (wait < START_BACKOFF_MS_MAX ? wait : START_BACKOFF_MS_MAX);
+    unsigned before = j->start_failures++; /* the first is tried again at once */
+    j->start_after_ms = m->now_ms + backoff_ms(before, START_BACKOFF_MS_MIN, START_BACKOFF_MS_MAX);
 }
 
 void job_restart(struct master *m, struct job *j, const char *why)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #define LATELY_NS UINT64_C(3000000000) /* sums over more than that lose half of it */
 
@@ -25,9 +26,7 @@ void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double l
 
 bool job_name_is_good(const char *name)
 {
-    size_t n = strlen(name);
-    return n > 0 && n <= JOB_NAME_BYTES_MAX && name[0] != '.' && name[0] != '-' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+    return name[0] != '\0' && text_is_name(name, JOB_NAME_BYTES_MAX);
 }
 
 void job_record_init(struct job_record *r)

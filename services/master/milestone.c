@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "master/core.h"
@@ -355,15 +356,6 @@ static void attempt_failed(struct master *m, struct job *j)
     }
 }
 
-static uint64_t pause_ms(unsigned attempts)
-{
-    uint64_t ms = CHECKPOINT_BACKOFF_MS_MIN;
-    while (--attempts > 0 && ms < CHECKPOINT_BACKOFF_MS_MAX) {
-        ms *= 2;
-    }
-    return ms < CHECKPOINT_BACKOFF_MS_MAX ? ms : CHECKPOINT_BACKOFF_MS_MAX;
-}
-
 /* A job does not end without its last checkpoint unless somebody cancels it: it stands still and
  * tries again. Training goes on without any other one. */
 static void attempt_over(struct master *m, struct job *j)
@@ -373,7 +365,7 @@ static void attempt_over(struct master *m, struct job *j)
     s->cancel = s->cancel || (s->last && j->hold_cancel);
     s->attempts++;
     if (s->cancel ? !s->last && s->attempts < CHECKPOINT_ATTEMPTS_MAX : last) {
-        uint64_t ms = pause_ms(s->attempts);
+        uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
         j->work = j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE;
         j->retry_ms = m->now_ms + ms;
         job_say(m, j,

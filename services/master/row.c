@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "master/core.h"
@@ -124,11 +125,7 @@ static void refuse(struct master *m, struct job *j, const struct err *err)
 
 static void failed(struct master *m, struct job *j, const struct err *err)
 {
-    uint64_t wait = STORE_BACKOFF_MS_MIN;
-    for (unsigned n = j->store_failures; n > 0 && wait < STORE_BACKOFF_MS_MAX; n--) {
-        wait *= 2;
-    }
-    wait = wait < STORE_BACKOFF_MS_MAX ? wait : STORE_BACKOFF_MS_MAX;
+    uint64_t wait = backoff_ms(j->store_failures + 1, STORE_BACKOFF_MS_MIN, STORE_BACKOFF_MS_MAX);
     if (j->store_failures++ == 0) {
         char quoted[1200];
         action_log(m, LOG_LEVEL_ERROR, "row_not_stored", "job=%s reason=%s", j->record.id,
