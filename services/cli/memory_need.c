@@ -55,8 +55,8 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
 
 static void add_servers(struct memory_need *need, const struct output_update *u, bool windows)
 {
-    static const char *const NAMES[PART_COUNT] = {"values, and a pinned version",
-                                                  "slots", "their copy for checkpoints",
+    static const char *const NAMES[PART_COUNT] = {"values, and a pinned version", "slots",
+                                                  "their copy for checkpoints",
                                                   "what each worker read", "gradients"};
     const uint32_t shards = u->plan->shard_count;
     add(need, MEMORY_PS, "the process", PS_BYTES, shards, shards * PS_BYTES);

@@ -15,7 +15,8 @@
  * again. */
 #define JOIN_SILENCE_MS(timeout_ms) ((timeout_ms)*5 / 12)
 
-#define READ_MS 50 /* messages that have come are read by then */
+#define READ_MS 50           /* messages that have come are read by then */
+#define OVERDUE_AGAIN_MAX 20 /* a machine that is always late gives up who is dead, too */
 
 static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
 
@@ -88,8 +89,14 @@ static void forget(struct master *m, size_t i)
 void nodes_late(struct master *m, uint64_t late_ms)
 {
     for (size_t i = 0; i < m->node_count; i++) {
-        uint64_t *at = &m->nodes[i]->heartbeat_ms;
+        struct node *n = m->nodes[i];
+        uint64_t *at = &n->heartbeat_ms;
+        bool marked = n->overdue_ms > *at;
         *at = m->now_ms - *at < late_ms ? m->now_ms : *at + late_ms;
+        if (marked && n->overdue_again < OVERDUE_AGAIN_MAX && !MUTANT(late_while_it_reads)) {
+            n->overdue_again++;
+            n->overdue_ms = m->now_ms; /* has not read meanwhile */
+        }
     }
 }
 
@@ -99,6 +106,7 @@ static void overdue(struct master *m, struct node *n)
 {
     if (n->overdue_ms <= n->heartbeat_ms && !MUTANT(late_and_does_not_know)) {
         n->overdue_ms = m->now_ms;
+        n->overdue_again = 0;
     } else if (m->now_ms - n->overdue_ms >= READ_MS || MUTANT(late_and_does_not_know)) {
         node_lost(m, n,
                   action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
@@ -162,13 +170,6 @@ static bool room_for_one(struct master *m)
     return false;
 }
 
-static bool id_is_good(const char *id)
-{
-    size_t n = strlen(id);
-    return n <= JOB_ID_BYTES_MAX && id[0] != '.' && id[0] != '-' &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
-}
-
 /* A live node keeps its address. One that was killed and started again at once must not wait long:
  * it tries again, and what was there before is silent. With the same wanted name it takes its own
  * place. */
@@ -206,7 +207,7 @@ static int join_check(struct master *m, const struct master_join_event *join, st
     if (join->address[0] == '\0' || strlen(join->address) > 1024) {
         return err_set(err, ERR_INVALID, "address missing or longer than 1024 bytes");
     }
-    if (!id_is_good(join->name)) {
+    if (!text_is_name(join->name, JOB_ID_BYTES_MAX)) {
         return err_set(err, ERR_INVALID,
                        "name: at most %d letters, digits, '.', '_' and '-', not beginning with "
                        "'.' or '-'",

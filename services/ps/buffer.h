@@ -82,8 +82,8 @@ struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
 size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
-/* The same around @data, which is somebody else's: the budget knows nothing of it, and with the last
- * reference @give_back(buffer) is called, where `owner` and `window` say whose it is. */
+/* The same around @data, which is somebody else's: the budget knows nothing of it, and with the
+ * last reference @give_back(buffer) is called, where `owner` and `window` say whose it is. */
 struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
                              void (*give_back)(struct buffer *b));
 struct buffer *buffer_ref(struct buffer *b);

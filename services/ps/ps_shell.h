@@ -103,8 +103,8 @@ struct ps_shard {
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
-    uint32_t rounds;  /* of sums that shards exchange in a step of sync */
-    bool needs_norms; /* of pushes, in other modes */
+    uint32_t rounds;              /* of sums that shards exchange in a step of sync */
+    bool needs_norms;             /* of pushes, in other modes */
     char checkpoint_problem[512]; /* as of the opening; "" none */
 
     struct work work;      /* what keeps the strand busy */

@@ -72,7 +72,7 @@ static int check_membership(const struct shard *s, const struct shard_event *e, 
 static void change(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     shard_policy_forget_all(s, out);
-    s->sums.kept = false; /* all shards are at this version: nobody asks for the step before */
+    s->sums.kept = false;  /* all shards are at this version: nobody asks for the step before */
     shard_decide_erase(s); /* of as many replicas as there were */
     s->consistency = *e->consistency;
     ledger_release(&s->ledger);

@@ -58,6 +58,7 @@
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
     X(lead_has_all, SPECULATE, "only the lead is asked what is late")                              \
     X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
+    X(late_while_it_reads, ANY, "a master that stood still while it read judges what is unread")   \
     X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \
     X(waits_for_all, ANY, "a job that recovers waits for as many workers as its file says")        \
     X(kept_gradient_of_any_step, SYNC, "a gradient that is kept is taken for one of another step") \

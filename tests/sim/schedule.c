@@ -543,6 +543,28 @@ static void goes_for_good(const struct maker *of, struct sim_schedule *s)
     crash->until_us = crash->at_us + about(&m, 1 * SIM_MS, 5 * SIM_S);
 }
 
+/* The master hears nothing of a node until just before it would give it up, or just after, and is
+ * not given a processor for a moment just then: what it judges may lie in its sockets. */
+static void heard_late(const struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "heard late");
+    m.draws = 0;
+    if (schedule_freezes(s) || s->fault_count + 4 > SIM_FAULTS_MAX || !chance(&m, 4)) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        struct sim_fault *cut =
+            add_fault(&m, FAULT_CUT, chance(&m, 50) ? any_ps(&m) : any_worker(&m));
+        cut->other = 0;
+        cut->until_us = cut->at_us + between(&m, 2000, 3100) * SIM_MS;
+        uint64_t until_us = cut->until_us;
+        struct sim_fault *pause = add_fault(&m, FAULT_PAUSE, 0);
+        pause->at_us = until_us + below(&m, 400 * SIM_MS) - 200 * SIM_MS;
+        pause->until_us = pause->at_us + about(&m, 5 * SIM_MS, 300 * SIM_MS);
+    }
+}
+
 enum trouble {
     BAD_NETWORK,
     BAD_MACHINES,
@@ -659,6 +681,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         strangers(&m);
     }
     goes_for_good(&m, s);
+    heard_late(&m, s);
     s->live_us = LIVE_US;
     slow_work(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;

@@ -502,6 +502,15 @@ static uint64_t heartbeat_age_ms(struct cluster *c, const char *id)
     return 0;
 }
 
+static void heartbeat(struct cluster *c, const struct fake_node *n, const char *job)
+{
+    const char *jobs[] = {job};
+    struct master_event e = {.kind = MASTER_HEARTBEAT, .request = ++c->request};
+    e.node = (struct master_node_event){
+        .node = n->id, .incarnation = n->incarnation, .jobs = jobs, .job_count = 1};
+    cluster_event(c, &e);
+}
+
 /* The heartbeat may be among the messages that have come and are not read yet. */
 static void an_overdue_node_is_judged_when_messages_are_read(void **state)
 {
@@ -518,11 +527,36 @@ static void an_overdue_node_is_judged_when_messages_are_read(void **state)
         }
         assert_int_equal(cluster_job(c, id)->workers.count, 2);
         if (beats == 1) {
-            const char *jobs[] = {id};
-            struct master_event e = {.kind = MASTER_HEARTBEAT, .request = ++c->request};
-            e.node = (struct master_node_event){
-                .node = n->id, .incarnation = n->incarnation, .jobs = jobs, .job_count = 1};
-            cluster_event(c, &e);
+            heartbeat(c, n, id);
+        }
+        cluster_run_ms(c, 100);
+        assert_int_equal(cluster_job(c, id)->workers.count, beats == 1 ? 2 : 1);
+        n->alive = true;
+        cluster_run_ms(c, 1100);
+    }
+    cluster_free(c);
+}
+
+/* It saw that a heartbeat is late, and stood still before it had read what has come. */
+static void a_master_that_stood_still_while_it_read_reads_first(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(660, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("cluster.workers=1..2", "training.epochs=3000"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = &c->nodes[3];
+    for (int beats = 1; beats >= 0; beats--) {
+        n->alive = false;
+        while (heartbeat_age_ms(c, n->id) < 3010) {
+            cluster_run_ms(c, 1);
+        }
+        c->now += 90;
+        struct master_event tick = {.kind = MASTER_TICK};
+        cluster_event(c, &tick);
+        assert_int_equal(cluster_job(c, id)->workers.count, 2);
+        if (beats == 1) {
+            heartbeat(c, n, id);
         }
         cluster_run_ms(c, 100);
         assert_int_equal(cluster_job(c, id)->workers.count, beats == 1 ? 2 : 1);
@@ -1524,6 +1558,7 @@ int main(void)
         cmocka_unit_test(a_node_that_does_not_get_on_is_given_up),
         cmocka_unit_test(a_master_that_stood_still_gives_nobody_up),
         cmocka_unit_test(an_overdue_node_is_judged_when_messages_are_read),
+        cmocka_unit_test(a_master_that_stood_still_while_it_read_reads_first),
         cmocka_unit_test(a_job_recovers_with_fewer_workers),
         cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
         cmocka_unit_test(a_checkpoint_that_fails_in_the_middle_is_shown),
