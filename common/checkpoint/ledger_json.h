@@ -5,7 +5,7 @@
 #define GRADUS_CHECKPOINT_LEDGER_JSON_H
 
 #include "base/buf.h"
-#include "job/ledger.h"
+#include "job/progress/ledger.h"
 
 struct json_t;
 

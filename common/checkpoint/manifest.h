@@ -5,9 +5,9 @@
 #ifndef GRADUS_CHECKPOINT_MANIFEST_H
 #define GRADUS_CHECKPOINT_MANIFEST_H
 
-#include "job/ledger.h"
-#include "job/plan.h"
-#include "rule/update.h"
+#include "job/progress/ledger.h"
+#include "job/plan/plan.h"
+#include "rule/update/update.h"
 
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_FORMAT_VERSION 1

@@ -17,9 +17,9 @@
 #define GRADUS_CHECKPOINT_SHARD_FILE_H
 
 #include "checkpoint/safetensors.h"
-#include "job/ledger.h"
-#include "job/plan.h"
-#include "rule/update.h"
+#include "job/progress/ledger.h"
+#include "job/plan/plan.h"
+#include "rule/update/update.h"
 
 #define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64

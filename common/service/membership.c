@@ -14,8 +14,8 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "rpc/rpc.h"
-#include "service/loop.h"
-#include "service/membership_core.h"
+#include "execution/loop.h"
+#include "membership/membership_core.h"
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256

@@ -60,7 +60,6 @@ struct membership_events {
      * then every MEMBERSHIP_TELL_MS; @err NULL: it is well again. For the log and the health. */
     void (*trouble)(void *ctx, const struct err *err, uint64_t tried_ms);
 };
-#define MEMBERSHIP_TELL_MS 10000
 
 struct membership_options {
     enum membership_role role;

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "service/address.h"
-#include "service/local_socket.h"
+#include "host/local_socket.h"
 #include "service/service_context.h"
 #include "service/service_rules.h"
 

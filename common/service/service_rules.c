@@ -2,7 +2,7 @@
 #include "service/service_rules.h"
 
 #include "base/log.h"
-#include "rule/plugin.h"
+#include "rule/plugin/plugin.h"
 
 static void log_result(void *ctx, const struct plugin_result *result)
 {

@@ -14,11 +14,11 @@
 #include "gradus/v1/trace.pb-c.h"
 #include "gradus/v1/types.pb-c.h"
 #include "graph/metric.h"
-#include "job/consistency.h"
-#include "job/fence.h"
-#include "job/ledger.h"
-#include "job/plan.h"
-#include "job/step_times.h"
+#include "job/progress/consistency.h"
+#include "job/progress/fence.h"
+#include "job/progress/ledger.h"
+#include "job/plan/plan.h"
+#include "job/progress/step_times.h"
 #include "trace/trace.h"
 
 #define WIRE_ID_BYTES_MAX 128 /* of ids and names, as types.proto says */

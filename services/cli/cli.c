@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/terminal.h"
-#include "rule/plugin.h"
+#include "rule/plugin/plugin.h"
 
 void cli_say(const char *text)
 {

@@ -8,7 +8,7 @@
 #include "cli/memory_need.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 struct options {
     struct cli_common common;

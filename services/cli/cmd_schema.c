@@ -3,7 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/terminal.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 struct options {
     struct cli_common common;

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/plain.h"
-#include "master/store.h"
+#include "master/store/store.h"
 #include "wire/wire.h"
 
 /* ---- rows that a master has left ---- */

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "data/dataset.h"
 #include "graph/model.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 #define JOB_FILE_BYTES_MAX (1U << 20)
 

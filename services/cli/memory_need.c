@@ -9,13 +9,13 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/job_file.h"
-#include "job/plan.h"
+#include "job/plan/plan.h"
 
 /* As measured: code, threads, gRPC and what a connection takes. */
 #define MASTER_BYTES (UINT64_C(24) << 20)
 #define PS_BYTES (UINT64_C(24) << 20)
 #define WORKER_BYTES (UINT64_C(40) << 20)
-/* As services/worker and common/service/windows.c have them. */
+/* As services/worker and common/host/windows.c have them. */
 #define BATCHES_AHEAD 5
 #define RECORDS_AT_ONCE_MIN 64
 #define WINDOWS_FROM_BYTES (32U << 10)

@@ -13,7 +13,7 @@
 #include "config/diag.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
-#include "job/plan.h"
+#include "job/plan/plan.h"
 
 /* The result object of run and watch: {job, state, reason, steps, epochs, metrics, …}. */
 void output_result_json(const Gradus__V1__Job *job, struct buf *out);

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "job/ledger.h"
+#include "job/progress/ledger.h"
 #include "wire/wire.h"
 
 static void dump(json_t *json, struct buf *out)

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 /* ---- what there is to say ---- */
 

@@ -4,8 +4,8 @@
 #ifndef GRADUS_CLI_OUTPUT_UPDATE_H
 #define GRADUS_CLI_OUTPUT_UPDATE_H
 
-#include "job/job_spec.h"
-#include "job/plan_memory.h"
+#include "job/spec/job_spec.h"
+#include "job/plan/plan_memory.h"
 
 #define OUTPUT_UPDATES_MAX 12 /* at which scheduled values are shown */
 

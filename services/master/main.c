@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-master: queues jobs, gives them nodes, leads their training. */
-#include "master/master_shell.h"
+#include "master/shell/master_shell.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];

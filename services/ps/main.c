@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-ps: holds parameters and applies updates to them. */
-#include "ps/ps_service.h"
+#include "ps/rpc/ps_service.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-worker: computes gradients for the jobs of a cluster. */
-#include "worker/worker_shell.h"
+#include "worker/job/worker_shell.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];

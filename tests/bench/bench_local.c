@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "bench/local_training.h"
 #include "data/dataset.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 static int fail(const char *what)
 {

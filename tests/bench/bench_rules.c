@@ -15,8 +15,8 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "rule/update_spec.h"
-#include "service/crew.h"
+#include "rule/update/update_spec.h"
+#include "execution/crew.h"
 
 #define REPEATS 5
 #define ARRAYS (4 + RULE_SLOTS_MAX)

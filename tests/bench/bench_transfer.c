@@ -17,7 +17,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "wire/wire.h"
-#include "worker/ps_client.h"
+#include "worker/ps_client/ps_client.h"
 
 #define COLUMNS 256 /* of the one variable */
 #define GENERATION 1

@@ -5,7 +5,7 @@
 #define GRADUS_TESTS_BENCH_LOCAL_TRAINING_H
 
 #include "graph/model.h"
-#include "rule/update_spec.h"
+#include "rule/update/update_spec.h"
 
 struct local_training {
     const struct model_spec *model;

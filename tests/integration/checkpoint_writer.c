@@ -13,7 +13,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 static int write_shard(const char *path, const struct plan *plan, uint32_t shard,
                        const struct update_spec *spec, const struct ledger *ledger,

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "worker/ps_client.h"
+#include "worker/ps_client/ps_client.h"
 
 #define WARM 300
 #define COUNTED 300

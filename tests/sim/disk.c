@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 #define DIRECTORIES_MAX 256
 

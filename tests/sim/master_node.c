@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 #define HEARTBEAT_TIMEOUT_MS 3000
 #define PATIENT_MS 100000000

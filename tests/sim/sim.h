@@ -19,13 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "job/consistency.h"
-#include "job/fence.h"
-#include "job/ledger.h"
-#include "master/master.h"
-#include "ps/shard.h"
-#include "service/membership_core.h"
-#include "worker/worker.h"
+#include "job/progress/consistency.h"
+#include "job/progress/fence.h"
+#include "job/progress/ledger.h"
+#include "master/core/master.h"
+#include "ps/core/shard.h"
+#include "membership/membership_core.h"
+#include "worker/core/worker.h"
 
 #define SIM_NODES_MAX 12
 #define SIM_JOBS_MAX 2
@@ -347,7 +347,7 @@ struct sim_shard { /* on a parameter server */
     struct shard *core;
     struct shard_actions actions;
     struct snapshot_slot snapshots[SIM_SNAPSHOTS_MAX];
-    /* Sums, as services/ps/ps_sums.c keeps them. */
+    /* Sums, as services/ps/rpc/ps_sums.c keeps them. */
     bool begun;
     uint32_t settled;
     struct sim_sums mine, totals[SIM_ROUNDS_MAX], last[SIM_ROUNDS_MAX];

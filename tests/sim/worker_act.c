@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions of a worker's core, one after the other, as services/worker/worker_job.c does them.
+/* The actions of a worker's core, one after the other, as services/worker/job/worker_job.c does
+ * them.
  */
 #include "sim/sim.h"
 

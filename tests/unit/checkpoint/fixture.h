@@ -17,7 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/shard_file.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 #define JOB_TEXT "name: \"t\"\nupdate: {rule: adam} # \xc3\xa9\t\\\n"
 #define VARIABLE_COUNT 4

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/find_job.h"
-#include "master/store.h"
+#include "master/store/store.h"
 
 static int setup(void **state)
 {

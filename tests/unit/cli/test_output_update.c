@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "cli/output.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 #define ROWS 100
 #define COLUMNS 8

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "job/consistency.h"
+#include "job/progress/consistency.h"
 
 /* A spec in which every key of `training` that matters has a value of its own. */
 static struct job_spec spec_of(enum training_mode mode)

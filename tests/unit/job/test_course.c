@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/course.h"
+#include "job/progress/course.h"
 
 #define EPOCHS 4 /* that the walks below go through */
 

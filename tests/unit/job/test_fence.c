@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "job/fence.h"
+#include "job/progress/fence.h"
 
 static void test_every_bit_of_a_secret_counts(void **state)
 {

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "base/mem.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 /* The schema at a path of keys and numbers: "model.layers.items". */
 static json_t *property(json_t *schema, const char *path)

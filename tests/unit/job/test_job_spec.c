@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/job_spec.h"
+#include "job/spec/job_spec.h"
 
 /* Every rule, as messages list them. */
 #define RULE_NAMES                                                                                 \

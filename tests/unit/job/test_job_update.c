@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "job/job_internal.h"
-#include "rule/plugin.h"
+#include "job/spec/job_internal.h"
+#include "rule/plugin/plugin.h"
 
 #define HEAD                                                                                       \
     "name: j\ndata: {train: {file: x}}\nmodel: {layers: [dense: {units: 2}], loss: "               \

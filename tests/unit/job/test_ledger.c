@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/ledger.h"
+#include "job/progress/ledger.h"
 
 static void ledger_of(struct ledger *l, uint64_t records, uint32_t batch, uint32_t split)
 {

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/plan_update.h"
+#include "job/plan/plan_update.h"
 
 static struct variable_spec variable(const char *name, size_t rank, uint64_t d0, uint64_t d1)
 {

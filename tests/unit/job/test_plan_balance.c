@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/plan.h"
+#include "job/plan/plan.h"
 
 #define SLICE (256 << 10)
 

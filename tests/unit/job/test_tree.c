@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "job/tree.h"
+#include "job/progress/tree.h"
 
 #define REPLICAS_MAX 40
 

@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "master/master.h"
+#include "master/core/master.h"
 
 #define NODES_MAX 24
 #define SHARDS_MAX 32

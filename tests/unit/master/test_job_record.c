@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "master/job_record.h"
+#include "master/core/job_record.h"
 
 static void final_states_are_final(void **state)
 {

@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "master/lease.h"
+#include "master/core/lease.h"
 
 /* 60 records, batches of 5: 12 batches in splits of 5, 5 and 2. */
 static const struct ledger_shape SHAPE = {.records = 60, .batch_records = 5, .split_batches = 5};

@@ -566,6 +566,30 @@ static void a_master_that_stood_still_while_it_read_reads_first(void **state)
     cluster_free(c);
 }
 
+/* What it was late by counts once, whatever it reads first. */
+static void standing_still_counts_once(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(661, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("cluster.workers=1..2", "training.epochs=3000"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *n = &c->nodes[3];
+    n->alive = false;
+    while (heartbeat_age_ms(c, n->id) < 1500) {
+        cluster_run_ms(c, 1);
+    }
+    c->now += 900;
+    heartbeat(c, &c->nodes[2], id);
+    uint64_t age_ms = heartbeat_age_ms(c, n->id);
+    assert_in_range(age_ms, 1500, 2000);
+    heartbeat(c, &c->nodes[2], id);
+    heartbeat(c, &c->nodes[2], id);
+    assert_int_equal(heartbeat_age_ms(c, n->id), age_ms);
+    n->alive = true;
+    cluster_free(c);
+}
+
 /* It ran with one worker before the server was lost. */
 static void a_job_recovers_with_fewer_workers(void **state)
 {
@@ -1559,6 +1583,7 @@ int main(void)
         cmocka_unit_test(a_master_that_stood_still_gives_nobody_up),
         cmocka_unit_test(an_overdue_node_is_judged_when_messages_are_read),
         cmocka_unit_test(a_master_that_stood_still_while_it_read_reads_first),
+        cmocka_unit_test(standing_still_counts_once),
         cmocka_unit_test(a_job_recovers_with_fewer_workers),
         cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
         cmocka_unit_test(a_checkpoint_that_fails_in_the_middle_is_shown),

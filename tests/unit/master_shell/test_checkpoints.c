@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
-#include "master/checkpoints.h"
+#include "master/shell/checkpoints.h"
 
 #define SHARDS 2
 #define SHARD_BYTES 4

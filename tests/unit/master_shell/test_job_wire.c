@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "master/job_wire.h"
+#include "master/shell/job_wire.h"
 
 static void a_record_survives_the_wire(void **state)
 {

@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "master/job_record.h"
-#include "master/store.h"
+#include "master/core/job_record.h"
+#include "master/store/store.h"
 
 static char *dir;
 static size_t syncs; /* of SQLite, in place of the C library's */

@@ -4,7 +4,7 @@
 #define GRADUS_TESTS_PS_CLIENT_H
 
 #include "ps_rig.h"
-#include "service/windows.h"
+#include "host/windows.h"
 #include "wire/wire_values.h"
 
 static float gradient[ELEMENTS]; /* of every push */

@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
-#include "ps/ps.h"
+#include "ps/rpc/ps.h"
 #include "rpc/rpc.h"
-#include "service/local_socket.h"
+#include "host/local_socket.h"
 #include "wire/wire.h"
 
 extern const unsigned char gradus_descriptors[];

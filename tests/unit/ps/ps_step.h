@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 #define GRADIENT_BYTES ((uint64_t)ELEMENTS * sizeof(float))
 

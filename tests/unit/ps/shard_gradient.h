@@ -6,7 +6,7 @@
 
 #include "shard_rig.h"
 
-#include "job/tree.h"
+#include "job/progress/tree.h"
 
 struct gradient {
     uint64_t examples; /* 0: empty */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/shard.h"
+#include "ps/core/shard.h"
 
 #define RIG_FLOATS 8
 #define RIG_VERSIONS 4096

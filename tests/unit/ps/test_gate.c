@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "ps/gate.h"
+#include "ps/data/gate.h"
 
 #define FLOATS 1000
 #define UNIT (FLOATS * sizeof(float))

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 #define RATE 0.01 /* of rule sgd */
 

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard_file.h"
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 static char job[] = "a-1";
 static char other[] = "b-2";

@@ -3,7 +3,7 @@
 #include "ps_rig.h"
 
 #include "checkpoint/shard_file.h"
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 static float values[3][ELEMENTS];
 static float gradient[ELEMENTS];

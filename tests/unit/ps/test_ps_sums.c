@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 #define SHARDS 2
 

@@ -3,7 +3,7 @@
 #define ROWS 17500
 #include "ps_client.h"
 
-#include "ps/ps_shell.h"
+#include "ps/rpc/ps_shell.h"
 
 #define STEPS 2
 #define REPLICAS 2

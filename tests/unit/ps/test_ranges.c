@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "ps/ranges.h"
+#include "ps/data/ranges.h"
 
 #define ELEMENTS 64
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard_rig.h"
 
-#include "job/tree.h"
+#include "job/progress/tree.h"
 
 static float leaf(uint32_t replica)
 {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "ps/snapshot.h"
+#include "ps/data/snapshot.h"
 
 static unsigned freed_count;
 

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "rule/update_spec.h"
+#include "rule/update/update_spec.h"
 
 struct variable {
     const struct rule *rule;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "../../golden/rules.h"
-#include "rule/schedule.h"
+#include "rule/rules/schedule.h"
 
 #define ROWS 61
 #define WIDTH 27

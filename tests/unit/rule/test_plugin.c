@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "rule/plugin.h"
+#include "rule/plugin/plugin.h"
 
 #define TRIAL_MS 60000 /* a slow machine is no mistake of a plug-in */
 

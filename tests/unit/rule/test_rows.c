@@ -2,8 +2,8 @@
 /* Tables: touched rows, and what they missed. */
 #include "fixture.h"
 
-#include "rule/rows.h"
-#include "rule/schedule.h"
+#include "rule/rules/rows.h"
+#include "rule/rules/schedule.h"
 
 #define ROWS 48
 #define WIDTH 9

@@ -2,7 +2,7 @@
 /* The table of rules: names, slots, hyperparameters, and what all rules have in common. */
 #include "fixture.h"
 
-#include "rule/rows.h"
+#include "rule/rules/rows.h"
 
 static void every_row_is_complete(const struct rule *rule)
 {

@@ -2,7 +2,7 @@
 /* Schedules: pure functions of the version. */
 #include "fixture.h"
 
-#include "rule/schedule.h"
+#include "rule/rules/schedule.h"
 
 #define PI 3.14159265358979323846
 

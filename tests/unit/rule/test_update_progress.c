@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "rule/update.h"
+#include "rule/update/update.h"
 
 #define ROWS 700
 #define WIDTH 1000

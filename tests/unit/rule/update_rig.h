@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "rule/update.h"
+#include "rule/update/update.h"
 
 #define RIG_SHARDS_MAX 4
 #define RIG_VARIABLES 4

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "service/crew.h"
+#include "execution/crew.h"
 
 #define COUNT_MAX 1000
 

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "service/local_socket.h"
+#include "host/local_socket.h"
 
 struct place {
     char root[32];

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/chrono.h"
-#include "service/loop.h"
+#include "execution/loop.h"
 
 struct trace {
     struct loop *loop;

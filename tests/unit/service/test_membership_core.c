@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "service/membership.h"
-#include "service/membership_core.h"
+#include "membership/membership_core.h"
 
 struct rig {
     struct membership_core core;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "service/pool.h"
+#include "execution/pool.h"
 
 /* A gate that tasks wait at until the test opens it. */
 struct gate {

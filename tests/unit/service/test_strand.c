@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "service/strand.h"
+#include "execution/strand.h"
 
 enum { THREADS = 4, POSTS = 100000 };
 

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "service/windows.h"
+#include "host/windows.h"
 
 #define ELEMENTS 5003 /* no multiple of anything */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "worker/worker.h"
+#include "worker/core/worker.h"
 
 #define SHARDS 2
 #define QUEUE_MAX 4096

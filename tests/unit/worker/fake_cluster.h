@@ -8,7 +8,7 @@
 #include "support/test.h"
 
 #include "base/rng.h"
-#include "job/course.h"
+#include "job/progress/course.h"
 #include "unit/worker/fake_shards.h"
 
 #define ITEMS_MAX 4096

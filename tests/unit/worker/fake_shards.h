@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "worker/worker.h"
+#include "worker/core/worker.h"
 
 #define FAKE_WORKERS_MAX 4
 #define FAKE_SHARDS_MAX 3

@@ -5,8 +5,8 @@
 
 #include "ps_fake.h"
 
-#include "service/local_socket.h"
-#include "service/loop.h"
+#include "host/local_socket.h"
+#include "execution/loop.h"
 #include "tensor/shape.h"
 
 /* ---- set-up ---- */

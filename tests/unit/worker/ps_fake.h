@@ -15,9 +15,9 @@
 #include "base/text.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
-#include "service/windows.h"
+#include "host/windows.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client.h"
+#include "worker/ps_client/ps_client.h"
 
 #define SHARDS 2
 #define ANSWERS_MAX 64

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "worker/worker.h"
+#include "worker/core/worker.h"
 
 #define SCRIPT_SHARDS 2
 #define SCRIPT_OPEN_MAX 256

@@ -14,7 +14,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
 #include "wire/wire_values.h"
-#include "worker/ps_client_state.h"
+#include "worker/ps_client/ps_client_state.h"
 
 #define SHARDS 2
 #define VARIABLES 3

@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/chrono.h"
-#include "worker/slow_down.h"
+#include "worker/job/slow_down.h"
 
 #define DAY_NS UINT64_C(86400000000000) /* the test would not end if it were waited for */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
-#include "worker/step_clock.h"
+#include "worker/job/step_clock.h"
 
 static void assert_times(const struct step_clock *c, uint64_t load, uint64_t compute, uint64_t wire,
                          uint64_t apply, uint64_t wait)

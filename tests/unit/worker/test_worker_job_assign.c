@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "wire/wire.h"
-#include "worker/worker_job_assign.h"
+#include "worker/job/worker_job_assign.h"
 
 #define PRESENT 4 /* the worker's generation */
 #define RECORDS 100

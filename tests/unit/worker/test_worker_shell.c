@@ -19,8 +19,8 @@
 #include "gradus/v1/worker.pb-c.h"
 #include "service/spawn.h"
 #include "wire/wire.h"
-#include "worker/worker_model.h"
-#include "worker/worker_shell.h"
+#include "worker/job/worker_model.h"
+#include "worker/job/worker_shell.h"
 
 #define AS_WORKER "as-worker"
 #define WAIT_MS 30000

@@ -2,7 +2,7 @@
 /* StartJob and StopJob that come late. */
 #include "support/test.h"
 
-#include "worker/worker.h"
+#include "worker/core/worker.h"
 
 static const struct fence own = {.opening = 3, .secret = {1, 2}};
 

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execution/crew.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* The loop that is running. */
+struct loop_work {
+    void (*one)(void *ctx, size_t i);
+    void *ctx;
+    size_t count;
+    atomic_size_t next; /* to be begun */
+    atomic_uchar *over; /* [count] */
+    size_t capacity;
+};
+
+struct crew {
+    pthread_mutex_t loop; /* who holds it has the crew */
+    pthread_mutex_t lock; /* guards what has no other owner */
+    pthread_cond_t wake;  /* helpers: there is a loop */
+    pthread_cond_t ended; /* the bringer: a round is over, a helper is out */
+    struct loop_work work;
+    bool open;           /* helpers may join the loop */
+    unsigned inside;     /* helpers that have */
+    atomic_bool waiting; /* the bringer, for rounds that helpers have begun */
+    bool ending;
+    pthread_t *threads;
+    unsigned thread_count;
+};
+
+/* One round, if one is left to begin. */
+static bool do_one(struct loop_work *w)
+{
+    size_t i = atomic_fetch_add(&w->next, 1);
+    if (i >= w->count) {
+        return false;
+    }
+    w->one(w->ctx, i);
+    atomic_store(&w->over[i], 1);
+    return true;
+}
+
+static void tell_bringer(struct crew *c)
+{
+    if (atomic_load(&c->waiting)) {
+        pthread_mutex_lock(&c->lock);
+        pthread_cond_signal(&c->ended);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+static void *help(void *arg)
+{
+    struct crew *c = arg;
+    pthread_mutex_lock(&c->lock);
+    while (!c->ending) {
+        if (!c->open || atomic_load(&c->work.next) >= c->work.count) {
+            pthread_cond_wait(&c->wake, &c->lock);
+            continue;
+        }
+        c->inside++;
+        pthread_mutex_unlock(&c->lock);
+        while (do_one(&c->work)) {
+            tell_bringer(c);
+        }
+        pthread_mutex_lock(&c->lock);
+        c->inside--;
+        pthread_cond_signal(&c->ended);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+struct crew *crew_new(unsigned helpers, const char *name, struct err *err)
+{
+    if (helpers > CREW_HELPERS_MAX) {
+        (void)err_set(err, ERR_RANGE, "crew %s: %u helpers; at most %d", name, helpers,
+                      CREW_HELPERS_MAX);
+        return NULL;
+    }
+    struct crew *c = mem_new(1, sizeof *c);
+    c->threads = mem_new(helpers + 1, sizeof c->threads[0]);
+    pthread_mutex_init(&c->loop, NULL);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->wake, NULL);
+    pthread_cond_init(&c->ended, NULL);
+    while (c->thread_count < helpers) {
+        int rc = pthread_create(&c->threads[c->thread_count], NULL, help, c);
+        if (rc != 0) {
+            (void)err_errno(err, rc, "start thread %u of crew %s", c->thread_count, name);
+            crew_free(c);
+            return NULL;
+        }
+        (void)pthread_setname_np(c->threads[c->thread_count++], name);
+    }
+    return c;
+}
+
+void crew_free(struct crew *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->ending = true;
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+    for (unsigned i = 0; i < c->thread_count; i++) {
+        (void)pthread_join(c->threads[i], NULL);
+    }
+    pthread_cond_destroy(&c->ended);
+    pthread_cond_destroy(&c->wake);
+    pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->loop);
+    free(c->work.over);
+    free(c->threads);
+    free(c);
+}
+
+unsigned crew_threads(const struct crew *c)
+{
+    return c->thread_count + 1;
+}
+
+/* ---- a loop ---- */
+
+static void run_alone(size_t count, void (*one)(void *ctx, size_t i),
+                      void (*done)(void *ctx, size_t n), void *ctx)
+{
+    for (size_t i = 0; i < count; i++) {
+        one(ctx, i);
+        if (done != NULL) {
+            done(ctx, i + 1);
+        }
+    }
+}
+
+static void begin(struct crew *c, size_t count, void (*one)(void *ctx, size_t i), void *ctx)
+{
+    struct loop_work *w = &c->work;
+    w->over = mem_grow(w->over, &w->capacity, count, sizeof *w->over);
+    memset(w->over, 0, count * sizeof *w->over); /* nobody else sees it yet */
+    pthread_mutex_lock(&c->lock);
+    w->one = one;
+    w->ctx = ctx;
+    w->count = count;
+    atomic_store(&w->next, 0);
+    c->open = true;
+    for (size_t i = 0; i < c->thread_count && i + 1 < count; i++) {
+        pthread_cond_signal(&c->wake);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* How far the loop is, from @from on without a gap. */
+static size_t over_up_to(const struct loop_work *w, size_t from)
+{
+    while (from < w->count && atomic_load(&w->over[from])) {
+        from++;
+    }
+    return from;
+}
+
+/* Until round @from is over, too; returns how far the loop is then. */
+static size_t wait_past(struct crew *c, size_t from)
+{
+    size_t n = over_up_to(&c->work, from);
+    if (n > from) {
+        return n;
+    }
+    atomic_store(&c->waiting, true);
+    pthread_mutex_lock(&c->lock);
+    while ((n = over_up_to(&c->work, from)) == from) {
+        pthread_cond_wait(&c->ended, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->waiting, false);
+    return n;
+}
+
+static void end(struct crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->open = false;
+    while (c->inside > 0) {
+        pthread_cond_wait(&c->ended, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void crew_run(struct crew *c, size_t count, void (*one)(void *ctx, size_t i),
+              void (*done)(void *ctx, size_t n), void *ctx)
+{
+    if (count < 2 || c->thread_count == 0 || pthread_mutex_trylock(&c->loop) != 0) {
+        run_alone(count, one, done, ctx);
+        return;
+    }
+    begin(c, count, one, ctx);
+    size_t told = 0;
+    for (bool more = true; told < count;) {
+        more = more && do_one(&c->work);
+        size_t n = more ? over_up_to(&c->work, told) : wait_past(c, told);
+        if (n > told && done != NULL) {
+            done(ctx, n);
+        }
+        told = n;
+    }
+    end(c);
+    pthread_mutex_unlock(&c->loop);
+}

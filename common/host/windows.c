@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/windows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define GRADIENTS 4 /* one is filled while others wait to be summed; without one, values go the */
+#define VALUES 3    /* usual way. Two sets for training and one for evaluation */
+
+#define HEADER_BYTES 4096
+/* A page and four lines: windows compete for other cache sets than their neighbours. */
+#define STAGGER_BYTES (4096 + 256)
+#define LINE_BYTES 64
+/* Values, gradient and windows of a larger shard do not stay in the last cache between the one who
+ * writes and the one who reads. */
+#define FAR_FROM_BYTES (8U << 20)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define ELEMENTS_MAX (UINT64_C(1) << 40)
+
+/* At the beginning of the memory. */
+struct header {
+    uint8_t token[WINDOWS_TOKEN_BYTES];
+    _Atomic uint32_t taken[WINDOWS_MAX]; /* gradients: the worker sets, the server clears */
+};
+
+_Static_assert(sizeof(struct header) <= HEADER_BYTES, "the first window begins behind it");
+
+struct windows {
+    atomic_uint refs;
+    struct windows_offer offer;
+    int fd; /* -1: the server needs none */
+    char *memory;
+    uint64_t bytes;
+    /* The worker's: values windows that are taken, and windows that have memory. The server's:
+     * gradient windows that it holds; what is in the memory anybody may have written. */
+    _Atomic uint32_t values_taken[WINDOWS_MAX];
+    atomic_bool backed[2 * WINDOWS_MAX];
+    atomic_bool held[WINDOWS_MAX];
+};
+
+/* ---- layout ---- */
+
+static uint64_t stride(uint64_t elements)
+{
+    uint64_t bytes = elements * sizeof(float);
+    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES + STAGGER_BYTES;
+}
+
+static uint64_t offset_of(const struct windows *w, uint32_t place)
+{
+    return HEADER_BYTES + place * stride(w->offer.elements);
+}
+
+static uint64_t bytes_of(const struct windows_offer *o)
+{
+    return HEADER_BYTES + (uint64_t)(o->gradients + o->values) * stride(o->elements);
+}
+
+static struct header *header_of(const struct windows *w)
+{
+    return (struct header *)(void *)w->memory;
+}
+
+float *windows_gradient(const struct windows *w, uint32_t i)
+{
+    return (float *)(void *)(w->memory + offset_of(w, i));
+}
+
+float *windows_values(const struct windows *w, uint32_t i)
+{
+    return (float *)(void *)(w->memory + offset_of(w, w->offer.gradients + i));
+}
+
+void windows_copy(uint64_t elements, float *restrict to, const float *restrict from, uint64_t count)
+{
+    if (elements * sizeof(float) < FAR_FROM_BYTES) {
+        mem_copy(to, from, count * sizeof(float));
+    } else {
+        mem_copy_far(to, from, count * sizeof(float));
+    }
+}
+
+/* ---- life ---- */
+
+struct windows *windows_ref(struct windows *w)
+{
+    atomic_fetch_add(&w->refs, 1);
+    return w;
+}
+
+void windows_unref(struct windows *w)
+{
+    if (w == NULL || atomic_fetch_sub(&w->refs, 1) != 1) {
+        return;
+    }
+    if (w->memory != NULL) {
+        (void)munmap(w->memory, (size_t)w->bytes);
+    }
+    if (w->fd >= 0) {
+        (void)close(w->fd);
+    }
+    free(w);
+}
+
+static int map(struct windows *w, int fd, struct err *err)
+{
+    void *memory = mmap(NULL, (size_t)w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        return err_set(err, ERR_EXHAUSTED, "map %" PRIu64 " bytes of shared memory: %s", w->bytes,
+                       strerror(errno));
+    }
+    w->memory = memory;
+    return 0;
+}
+
+static struct windows *new_windows(const struct windows_offer *offer)
+{
+    struct windows *w = mem_new(1, sizeof *w);
+    atomic_store(&w->refs, 1);
+    w->offer = *offer;
+    w->fd = -1;
+    w->bytes = bytes_of(offer);
+    return w;
+}
+
+static int make(struct windows *w, struct err *err)
+{
+    w->fd = memfd_create("gradus-windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (w->fd < 0 || ftruncate(w->fd, (off_t)w->bytes) != 0 ||
+        fcntl(w->fd, F_ADD_SEALS, SEALS) != 0 || fallocate(w->fd, 0, 0, HEADER_BYTES) != 0) {
+        return err_set(err, ERR_UNAVAILABLE, "make %" PRIu64 " bytes of shared memory: %s",
+                       w->bytes, strerror(errno));
+    }
+    int rc = map(w, w->fd, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (getrandom(w->offer.token, sizeof w->offer.token, 0) != (ssize_t)sizeof w->offer.token) {
+        return err_set(err, ERR_UNAVAILABLE, "the system has no random numbers");
+    }
+    w->offer.fd = (uint32_t)w->fd;
+    memcpy(header_of(w)->token, w->offer.token, sizeof w->offer.token);
+    return 0;
+}
+
+int windows_new(uint64_t elements, struct windows **out, struct err *err)
+{
+    struct windows_offer offer = {
+        .pid = (uint64_t)getpid(), .elements = elements, .gradients = GRADIENTS, .values = VALUES};
+    if (elements == 0 || elements > ELEMENTS_MAX) {
+        return err_set(err, ERR_EXHAUSTED, "shared memory for %" PRIu64 " elements", elements);
+    }
+    struct windows *w = new_windows(&offer);
+    int rc = make(w, err);
+    if (rc != 0) {
+        windows_unref(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+const struct windows_offer *windows_offer(const struct windows *w)
+{
+    return &w->offer;
+}
+
+/* ---- the worker's side ---- */
+
+/* Pages are reserved before anybody writes to them: memory that is short is an answer here, and the
+ * end of the process later. */
+static bool back(struct windows *w, uint32_t place)
+{
+    if (atomic_load(&w->backed[place])) {
+        return true;
+    }
+    off_t at = (off_t)offset_of(w, place);
+    if (fallocate(w->fd, 0, at, (off_t)(w->offer.elements * sizeof(float))) != 0) {
+        return false;
+    }
+    atomic_store(&w->backed[place], true);
+    return true;
+}
+
+/* The first of @count windows that is free, by their flags; they lie from @place on. */
+static uint32_t take(struct windows *w, _Atomic uint32_t *taken, uint32_t count, uint32_t place)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t free_one = 0;
+        if (atomic_compare_exchange_strong(&taken[i], &free_one, 1)) {
+            if (back(w, place + i)) {
+                return i;
+            }
+            atomic_store(&taken[i], 0);
+            break;
+        }
+    }
+    return WINDOWS_NONE;
+}
+
+uint32_t windows_take_gradient(struct windows *w)
+{
+    return take(w, header_of(w)->taken, w->offer.gradients, 0);
+}
+
+void windows_return_gradient(struct windows *w, uint32_t i)
+{
+    atomic_store(&header_of(w)->taken[i], 0);
+}
+
+uint32_t windows_take_values(struct windows *w)
+{
+    return take(w, w->values_taken, w->offer.values, w->offer.gradients);
+}
+
+void windows_return_values(struct windows *w, uint32_t i)
+{
+    atomic_store(&w->values_taken[i], 0);
+}
+
+/* ---- the server's side ---- */
+
+static int check_offer(const struct windows_offer *o, uint64_t elements, struct err *err)
+{
+    if (o->elements != elements || elements == 0 || elements > ELEMENTS_MAX) {
+        return err_set(err, ERR_INVALID,
+                       "windows of %" PRIu64 " elements are offered; the shard has %" PRIu64,
+                       o->elements, elements);
+    }
+    if (o->gradients > WINDOWS_MAX || o->values > WINDOWS_MAX || o->pid == 0 ||
+        o->pid > INT32_MAX || o->fd > INT32_MAX) {
+        return err_set(err, ERR_INVALID,
+                       "%" PRIu32 " + %" PRIu32 " windows of process %" PRIu64
+                       ", descriptor %" PRIu32 ", are offered",
+                       o->gradients, o->values, o->pid, o->fd);
+    }
+    return 0;
+}
+
+/* Nothing is opened before it is known to be memory of this user: opening another thing may have
+ * effects. */
+static int open_memory(const struct windows_offer *o, struct err *err)
+{
+    char path[64];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%" PRIu64 "/fd/%" PRIu32, o->pid, o->fd);
+    int at = open(path, O_PATH | O_CLOEXEC);
+    if (at < 0) {
+        return err_set(err, ERR_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    }
+    int fd = -1;
+    if (fstat(at, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        char again[64];
+        (void)snprintf(again, sizeof again, "/proc/self/fd/%d", at);
+        fd = open(again, O_RDWR | O_CLOEXEC);
+    }
+    (void)close(at);
+    return fd >= 0 ? fd
+                   : err_set(err, ERR_UNAVAILABLE, "%s is not memory that this user shares", path);
+}
+
+/* Memory that could shrink would end a process that reads it. */
+static int check_memory(const struct windows *w, int fd, struct err *err)
+{
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &st) != 0 ||
+        (uint64_t)st.st_size != w->bytes) {
+        return err_set(err, ERR_INVALID,
+                       "what is offered is not %" PRIu64 " bytes of sealed memory", w->bytes);
+    }
+    return 0;
+}
+
+static int attach(struct windows *w, struct err *err)
+{
+    int fd = open_memory(&w->offer, err);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = check_memory(w, fd, err);
+    rc = rc != 0 ? rc : map(w, fd, err);
+    (void)close(fd);
+    if (rc == 0 && memcmp(header_of(w)->token, w->offer.token, sizeof w->offer.token) != 0) {
+        rc = err_set(err, ERR_UNAVAILABLE, "the memory of that process is another one's");
+    }
+    return rc;
+}
+
+int windows_open(const struct windows_offer *offer, uint64_t elements, struct windows **out,
+                 struct err *err)
+{
+    int rc = check_offer(offer, elements, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct windows *w = new_windows(offer);
+    rc = attach(w, err);
+    if (rc != 0) {
+        windows_unref(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+bool windows_hold_gradient(struct windows *w, uint32_t i)
+{
+    return i < w->offer.gradients && atomic_load(&header_of(w)->taken[i]) != 0 &&
+           !atomic_exchange(&w->held[i], true);
+}
+
+void windows_give_gradient(struct windows *w, uint32_t i)
+{
+    atomic_store(&w->held[i], false);
+    atomic_store(&header_of(w)->taken[i], 0);
+}
+
+void windows_leave_gradient(struct windows *w, uint32_t i)
+{
+    atomic_store(&w->held[i], false);
+}
+
+bool windows_has_values(const struct windows *w, uint32_t i)
+{
+    return i < w->offer.values;
+}
+
+/* Whole pages, so some of the neighbours' as well. A page that is dropped while somebody touches it
+ * comes back. */
+void windows_drop(const struct windows *w, const float *memory)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t from = (uint64_t)((const char *)memory - w->memory) / page * page;
+    uint64_t end = from + page + w->offer.elements * sizeof(float);
+    end = end < w->bytes ? end : w->bytes;
+    (void)madvise(w->memory + from, (size_t)(end - from), MADV_DONTNEED);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/plan/plan_memory.h"
+
+#include "job/progress/tree.h"
+
+size_t plan_memory_bases(const struct update_spec *spec, const struct consistency *c,
+                         size_t workers)
+{
+    bool keeps = c->policy == POLICY_DELAY_COMPENSATION || spec->rule->base != RULE_BASE_NONE;
+    return c->mode == TRAINING_SYNC || !keeps ? 0 : workers;
+}
+
+size_t plan_memory_base_slots(const struct update_spec *spec, size_t bases)
+{
+    return spec->rule->base == RULE_BASE_SLOT && bases > 0 ? bases + 1 : 0;
+}
+
+size_t plan_memory_gradients(const struct consistency *c, size_t workers, uint32_t rounds)
+{
+    size_t waiting = 0;
+    if (c->mode == TRAINING_SYNC && consistency_is_partial(c)) {
+        waiting = c->replicas;
+    } else if (c->mode == TRAINING_SYNC) {
+        size_t of_shares = workers * tree_cover_max(c->replicas);
+        waiting = tree_waiting_max(c->replicas);
+        waiting = !consistency_is_loose(c) && of_shares < waiting ? of_shares : waiting;
+        waiting = rounds > 0 && waiting == 0 ? 1 : waiting;
+    }
+    return waiting + 1;
+}
+
+uint64_t plan_memory_version(uint64_t elements, enum value_type type)
+{
+    return elements + (type == VALUE_FP32 ? 0 : (elements + 1) / 2);
+}
+
+void plan_memory_of(const struct update *u, const struct job_spec *spec,
+                    const struct consistency *c, uint64_t elements, size_t workers, uint32_t rounds,
+                    struct plan_memory *out)
+{
+    const size_t bases = plan_memory_bases(&spec->update, c, workers);
+    const size_t base_slots = plan_memory_base_slots(&spec->update, bases);
+    const uint64_t version =
+        plan_memory_version(elements, (enum value_type)spec->training.wire_parameters);
+    *out = (struct plan_memory){
+        .values = 2 * version,
+        .bases = bases * version,
+        .gradients = plan_memory_gradients(c, workers, rounds) * elements,
+    };
+    if (base_slots > 0) {
+        out->bases += base_slots * update_slot_floats(u, 0);
+    }
+    if (update_needs_gradient(u)) {
+        out->gradients += elements;
+    }
+    out->total = out->values + out->bases + out->gradients;
+    for (size_t k = 0; k < update_slot_count(u); k++) {
+        out->slots[k] = update_slot_floats(u, k);
+        out->pins += out->slots[k];
+    }
+    out->total += 2 * out->pins; /* the slots, and their copy */
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may speak about a job: what keeps two clusters apart that have jobs of the same name, and
+ * masters apart from everybody else.
+ *
+ * `opening` is drawn for each start of a job: a request of a worker for a shard that was opened
+ * another time, or by another cluster, is recognised by it. `secret` is drawn once for a job and
+ * known to its master, and to the nodes that serve it: what changes a shard or a worker's job
+ * carries it. Neither is logged. */
+#ifndef GRADUS_JOB_PROGRESS_FENCE_H
+#define GRADUS_JOB_PROGRESS_FENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define FENCE_SECRET_BYTES 16
+
+/* Zeroed is one like any other: nothing was drawn. */
+struct fence {
+    uint64_t opening;
+    uint8_t secret[FENCE_SECRET_BYTES];
+};
+
+/* Takes the same time wherever they differ. */
+bool fence_secret_equal(const uint8_t a[FENCE_SECRET_BYTES], const uint8_t b[FENCE_SECRET_BYTES]);
+/* Is @asked by the master that @own is from? Errors: ERR_UNAUTHENTICATED. */
+int fence_check_secret(const struct fence *own, const struct fence *asked, struct err *err);
+/* Is @asked meant for the opening of @own? Errors: ERR_ABORTED. */
+int fence_check_opening(const struct fence *own, const struct fence *asked, struct err *err);
+
+#endif

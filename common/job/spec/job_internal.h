@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the job spec share; not for other rooms. */
+#ifndef GRADUS_JOB_SPEC_JOB_INTERNAL_H
+#define GRADUS_JOB_SPEC_JOB_INTERNAL_H
+
+#include "config/binding.h"
+#include "config/yaml.h"
+#include "job/spec/job_spec.h"
+
+#define JOB_LAYERS_MAX 64     /* deeper models need another description than a list by hand */
+#define JOB_INPUT_RANK_MAX 3  /* height, width, channels */
+#define JOB_NAME_BYTES_MAX 63 /* a DNS label, a directory name */
+
+/* The sections of a job file that are mappings of rows, in the order of the canonical text. */
+enum job_section_id {
+    JOB_SECTION_ROOT,
+    JOB_SECTION_DATA,
+    JOB_SECTION_MODEL,
+    JOB_SECTION_UPDATE,
+    JOB_SECTION_TRAINING,
+    JOB_SECTION_CLUSTER,
+    JOB_SECTION_COUNT
+};
+
+/* A key that is read by code of its own, not through a row. */
+struct job_extra {
+    const char *name;
+    const char *allowed;
+    const char *def; /* in the reference; NULL: required */
+    const char *help;
+};
+extern const char job_layer_name_help[];
+
+struct job_section {
+    const char *name; /* "" for the root */
+    const char *help;
+    bool required;
+    const struct field *fields; /* NULL: no rows (update: those of its rule) */
+    const size_t *count;
+    size_t offset;                  /* of the struct in struct job_spec */
+    const struct job_extra *extras; /* NULL, or up to one without a name */
+};
+extern const struct job_section job_sections[JOB_SECTION_COUNT];
+
+/* The update section beside its rule's hyperparameters: rows over struct update_spec for all rules,
+ * for rules without a hyperparameter of the same name, and over struct update_pattern. */
+extern const struct field job_update_fields[];
+extern const size_t job_update_field_count;
+extern const struct field job_penalty_fields[];
+extern const size_t job_penalty_field_count;
+extern const struct field job_pattern_fields[];
+extern const size_t job_pattern_field_count;
+bool job_pattern_inherits(const struct field *field); /* its default is what the job says */
+bool job_rule_has(const struct rule *rule, const char *name);
+
+/* The state of one parse. */
+struct job_reader {
+    const char *file;
+    struct diags *diags;
+    struct yaml_node *root; /* a mapping */
+    struct job_spec *spec;
+    bool *seen[JOB_SECTION_COUNT];
+    bool sound[JOB_SECTION_COUNT]; /* its rows had no problem, so they can be held against others */
+    bool loss_known;
+};
+
+/* Report at the value of "training.replicas", or at the nearest section around it. */
+void job_report(const struct job_reader *r, const char *path, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Whether the file or a --set gave the key @path of the section. */
+bool job_seen(const struct job_reader *r, enum job_section_id section, const char *path);
+/* The binding of a section's rows. @extra borrows. */
+struct binding job_binding(const struct job_reader *r, enum job_section_id section,
+                           const char *const *extra);
+/* One of @names by its name; false after a report. */
+bool job_choice(const struct job_reader *r, const char *const *names, const char *path,
+                const struct yaml_node *value, int *choice);
+
+/* Apply "key=value" to the tree; @source ("--set key=value") outlives it. */
+void job_set_apply(struct yaml_node *root, const char *set, const char *source,
+                   struct diags *diags);
+
+/* The kind of one entry of model.layers and its parameters (NULL: none given); NULL when the entry
+ * has not the form of a layer. */
+const char *job_layer_entry(const struct yaml_node *entry, struct yaml_node **params);
+
+void job_model_read(struct job_reader *r);  /* layers, loss, metrics */
+void job_update_read(struct job_reader *r); /* all of the update section */
+void job_check(struct job_reader *r);       /* what fits together and what does not */
+char *job_write(const struct job_spec *spec);
+struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
+
+/* NULL-terminated names of the tables; owned array of borrowed words. */
+const char **job_layer_names(void);
+const char **job_rule_names(void);
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of the job file that belong to no other room. */
+#include "job/spec/job_internal.h"
+
+#include "base/mem.h"
+#include "tensor/half.h"
+
+static const char *const modes[] = {"sync", "async", "bounded", NULL};
+static const char *const policies[] = {"none", "max_staleness", "scale_lr", "delay_compensation",
+                                       NULL};
+static const char *const partitioners[] = {"fixed", "min_slice_bytes", "max_slice_bytes",
+                                           "balanced", NULL};
+
+#define REPLICAS_MAX 1024 /* one block of the reduction tree for each */
+#define NODES_MAX 1024    /* of one kind in one job */
+#define BATCH_MAX 1048576
+#define EVERY_MAX 1000000
+#define SEED_MAX 9007199254740992.0 /* 2^53: exact in the double that bounds are kept in */
+
+#define ROOT_AT(member) offsetof(struct job_spec, member)
+static const struct field root_fields[] = {
+    {.path = "name",
+     .type = FIELD_STRING,
+     .offset = ROOT_AT(name),
+     .help = "Name of the job: letters, digits, '.', '_' and '-', starting with a letter or digit, "
+             "at most 63"},
+};
+
+#define MODEL_AT(member) offsetof(struct model_spec, member)
+_Static_assert(sizeof(enum loss_kind) == sizeof(int), "loss is a FIELD_ENUM");
+static const struct field model_fields[] = {
+    {.path = "input",
+     .type = FIELD_INTS,
+     .offset = MODEL_AT(input),
+     .def = "[]",
+     .min = 1,
+     .max = 1048576,
+     .help = "Shape of one record, such as [28, 28, 1]; [] takes the shape of the data"},
+    {.path = "loss",
+     .type = FIELD_ENUM,
+     .offset = MODEL_AT(loss),
+     .choices = loss_kind_names,
+     .help = "What training makes small; the cross entropies take the last layer's raw values "
+             "(logits) and need no softmax or sigmoid layer before them"},
+};
+
+#define TRAINING_AT(member) offsetof(struct training_spec, member)
+static const struct field training_fields[] = {
+    {.path = "mode",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(mode),
+     .def = "sync",
+     .choices = modes,
+     .help = "How workers keep together: sync (one update per global step, reproducible to the "
+             "bit), async (each batch updates on its own), bounded (async, but nobody gets more "
+             "than staleness batches ahead)"},
+    {.path = "batch_size",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(batch_size),
+     .def = "64",
+     .min = 1,
+     .max = BATCH_MAX,
+     .help = "Records of one mini-batch; a sync step uses batch_size × replicas"},
+    {.path = "replicas",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(replicas),
+     .def = "0",
+     .max = REPLICAS_MAX,
+     .help = "Sync: mini-batches per global step, shared out over the workers; 0 is the most that "
+             "cluster.workers allows"},
+    {.path = "replicas_to_aggregate",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(replicas_to_aggregate),
+     .def = "0",
+     .max = REPLICAS_MAX,
+     .help = "Sync: a step is complete with so many replicas, and what comes later is dropped and "
+             "counted; 0 waits for all, which alone gives the same bits on every run"},
+    {.path = "speculate",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(speculate),
+     .def = "false",
+     .help = "Sync: give the mini-batches of a late worker to idle ones too; the first result "
+             "counts, and the bits stay the same"},
+    {.path = "speculate_after",
+     .type = FIELD_FLOAT,
+     .offset = TRAINING_AT(speculate_after),
+     .def = "3",
+     .min = 1,
+     .max = 1000000,
+     .help = "Speculate: how many times the usual time makes a replica late"},
+    {.path = "epochs",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(epochs),
+     .def = "0",
+     .max = 1000000,
+     .help = "Passes over the train records; 0 leaves it to steps; 1 when neither is given"},
+    {.path = "steps",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(steps),
+     .def = "0",
+     .max = 1e12,
+     .help =
+         "Updates after which the job ends; 0 leaves it to epochs; with both, what comes first"},
+    {.path = "seed",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(seed),
+     .def = "1",
+     .max = SEED_MAX,
+     .help = "Decides initial values, order of the records and dropout; same seed, same run"},
+    {.path = "staleness",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(staleness),
+     .def = "4",
+     .max = 1000000,
+     .help = "Bounded: how many batches a worker may be ahead of the slowest"},
+    {.path = "staleness_policy",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(staleness_policy),
+     .def = "none",
+     .choices = policies,
+     .help = "Async, bounded: what becomes of a gradient whose parameters have changed meanwhile: "
+             "none (applied like any other), max_staleness (dropped when they changed more than "
+             "max_staleness times, and its batches computed again), scale_lr (learning rate "
+             "divided by the number of changes), delay_compensation (corrected to first order by "
+             "how far they moved, DC-ASGD)"},
+    {.path = "max_staleness",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(max_staleness),
+     .def = "16",
+     .max = 1e9,
+     .help = "Policy max_staleness: a gradient is dropped when the parameters have changed more "
+             "often since they were read"},
+    {.path = "delay_lambda",
+     .type = FIELD_FLOAT,
+     .offset = TRAINING_AT(delay_lambda),
+     .def = "0.04",
+     .max = 1000000,
+     .help = "Policy delay_compensation: how strongly a gradient is corrected; 0 is not at all"},
+    {.path = "push_every",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(push_every),
+     .def = "1",
+     .min = 1,
+     .max = EVERY_MAX,
+     .help = "Async, bounded: batches whose gradients a worker adds up and pushes as one update"},
+    {.path = "pull_every",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(pull_every),
+     .def = "1",
+     .min = 1,
+     .max = EVERY_MAX,
+     .help = "Async, bounded: pushes after which a worker reads the parameters again"},
+    {.path = "overlap",
+     .type = FIELD_BOOL,
+     .offset = TRAINING_AT(overlap),
+     .def = "false",
+     .help = "Async, bounded: compute a batch while the one before is exchanged; hides the network "
+             "for one batch more of staleness"},
+    {.path = "wire.gradients",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(wire_gradients),
+     .def = "fp32",
+     .choices = value_type_names,
+     .help = "How gradients travel: fp32, or rounded to the nearest fp16 or bf16, half the bytes. "
+             "Each mini-batch is rounded once and sums are fp32, so sync gives the same bits for "
+             "any number of workers. What is too large for fp16 becomes infinite: see "
+             "update.non_finite"},
+    {.path = "wire.parameters",
+     .type = FIELD_ENUM,
+     .offset = TRAINING_AT(wire_parameters),
+     .def = "fp32",
+     .choices = value_type_names,
+     .help = "How parameters travel to training: fp32, or rounded like gradients; servers, "
+             "evaluations and checkpoints keep fp32"},
+    {.path = "split_batches",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(split_batches),
+     .def = "0",
+     .max = BATCH_MAX,
+     .help = "Batches of one split, the unit in which data is leased to workers; 0 is chosen from "
+             "the data size"},
+    {.path = "evaluate_every",
+     .type = FIELD_INTERVAL,
+     .offset = TRAINING_AT(evaluate_every),
+     .def = "1 epoch",
+     .min = 1,
+     .max = 1e12,
+     .help = "How often the test records are evaluated; the end always does"},
+    {.path = "checkpoint_every",
+     .type = FIELD_INTERVAL,
+     .offset = TRAINING_AT(checkpoint_every),
+     .def = "never",
+     .min = 1,
+     .max = 1e12,
+     .help = "How often a checkpoint is written; the end always does"},
+    {.path = "checkpoints_keep",
+     .type = FIELD_INT,
+     .offset = TRAINING_AT(checkpoints_keep),
+     .def = "3",
+     .max = 1000000,
+     .help = "Newest checkpoints to keep; older ones are removed; 0 keeps all"},
+};
+
+#define CLUSTER_AT(member) offsetof(struct cluster_spec, member)
+static const struct field cluster_fields[] = {
+    {.path = "workers",
+     .type = FIELD_RANGE,
+     .offset = CLUSTER_AT(workers),
+     .def = "1",
+     .min = 1,
+     .max = NODES_MAX,
+     .help = "Processes that compute gradients; with a range such as 2..8 the job starts with 2 "
+             "and takes up to 8 whenever they are free"},
+    {.path = "ps",
+     .type = FIELD_INT,
+     .offset = CLUSTER_AT(ps),
+     .def = "1",
+     .min = 1,
+     .max = NODES_MAX,
+     .help = "Parameter servers that hold the variables"},
+    {.path = "partitioner",
+     .type = FIELD_ENUM,
+     .offset = CLUSTER_AT(partitioner),
+     .def = "balanced",
+     .choices = partitioners,
+     .help = "How variables are cut along their first axis: so that all servers hold as many "
+             "bytes, where what has no more than slice_bytes stays whole; into a fixed number of "
+             "parts; into parts of at least or of at most slice_bytes"},
+    {.path = "partitions",
+     .type = FIELD_INT,
+     .offset = CLUSTER_AT(partitions),
+     .def = "0",
+     .max = 65536,
+     .help =
+         "Parts per variable for fixed (0 is 1); the most parts for the others (0 is no bound)"},
+    {.path = "slice_bytes",
+     .type = FIELD_BYTES,
+     .offset = CLUSTER_AT(slice_bytes),
+     .def = "256 KiB",
+     .min = 4,
+     .max = 1099511627776.0,
+     .help = "The bytes that balanced, min_slice_bytes and max_slice_bytes mean"},
+    {.path = "blas_threads",
+     .type = FIELD_INT,
+     .offset = CLUSTER_AT(blas_threads),
+     .def = "1",
+     .min = 1,
+     .max = 256,
+     .help = "Threads of the matrix library in each worker"},
+};
+
+#define COUNT(rows) static const size_t rows##_count = sizeof(rows) / sizeof(rows)[0]
+COUNT(root_fields);
+COUNT(model_fields);
+COUNT(training_fields);
+COUNT(cluster_fields);
+
+const char job_layer_name_help[] =
+    "Name of the layer, first part of its variables' names; by default its kind and its number "
+    "among the layers of that kind, from 1";
+
+static const struct job_extra model_extras[] = {
+    {.name = "layers",
+     .allowed = "list of 1 to 64 layers",
+     .help = "The layers from the input to the output: a name (relu) or a name with parameters "
+             "(dense: {units: 10})"},
+    {.name = "metrics",
+     .allowed = "list of loss, accuracy, auc, rmse",
+     .def = "by loss",
+     .help = "What evaluation reports besides the loss; by default accuracy for "
+             "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
+             "mean_squared_error"},
+    {.name = NULL},
+};
+static const struct job_extra update_extras[] = {
+    {.name = "rule",
+     .allowed = "name of an update rule",
+     .help = "The update rule; its hyperparameters stand beside it"},
+    {.name = "schedule",
+     .allowed = "section with the keys of a schedule",
+     .def = "none",
+     .help = "How the learning rate changes from update to update"},
+    {.name = "schedules",
+     .allowed = "section of hyperparameters with the keys of a schedule each",
+     .def = "none",
+     .help = "The same for any hyperparameter that is a number: schedules: {beta1: {kind: "
+             "cosine}}"},
+    {.name = "variables",
+     .allowed = "list of sections with the keys of a pattern",
+     .def = "none",
+     .help = "What single variables get; the first pattern that matches a variable's name counts"},
+    {.name = NULL},
+};
+
+const struct job_section job_sections[JOB_SECTION_COUNT] = {
+    [JOB_SECTION_ROOT] = {"", "The job", true, root_fields, &root_fields_count, 0, NULL},
+    [JOB_SECTION_DATA] = {"data", "Where the records are and how they become numbers", true,
+                          data_fields, &data_field_count, ROOT_AT(data), NULL},
+    [JOB_SECTION_MODEL] = {"model", "The network, what it minimises and what is measured", true,
+                           model_fields, &model_fields_count, ROOT_AT(model), model_extras},
+    [JOB_SECTION_UPDATE] = {"update", "The rule that turns gradients into new values", true, NULL,
+                            NULL, ROOT_AT(update), update_extras},
+    [JOB_SECTION_TRAINING] = {"training", "How long, in what steps and how tightly coupled", false,
+                              training_fields, &training_fields_count, ROOT_AT(training), NULL},
+    [JOB_SECTION_CLUSTER] = {"cluster", "How many processes share the work", false, cluster_fields,
+                             &cluster_fields_count, ROOT_AT(cluster), NULL},
+};
+
+const char **job_layer_names(void)
+{
+    size_t count = 0;
+    while (layer_kind_at(count) != NULL) {
+        count++;
+    }
+    const char **names = mem_new(count + 1, sizeof *names);
+    for (size_t i = 0; i < count; i++) {
+        names[i] = layer_kind_name(layer_kind_at(i));
+    }
+    return names;
+}
+
+const char **job_rule_names(void)
+{
+    size_t count = 0;
+    while (rule_at(count) != NULL) {
+        count++;
+    }
+    const char **names = mem_new(count + 1, sizeof *names);
+    for (size_t i = 0; i < count; i++) {
+        names[i] = rule_at(i)->name;
+    }
+    return names;
+}

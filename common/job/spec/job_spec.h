@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job file, parsed and checked. The text itself travels between nodes: every node parses the same
+ * canonical text with the same tables, so nobody can disagree about what a job means. */
+#ifndef GRADUS_JOB_SPEC_JOB_SPEC_H
+#define GRADUS_JOB_SPEC_JOB_SPEC_H
+
+#include <stdbool.h>
+
+#include "config/diag.h"
+#include "config/field.h"
+#include "data/data_spec.h"
+#include "graph/layer.h"
+#include "rule/update/update_spec.h"
+
+enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
+
+/* What becomes of a gradient of parameters that have changed meanwhile (async, bounded). */
+enum staleness_policy {
+    POLICY_NONE,
+    POLICY_MAX_STALENESS,      /* above it: dropped on all shards, and the batch computed again */
+    POLICY_SCALE_LR,           /* learning rate / max(1, staleness) */
+    POLICY_DELAY_COMPENSATION, /* Zheng et al., "Asynchronous stochastic gradient descent with delay
+                                  compensation", ICML 2017: g + λ·g²·(w now − w then) */
+};
+
+struct training_spec {
+    int mode;           /* enum training_mode */
+    int64_t batch_size; /* records per replica and step */
+    int64_t replicas;   /* sync: mini-batches per global step; 0: as many as workers (the most) */
+    int64_t replicas_to_aggregate; /* sync: a step is complete with so many; 0: all */
+    bool speculate;                /* sync: give replicas of late workers to idle ones too */
+    double speculate_after;        /* late: so many times the usual time */
+    int64_t epochs;                /* 0: bounded by steps alone */
+    int64_t steps;                 /* 0: bounded by epochs alone */
+    int64_t seed;
+    int64_t staleness;     /* bounded: how many batches a worker may be ahead */
+    int staleness_policy;  /* enum staleness_policy */
+    int64_t max_staleness; /* POLICY_MAX_STALENESS */
+    double delay_lambda;   /* POLICY_DELAY_COMPENSATION */
+    int64_t push_every;    /* async, bounded: batches whose gradients are summed into one push */
+    int64_t pull_every;    /* async, bounded: pushes from one pull to the next */
+    bool overlap;          /* async, bounded: compute while the batch before is exchanged */
+    int wire_gradients;    /* enum value_type */
+    int wire_parameters;   /* likewise */
+    int64_t split_batches; /* batches per split (lease unit); 0: chosen from the data size */
+    struct field_interval evaluate_every;   /* default "1 epoch" */
+    struct field_interval checkpoint_every; /* default never; the end always has one */
+    int64_t checkpoints_keep;               /* older ones are removed; 0: all */
+};
+
+enum partitioner {
+    PARTITIONER_FIXED,
+    PARTITIONER_MIN_SLICE,
+    PARTITIONER_MAX_SLICE,
+    PARTITIONER_BALANCED
+};
+
+struct cluster_spec {
+    struct field_range workers; /* the job runs with at least min and takes up to max */
+    int64_t ps;
+    int partitioner;      /* enum partitioner, default balanced */
+    int64_t partitions;   /* fixed: parts per variable (≤ rows); default 1; the most parts for the
+                             others, 0: no bound */
+    int64_t slice_bytes;  /* min_slice_bytes, max_slice_bytes: the bytes; balanced: what is no
+                             longer is not cut */
+    int64_t blas_threads; /* per worker process */
+    bool whole_variables; /* no key: the update's sums need each variable on one server, so balanced
+                             cuts none */
+};
+
+struct job_spec {
+    char *name;
+    struct data_spec data;
+    struct model_spec model;
+    struct update_spec update;
+    struct training_spec training;
+    struct cluster_spec cluster;
+    char *text; /* canonical YAML with every --set applied; parses to the same spec */
+};
+
+/* Parse @text (named @file in messages). @sets holds "key=value" overrides: any key of the file,
+ * with model.layers.<number or name>.<parameter> for layers; the last one counts. Everything that
+ * can be wrong without the data is added to @diags: what is wrong in the file first, in the order
+ * of lines, then what is wrong in an override, under the name "--set key=value" without a line.
+ * Returns 0 and fills @spec (zeroed by the caller), or ERR_INVALID with at least one diag and @spec
+ * unchanged. */
+int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
+                   size_t set_count, struct job_spec *spec, struct diags *diags);
+void job_spec_release(struct job_spec *spec);
+enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
+uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
+/* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in
+ * "fixed when the job was submitted". */
+const char *job_spec_fixed(const char *key);
+
+/* The reference of all keys from the same rows: plain text, Markdown, JSON Schema (draft 2020-12).
+ */
+void job_spec_reference_text(struct buf *out);
+void job_spec_reference_markdown(struct buf *out);
+void job_spec_schema_json(struct buf *out);
+
+#endif

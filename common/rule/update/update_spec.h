@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `update` section of a job file: the rule, and what else happens to gradients and parameters
+ * on the servers. Parsed and checked by the job room; carried out by rule/update.h. */
+#ifndef GRADUS_RULE_UPDATE_UPDATE_SPEC_H
+#define GRADUS_RULE_UPDATE_UPDATE_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rule/rules/rule.h"
+#include "rule/rules/schedule.h"
+
+enum update_non_finite { /* what a gradient with a value that is not finite does */
+                         UPDATE_NON_FINITE_FAIL,
+                         UPDATE_NON_FINITE_SKIP,
+                         UPDATE_NON_FINITE_APPLY,
+};
+
+/* What the variables get whose name matches: the first pattern that does counts. */
+struct update_pattern {
+    char *match;          /* "*bias*": * is any text, ? one character */
+    double learning_rate; /* a multiplier */
+    /* In the place of those of the job; where the rule has a hyperparameter of that name, of it. */
+    double weight_decay, l1, l2;
+    bool frozen; /* never changes; its gradient counts nowhere */
+};
+
+struct update_spec {
+    const struct rule *rule;
+    void *params;                    /* rule->params_bytes bytes filled through its fields */
+    struct rule_schedule *schedules; /* the one of the learning rate, too */
+    size_t schedule_count;
+    double l1, l2, weight_decay; /* 0 where the rule has a hyperparameter of that name */
+    double clip_value, clip_norm, clip_global_norm; /* 0: not */
+    int64_t accumulate;                             /* versions per update; 0 counts as 1 */
+    double average;                                 /* decay; 0: no average */
+    bool evaluate_average;
+    int non_finite; /* enum update_non_finite */
+    struct update_pattern *patterns;
+    size_t pattern_count;
+};
+
+void update_spec_release(struct update_spec *u);
+/* The rule's hyperparameter @name of a type; NULL when it has none. */
+const struct field *update_spec_field(const struct update_spec *u, const char *name,
+                                      enum field_type type);
+/* The first pattern that matches; pattern_count when none does. */
+size_t update_spec_match(const struct update_spec *u, const char *variable);
+/* Versions per update, ≥ 1. */
+uint64_t update_spec_accumulate(const struct update_spec *u);
+/* Whether norms of the gradient decide about an update: it clips by them, or skips what is not
+ * finite. */
+bool update_spec_takes_norms(const struct update_spec *u);
+
+#endif

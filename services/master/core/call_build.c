@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the master's calls say: from the state of their jobs at the moment when they are sent. */
+#include "base/mem.h"
+#include "job/progress/tree.h"
+#include "master/core/core.h"
+
+static void build_assign(struct master *m, const struct call *c, struct master_call *out)
+{
+    const struct job *j = c->job;
+    uint32_t index = 0;
+    size_t i = 0;
+    for (; i < j->worker_count && j->workers[i].node != c->node; i++) {
+        index += j->workers[i].started;
+    }
+    const struct job_worker *w = &j->workers[i];
+    out->consistency = &j->record.consistency;
+    out->hold = c->hold;
+    if (!job_is_sync(j)) {
+        struct lease *leases = action_memory(m, w->lease_count, sizeof *leases);
+        for (size_t k = 0; k < w->lease_count; k++) {
+            leases[k] = w->leases[k];
+            leases[k].fresh = false; /* it may have begun them */
+        }
+        out->ledger = &j->leases.ledger;
+        out->leases = leases;
+        out->lease_count = w->lease_count;
+        return;
+    }
+    out->ledger = &j->course.ledger;
+    out->ledger_step = j->course.step + j->version_shift;
+    out->step_limit = j->step_limit + j->version_shift;
+    out->step = w->from + j->version_shift;
+    struct tree_block share = tree_share(j->record.consistency.replicas, train_active(j), index);
+    out->replica_first = share.lo;
+    out->replica_end = share.hi;
+}
+
+static void build_workers(struct master *m, const struct job *j, struct master_call *out)
+{
+    const char **names = action_memory(m, j->worker_count, sizeof *names);
+    size_t count = 0;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        if (j->workers[i].started || job_is_starting(j)) {
+            names[count++] = j->workers[i].node->id;
+        }
+    }
+    out->workers = names;
+    out->worker_count = count;
+}
+
+/* Consistency and data position of the shards, as they begin or as they change. */
+static void build_position(const struct job *j, struct master_call *out)
+{
+    out->consistency = &j->record.consistency;
+    out->ledger = &j->course.ledger;
+    out->version = j->course.step + j->version_shift;
+}
+
+static void build_start(struct master *m, const struct job *j, struct master_call *out)
+{
+    struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        shards[i] = (struct master_shard_location){(uint32_t)i, j->shards[i].node->id,
+                                                   j->shards[i].node->address};
+    }
+    out->shards = shards;
+    out->shard_count = j->shard_count;
+    out->plan = &j->plan;
+    out->train = &j->train;
+    out->test = &j->test;
+}
+
+/* The fields of @c's kind, from the state of its job now. */
+void call_build(struct master *m, const struct call *c, struct master_call *out)
+{
+    const struct job *j = c->job;
+    switch (c->kind) {
+    case MASTER_CALL_OPEN:
+        out->shard = c->index;
+        out->plan = &j->plan;
+        out->restore = j->restore == NULL ? "" : j->restore;
+        build_position(j, out);
+        build_workers(m, j, out);
+        break;
+    case MASTER_CALL_START:
+        build_start(m, j, out);
+        break;
+    case MASTER_CALL_MEMBERSHIP:
+        out->shard = c->index;
+        if (j->changing) {
+            build_position(j, out);
+        }
+        build_workers(m, j, out);
+        break;
+    case MASTER_CALL_ASSIGN:
+        build_assign(m, c, out);
+        break;
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_UNPIN:
+    case MASTER_CALL_CHECKPOINT:
+        out->shard = c->index;
+        out->pin_id = j->milestone.pin_id;
+        out->slots =
+            j->milestone.checkpoint || (j->milestone.evaluate && j->spec.update.evaluate_average);
+        out->directory = j->milestone.directory;
+        break;
+    case MASTER_CALL_EVALUATE:
+        out->pin_id = j->milestone.pin_id;
+        out->first = (uint64_t)c->index * MASTER_EVALUATION_CHUNK;
+        out->count = j->test.records - out->first < MASTER_EVALUATION_CHUNK
+                         ? j->test.records - out->first
+                         : MASTER_EVALUATION_CHUNK;
+        break;
+    case MASTER_CALL_STOP:
+        out->reason = action_printf(m, "%s", j->record.reason); /* it may change in this step */
+        break;
+    case MASTER_CALL_CLOSE:
+        out->shard = c->index;
+        break;
+    default:
+        break;
+    }
+}

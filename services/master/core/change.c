@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job's file changes while the job exists: at once when nothing runs, else where all stand. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+static void answer(struct master *m, struct job *j, int code, const char *why)
+{
+    if (!j->set_waits) {
+        return;
+    }
+    j->set_waits = false;
+    if (code == ERR_OK) {
+        row_reply(m, j, j->set_request);
+    } else {
+        reply_error(m, j->set_request, code, "%s", why);
+    }
+}
+
+void change_settle(struct job *j)
+{
+    j->changing = false;
+    if (j->undo != NULL) {
+        job_spec_release(j->undo);
+        free(j->undo);
+        j->undo = NULL;
+    }
+}
+
+void change_forget(struct master *m, struct job *j, int code, const char *why)
+{
+    answer(m, j, code, why);
+    if (j->change != NULL) {
+        job_spec_release(j->change);
+        free(j->change);
+        j->change = NULL;
+    }
+    change_settle(j);
+}
+
+void change_done(struct master *m, struct job *j)
+{
+    change_settle(j);
+    answer(m, j, ERR_OK, NULL);
+}
+
+/* The pending change is the job's file. */
+static void change_take(struct master *m, struct job *j)
+{
+    if (j->undo != NULL) {
+        job_spec_release(j->undo);
+        free(j->undo);
+    }
+    j->undo = mem_new(1, sizeof *j->undo);
+    *j->undo = j->spec;
+    j->spec = *j->change;
+    j->has_spec = true;
+    free(j->change);
+    j->change = NULL;
+    action_own(m, j->record.text); /* a call of this step may send it */
+    j->record.text = mem_strdup(j->spec.text);
+    consistency_of(&j->spec, &j->record.consistency);
+}
+
+void change_at_once(struct master *m, struct job *j)
+{
+    if (j->change != NULL) {
+        change_take(m, j);
+        job_store(m, j);
+    }
+    change_done(m, j);
+}
+
+/* Workers beyond what the file allows now; the last to come are the first to go. */
+static void release_extra(struct master *m, struct job *j)
+{
+    while (j->worker_count > (size_t)j->spec.cluster.workers.max) {
+        struct job_worker *w = &j->workers[j->worker_count - 1];
+        struct node *n = w->node;
+        job_worker_remove(m, j, w);
+        call_start(m, j, n, MASTER_CALL_STOP, 0);
+    }
+}
+
+static bool same_versions(const struct job *j)
+{
+    for (size_t i = 1; i < j->shard_count; i++) {
+        if (j->shards[i].version != j->shards[0].version) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing of it runs: it is to be started, for the first time or again. */
+static bool waits(const struct job *j)
+{
+    return j->record.state == JOB_PENDING || (j->resume && !job_is_starting(j));
+}
+
+/* Outside of sync some rules need each variable on one server. The variables of a job that runs
+ * stay where they are; one that starts again gets another plan. */
+static int check_whole(const struct job *j, const struct job_spec *spec, struct err *err)
+{
+    if (!spec->cluster.whole_variables || j->train.records == 0) {
+        return 0;
+    }
+    if (j->has_plan && !waits(j) && plan_cuts(&j->plan)) {
+        return err_set(err, ERR_STATE,
+                       "job %s: %s needs sums over whole variables, which only 'mode: sync' takes "
+                       "from several parameter servers, and the variables of this job are cut; a "
+                       "job that is to leave sync needs 'cluster.partitioner: fixed'",
+                       j->record.id, spec->update.rule->name);
+    }
+    struct plan plan = {0};
+    int rc = start_plan(j, spec, &plan, err);
+    plan_release(&plan);
+    return rc;
+}
+
+/* The pending change becomes the file of a job that stands at @step, of which the shards have
+ * @version. */
+static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t version,
+                      const struct ledger *ledger)
+{
+    change_take(m, j);
+    struct err err = {0};
+    if (start_course(j, step, ledger, &err) < 0) {
+        job_end(m, j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
+        return;
+    }
+    j->version_shift = version - step;
+    j->standing = false;
+    j->changing = true;
+    j->workers_fit = 0;
+    action_log(m, LOG_LEVEL_INFO, "job_changed", "job=%s step=%" PRIu64 " mode=%d replicas=%u",
+               j->record.id, step, (int)j->record.consistency.mode, j->record.consistency.replicas);
+    release_extra(m, j);
+    m->reschedule = true; /* it may take more workers now */
+    train_regroup(m, j);
+}
+
+void change_begin(struct master *m, struct job *j)
+{
+    struct err unfit = {0};
+    if (check_whole(j, j->change, &unfit) != 0) { /* it came before there was a plan */
+        change_forget(m, j, unfit.code, unfit.msg);
+        train_on(m, j);
+        return;
+    }
+    uint64_t step = train_step(j);
+    bool was_sync = job_is_sync(j);
+    uint64_t version = was_sync ? step + j->version_shift : j->shards[0].version;
+    if (!was_sync && !same_versions(j)) {
+        job_end(m, j, JOB_FAILED, "its shards have the same batches, but different versions");
+        return;
+    }
+    struct ledger ledger;
+    train_ledger(j, step, &ledger);
+    m->counts.changes++;
+    change_at(m, j, step, version, &ledger);
+    ledger_release(&ledger);
+}
+
+/* All stand where the change began, those that took it and those that did not: it is changed back
+ * there, like any other change. */
+bool change_undo(struct master *m, struct job *j, const char *why)
+{
+    if (!j->changing || j->undo == NULL) {
+        return false;
+    }
+    uint64_t step = j->course.step;
+    struct ledger ledger;
+    ledger_copy(&ledger, &j->course.ledger);
+    j->change = j->undo;
+    j->undo = NULL;
+    answer(m, j, ERR_EXHAUSTED,
+           action_printf(m, "%s; job %s goes on as before", why, j->record.id));
+    change_at(m, j, step, step + j->version_shift, &ledger);
+    ledger_release(&ledger);
+    bool goes_on = j->changing && !MUTANT(change_half_undone);
+    change_settle(j); /* from here there is no other way */
+    j->changing = goes_on;
+    return true;
+}
+
+static int check(const struct job *j, const struct master_set_event *set, struct err *err)
+{
+    if (job_state_is_final(j->record.state) && row_has_end(j)) {
+        return err_set(err, ERR_STATE, "job %s has ended: %s", j->record.id,
+                       job_state_name(j->record.state));
+    }
+    if (j->over || j->hold_cancel || job_state_is_final(j->record.state)) {
+        return err_set(err, ERR_STATE, "job %s is ending", j->record.id);
+    }
+    if (j->change != NULL || j->changing) {
+        return err_set(err, ERR_STATE,
+                       "job %s: another change waits for its step boundary; try again later",
+                       j->record.id);
+    }
+    if (strcmp(set->base, j->record.text) != 0) {
+        return err_set(err, ERR_ABORTED, "job %s was changed meanwhile; try again", j->record.id);
+    }
+    struct consistency wanted;
+    consistency_of(set->spec, &wanted);
+    int rc = check_whole(j, set->spec, err);
+    if (rc != 0 || j->train.records == 0) {
+        return rc;
+    }
+    return start_check_replicas(&wanted, j->train.records, err);
+}
+
+void on_set(struct master *m, const struct master_event *e)
+{
+    const struct master_set_event *set = &e->set;
+    struct job *j = job_find(m, set->job);
+    struct err err = {0};
+    if (j == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", set->job);
+        return;
+    }
+    if (check(j, set, &err) < 0) {
+        reply_error(m, e->request, err.code, "%s", err.msg);
+        return;
+    }
+    if (strcmp(set->spec->text, j->record.text) == 0) {
+        row_reply(m, j, e->request); /* in force already: nobody has to stop */
+        return;
+    }
+    j->change = mem_new(1, sizeof *j->change);
+    *j->change = *set->spec;
+    memset(set->spec, 0, sizeof *set->spec);
+    j->set_request = e->request;
+    j->set_waits = true;
+    if (waits(j)) {
+        change_at_once(m, j);
+        m->reschedule = true;
+    } else {
+        train_check(m, j);
+    }
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What anybody can know about a job: the part of it that is shown, stored, and outlives it. Plain
+ * data; strings are owned and never NULL after job_record_init(). */
+#ifndef GRADUS_MASTER_CORE_JOB_RECORD_H
+#define GRADUS_MASTER_CORE_JOB_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "graph/metric.h"
+#include "job/progress/consistency.h"
+#include "job/progress/fence.h"
+#include "job/progress/ledger.h"
+#include "job/progress/step_times.h"
+
+#define JOB_ID_BYTES_MAX 128
+#define JOB_NAME_BYTES_MAX                                                                         \
+    (JOB_ID_BYTES_MAX - 21) /* the longest number and its dash fit behind it */
+#define JOB_EVALUATIONS_MAX 1000
+#define JOB_STALENESS_BUCKETS 24 /* 0, 1, 2, 3-4, 5-8, … */
+
+/* The numbers are those of JobState in types.proto; 0 is not a state. */
+enum job_state {
+    JOB_PENDING = 1,
+    JOB_STARTING,
+    JOB_RUNNING,
+    JOB_RECOVERING,
+    JOB_SUCCEEDED,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_STATE_END /* one past the last */
+};
+
+const char *job_state_name(enum job_state s); /* "PENDING" */
+bool job_state_is_final(enum job_state s);
+/* The one table of transitions (job_state.c has the picture). */
+bool job_state_allows(enum job_state from, enum job_state to);
+
+struct job_metrics {
+    unsigned kinds; /* bit set of 1 << metric_kind: which values are known */
+    bool part;      /* of an epoch in which the job recovered: without what came before */
+    double values[METRIC_KIND_COUNT];
+};
+
+/* What @sums say, for the metrics of @sums->kinds. Without examples nothing is known. */
+void job_metrics_set(struct job_metrics *m, const struct metrics *sums, double label_scale);
+
+struct job_evaluation {
+    uint64_t step;
+    double epoch; /* epochs of data applied */
+    struct job_metrics train, test;
+    int64_t time_ms; /* Unix time */
+};
+
+struct job_names {
+    char **items;
+    size_t count, capacity;
+};
+
+/* What one shard said last. */
+struct job_shard {
+    char *ps;
+    uint64_t version, examples, duplicates, dropped;
+    struct ledger ledger; /* async, bounded; split_count 0: none */
+};
+
+struct job_worker_times { /* of the last 3 to 6 seconds, unless a step takes longer */
+    char *worker;
+    struct step_times times;
+};
+
+struct job_record {
+    char *id, *name, *request_id, *reason, *checkpoint, *text;
+    char *activity; /* calls that it waits for, in words, at the moment when it is read; else "" */
+    enum job_state state;
+    struct consistency consistency;                /* replicas 0: not known yet */
+    int64_t submitted_ms, started_ms, finished_ms; /* Unix time; 0: not yet */
+    uint64_t step, steps_total;
+    double epoch, epochs_total;
+    uint64_t examples;
+    struct job_metrics train, test;
+    struct job_evaluation *evaluations; /* oldest first */
+    size_t evaluation_count, evaluation_capacity;
+    double examples_per_second, seconds, eta_seconds;
+    struct job_names workers, ps;
+    uint64_t generation;
+    uint8_t secret[FENCE_SECRET_BYTES]; /* stored; not shown, not logged. Zeros: not drawn yet */
+    uint64_t staleness[JOB_STALENESS_BUCKETS];
+    uint64_t dropped, speculated, recoveries;
+    struct job_shard *shards;
+    size_t shard_count;
+    struct step_times times; /* of all workers */
+    struct job_worker_times *worker_times;
+    size_t worker_times_count, worker_times_capacity;
+};
+
+/* May ids and directories begin with it? Letters, digits, '.', '_' and '-', the latter not first.
+ */
+bool job_name_is_good(const char *name);
+
+void job_record_init(struct job_record *r);
+void job_record_release(struct job_record *r);
+void job_record_copy(struct job_record *to,
+                     const struct job_record *from);  /* @to is uninitialised */
+void job_record_set(char **field, const char *value); /* replace an owned string */
+/* Append @e; the oldest one goes when there are JOB_EVALUATIONS_MAX. */
+void job_record_add_evaluation(struct job_record *r, const struct job_evaluation *e);
+
+/* Forget what shards said; @count new ones that have said nothing. */
+void job_record_set_shards(struct job_record *r, size_t count);
+
+/* Add what @worker reports; without steps it says nothing of the time of a step lately. */
+void job_record_add_times(struct job_record *r, const char *worker, const struct step_times *times);
+void job_record_drop_times(struct job_record *r, const char *worker); /* not there: fine */
+
+void job_names_add(struct job_names *n, const char *name);
+void job_names_clear(struct job_names *n);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "master/core/job_record.h"
+
+/*            ┌────────── nodes lost while starting ──────────┐
+ *            ▼                                               │
+ *  submit→ PENDING ──nodes there──▶ STARTING ──all ready──▶ RUNNING ◀──worker back──┐
+ *            │                        │                      │ │  └──last worker──▶ RECOVERING
+ *            │                        │                      │ │     worker, ps, master         │
+ *            │                        │                      │ └─last checkpoint─▶ SUCCEEDED  │
+ *            └──────── cancel ────────┴──────────────────────┴── cancel, error ───────────────┘
+ *                                                    ▼
+ *                                           CANCELLED or FAILED
+ *
+ * PENDING may fail: a change does not fit its data.
+ */
+static const unsigned ALLOWED[JOB_STATE_END] = {
+    [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_STARTING] = 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_RUNNING] =
+        1u << JOB_RECOVERING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_RECOVERING] =
+        1u << JOB_RUNNING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+};
+
+static const char *const NAMES[JOB_STATE_END] = {
+    [JOB_PENDING] = "PENDING",       [JOB_STARTING] = "STARTING",   [JOB_RUNNING] = "RUNNING",
+    [JOB_RECOVERING] = "RECOVERING", [JOB_SUCCEEDED] = "SUCCEEDED", [JOB_FAILED] = "FAILED",
+    [JOB_CANCELLED] = "CANCELLED",
+};
+
+const char *job_state_name(enum job_state s)
+{
+    return s >= JOB_PENDING && s < JOB_STATE_END ? NAMES[s] : "UNKNOWN";
+}
+
+bool job_state_is_final(enum job_state s)
+{
+    return s == JOB_SUCCEEDED || s == JOB_FAILED || s == JOB_CANCELLED;
+}
+
+bool job_state_allows(enum job_state from, enum job_state to)
+{
+    return from >= JOB_PENDING && from < JOB_STATE_END && (ALLOWED[from] >> to & 1u) != 0;
+}

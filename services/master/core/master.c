@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "master/core/master.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+#define WATCH_MS_MAX 500
+
+struct master *master_new(const struct master_config *config)
+{
+    struct master *m = mem_new(1, sizeof *m);
+    m->config = *config;
+    return m;
+}
+
+void master_free(struct master *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        job_free(m->jobs[i]);
+    }
+    for (size_t i = 0; i < m->node_count; i++) {
+        node_free(m->nodes[i]);
+    }
+    free(m->jobs);
+    free(m->nodes);
+    free(m->calls);
+    free(m);
+}
+
+static void on_tick(struct master *m)
+{
+    nodes_tick(m);
+    calls_tick(m);
+    leases_tick(m);
+    rows_tick(m);
+    milestones_tick(m);
+}
+
+/* Pauses between starts, and before a worker is asked again, are over with whichever event is the
+ * first to come after them. */
+static void end_pauses(struct master *m)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->start_after_ms != 0 && j->start_after_ms <= m->now_ms) {
+            j->start_after_ms = 0;
+            m->reschedule = true;
+        }
+        m->reschedule =
+            m->reschedule || (schedule_waits(j) && j->resume && m->before_ms < j->resume_fewer_ms &&
+                              j->resume_fewer_ms <= m->now_ms);
+        start_tick(m, j);
+        for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
+            if (j->refused[k].node != 0 && j->refused[k].until_ms <= m->now_ms) {
+                j->refused[k] = (struct refusal){0};
+                m->reschedule = true;
+            }
+        }
+    }
+}
+
+static void dispatch(struct master *m, const struct master_event *e)
+{
+    switch (e->kind) {
+    case MASTER_RESTORE:
+        on_restore(m, e);
+        break;
+    case MASTER_SUBMIT:
+        on_submit(m, e);
+        break;
+    case MASTER_CANCEL:
+        on_cancel(m, e);
+        break;
+    case MASTER_CHECKPOINT:
+        on_checkpoint(m, e);
+        break;
+    case MASTER_SET:
+        on_set(m, e);
+        break;
+    case MASTER_JOIN:
+        on_join(m, e);
+        break;
+    case MASTER_HEARTBEAT:
+        on_heartbeat(m, e);
+        break;
+    case MASTER_LEAVE:
+        on_leave(m, e);
+        break;
+    case MASTER_UNREACHABLE:
+        on_unreachable(m, e);
+        break;
+    case MASTER_LEASE_SPLIT:
+        on_lease_split(m, e);
+        break;
+    case MASTER_REPORT_SPLIT:
+        on_report_split(m, e);
+        break;
+    case MASTER_REPORT_PROGRESS:
+        on_report_progress(m, e);
+        break;
+    case MASTER_REPORT_FAILURE:
+        on_report_failure(m, e);
+        break;
+    case MASTER_CALL_DONE:
+        on_call_done(m, &e->call);
+        break;
+    case MASTER_PREPARE_DONE:
+        on_prepare_done(m, &e->prepare);
+        break;
+    case MASTER_FOUND:
+        on_found(m, &e->found);
+        break;
+    case MASTER_MANIFEST_DONE:
+        on_manifest_done(m, &e->manifest);
+        break;
+    case MASTER_STORED:
+        on_stored(m, &e->stored);
+        break;
+    case MASTER_TICK:
+        on_tick(m);
+        break;
+    }
+}
+
+static void earlier(uint64_t *next, uint64_t candidate)
+{
+    *next = candidate < *next ? candidate : *next;
+}
+
+/* A process that stood still (SIGSTOP, a slow disk, a machine without memory) has not heard what
+ * came meanwhile: what it waits for may lie in its sockets. So every deadline is extended by as
+ * long as it was late, which it knows because it never sleeps for long while anybody could be given
+ * up. */
+static void look_at_the_clock(struct master *m)
+{
+    uint64_t since_ms = m->timer_ms > m->before_ms ? m->timer_ms : m->before_ms;
+    if (m->timer_ms == 0 || m->now_ms <= since_ms || MUTANT(late_and_does_not_know)) {
+        return;
+    }
+    uint64_t late_ms = m->now_ms - since_ms; /* since the last event it has not stood still */
+    nodes_late(m, late_ms);
+    calls_late(m, late_ms);
+}
+
+static uint64_t next_timer(const struct master *m)
+{
+    uint64_t next = m->sweep ? m->now_ms : UINT64_MAX;
+    uint64_t watch_ms = m->config.heartbeat_timeout_ms / 6;
+    watch_ms = watch_ms < WATCH_MS_MAX ? watch_ms : WATCH_MS_MAX;
+    for (size_t i = 0; i < m->node_count; i++) {
+        if (m->nodes[i]->alive) {
+            earlier(&next, node_timer(m, m->nodes[i]));
+            earlier(&next, m->now_ms + watch_ms);
+        }
+    }
+    earlier(&next, calls_timer(m));
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct job *j = m->jobs[i];
+        if (j->phase == PHASE_START && j->go_ms != 0) {
+            earlier(&next, j->go_ms);
+        }
+        if (j->start_after_ms != 0) {
+            earlier(&next, j->start_after_ms);
+        }
+        if (schedule_waits(j) && j->resume && j->resume_fewer_ms > m->now_ms) {
+            earlier(&next, j->resume_fewer_ms);
+        }
+        if (j->store_again_ms != 0) {
+            earlier(&next, j->store_again_ms);
+        }
+        for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
+            if (j->refused[k].node != 0) {
+                earlier(&next, j->refused[k].until_ms);
+            }
+        }
+        if (j->retry_ms != 0) {
+            earlier(&next, j->retry_ms);
+        }
+        for (size_t k = 0; k < j->worker_count; k++) {
+            if (j->workers[k].parked) {
+                earlier(&next, j->workers[k].parked_until_ms);
+            }
+        }
+    }
+    return next;
+}
+
+void master_step(struct master *m, const struct master_event *event, struct master_actions *actions)
+{
+    if (m->sweep) {
+        jobs_sweep(m);
+    }
+    actions_clear(actions);
+    m->actions = actions;
+    m->before_ms = m->now_ms;
+    m->now_ms = event->now_ms;
+    m->wall_ms = event->wall_ms;
+    look_at_the_clock(m);
+    dispatch(m, event);
+    end_pauses(m);
+    if (m->reschedule) {
+        schedule(m);
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->changed) {
+            m->jobs[i]->changed = false;
+            action_add(m, MASTER_CHANGED)->job = job_shown(m->jobs[i]);
+        }
+    }
+    actions->timer_ms = next_timer(m);
+    m->timer_ms = actions->timer_ms == UINT64_MAX ? 0 : actions->timer_ms;
+    m->actions = NULL;
+}
+
+/* ---- reading ---- */
+
+static void refresh(struct master *m, struct job *j, uint64_t now_ms)
+{
+    struct buf words = {0};
+    progress_refresh(j, now_ms);
+    job_record_set(&j->record.activity, calls_words(m, j, now_ms, &words));
+    buf_release(&words);
+}
+
+const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms)
+{
+    struct job *j = job_find(m, id);
+    if (j == NULL || j->row_stored == 0) {
+        return NULL;
+    }
+    refresh(m, j, now_ms);
+    return job_shown(j);
+}
+
+const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms)
+{
+    if (i >= m->job_count) {
+        return NULL;
+    }
+    struct job *j = m->jobs[m->job_count - 1 - i];
+    refresh(m, j, now_ms);
+    return job_shown(j);
+}
+
+const char *master_job_phase(const struct master *m, const char *id)
+{
+    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT", "FIND",   "OPEN",
+                                                   "START", "REGROUP", "ASSIGN", "TRAIN",
+                                                   "HOLD",  "STAND",   "FINISH", "WAIT"};
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (strcmp(m->jobs[i]->record.id, id) == 0) {
+            return NAMES[m->jobs[i]->phase];
+        }
+    }
+    return "-";
+}
+
+const char *master_job_work(const struct master *m, const char *id)
+{
+    static const char *const NAMES[WORK_COUNT] = {"-",          "PIN",      "EVALUATE", "PREPARE",
+                                                  "CHECKPOINT", "MANIFEST", "DISCARD",  "UNPIN"};
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (strcmp(m->jobs[i]->record.id, id) == 0) {
+            return NAMES[m->jobs[i]->work];
+        }
+    }
+    return "-";
+}
+
+bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
+{
+    if (i >= m->node_count) {
+        return false;
+    }
+    const struct node *n = m->nodes[i];
+    for (size_t k = 0; k < n->job_count; k++) {
+        m->job_names[k] = n->jobs[k]->record.id;
+    }
+    *out = (struct master_node_info){
+        .id = n->id,
+        .address = n->address,
+        .http_address = n->http_address,
+        .version = n->version,
+        .host = n->host,
+        .role = n->role,
+        .alive = n->alive,
+        .jobs = m->job_names,
+        .job_count = n->job_count,
+        .joined_ms = n->joined_wall_ms,
+        .heartbeat_age_ms = now_ms > n->heartbeat_ms ? now_ms - n->heartbeat_ms : 0,
+        .pid = n->pid,
+        .incarnation = n->incarnation,
+        .late = n->alive && node_is_late(m, n, now_ms),
+    };
+    return true;
+}
+
+void master_counts(const struct master *m, struct master_counts *out)
+{
+    *out = m->counts;
+    out->calls_open = m->call_count;
+    for (size_t i = 0; i < m->job_count; i++) {
+        out->jobs[m->jobs[i]->record.state]++;
+        out->leases_out += m->jobs[i]->leases.leased_count;
+    }
+    for (size_t i = 0; i < m->node_count; i++) {
+        out->nodes_alive[m->nodes[i]->role] += m->nodes[i]->alive;
+    }
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+#define SAMPLE_MS 1000
+
+void progress_init(struct job *j)
+{
+    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
+        metrics_init(&j->epochs[i].sums, j->spec.model.metrics);
+        j->epochs[i].used = true;
+        j->epochs[i].epoch = i;
+    }
+    metrics_init(&j->test_sums, j->spec.model.metrics);
+}
+
+static void sample(struct job *j, uint64_t now_ms)
+{
+    if (j->sample_count > 0) {
+        const struct rate_sample *last = &j->samples[(j->sample_count - 1) % RATE_SAMPLES];
+        if (now_ms - last->ms < SAMPLE_MS) {
+            return;
+        }
+    }
+    j->samples[j->sample_count++ % RATE_SAMPLES] =
+        (struct rate_sample){now_ms, j->record.examples, j->record.step};
+}
+
+static void set_step(struct master *m, struct job *j, uint64_t step)
+{
+    j->record.step = step;
+    j->record.examples = course_examples(&j->course, step);
+    j->record.epoch = (double)j->record.examples / (double)j->train.records;
+    job_changed(m, j);
+}
+
+/* What came after @step is done again. */
+void progress_go_back(struct master *m, struct job *j, uint64_t step)
+{
+    struct job_record *r = &j->record;
+    while (r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step > step) {
+        r->evaluation_count--;
+    }
+    bool evaluated =
+        r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step == step;
+    j->evaluated_step = evaluated ? step : NO_STEP;
+    j->sample_count = 0;
+    set_step(m, j, step);
+}
+
+/* The job has come to @step. */
+void progress_step(struct master *m, struct job *j, uint64_t step)
+{
+    step = step < j->record.steps_total ? step : j->record.steps_total;
+    if (step > j->record.step) {
+        uint64_t examples = course_examples(&j->course, step);
+        uint64_t before = j->record.examples;
+        m->counts.steps += step - j->record.step;
+        m->counts.examples += examples > before ? examples - before : 0;
+        set_step(m, j, step);
+    }
+    sample(j, m->now_ms);
+}
+
+/* The oldest sample that is in the ring. */
+static const struct rate_sample *window_begin(const struct job *j)
+{
+    return &j->samples[j->sample_count <= RATE_SAMPLES ? 0 : j->sample_count % RATE_SAMPLES];
+}
+
+void progress_refresh(struct job *j, uint64_t now_ms)
+{
+    struct job_record *r = &j->record;
+    uint64_t ms = j->training_ms + (j->running ? now_ms - j->running_since_ms : 0);
+    if (ms == 0) {
+        return; /* never ran in this process: what was stored stays */
+    }
+    r->seconds = (double)ms / 1000;
+    r->examples_per_second = (double)r->examples / r->seconds;
+    r->eta_seconds = 0;
+    if (!j->running || j->sample_count == 0) {
+        return;
+    }
+    const struct rate_sample *begin = window_begin(j);
+    uint64_t window_ms = now_ms - begin->ms;
+    if (window_ms < SAMPLE_MS) {
+        return; /* too short to say more than the average */
+    }
+    r->examples_per_second = (double)(r->examples - begin->examples) * 1000 / (double)window_ms;
+    if (r->step > begin->step) {
+        r->eta_seconds = (double)(r->steps_total - r->step) * (double)window_ms / 1000 /
+                         (double)(r->step - begin->step);
+    }
+}
+
+static void set_metrics(const struct job *j, const struct epoch_metrics *e, struct job_metrics *out)
+{
+    job_metrics_set(out, &e->sums, j->train.label_scale);
+    out->part = e->part;
+}
+
+void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out)
+{
+    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
+    if (e->used && e->epoch == epoch) {
+        set_metrics(j, e, out);
+    }
+}
+
+double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count)
+{
+    const struct epoch_metrics *e = &j->epochs[epoch % EPOCHS_OPEN];
+    *count = 0;
+    if (!e->used || e->epoch != epoch || e->part || e->sums.examples == 0) {
+        return NULL;
+    }
+    *count = metrics_pack(&e->sums, NULL);
+    double *sums = mem_new(*count, sizeof *sums);
+    (void)metrics_pack(&e->sums, sums);
+    return sums;
+}
+
+/* The epoch that the checkpoint lies in goes on from its sums there. */
+void progress_restore(struct job *j, const struct master_found *found)
+{
+    const uint64_t open = j->course.ledger.epoch;
+    struct epoch_metrics *e = &j->epochs[found->train_epoch % EPOCHS_OPEN];
+    bool known = found->train_sum_count > 0 &&
+                 metrics_unpack(&e->sums, found->train_sums, found->train_sum_count, NULL) == 0;
+    if (known) {
+        e->epoch = found->train_epoch;
+    }
+    if (!known && ledger_records(&j->course.ledger) > open * j->train.records) {
+        e = &j->epochs[open % EPOCHS_OPEN];
+        e->epoch = open;
+        e->part = true;
+    }
+}
+
+/* Workers report now and then: what they say of an epoch may come after its evaluation. */
+static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
+{
+    struct job_record *r = &j->record;
+    if (e->epoch < j->course.ledger.epoch) {
+        return;
+    }
+    uint64_t step = course_epoch_end(&j->course, e->epoch);
+    for (size_t i = r->evaluation_count; i-- > 0 && r->evaluations[i].step >= step;) {
+        if (r->evaluations[i].step == step) {
+            set_metrics(j, e, &r->evaluations[i].train);
+        }
+    }
+}
+
+static int add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err)
+{
+    struct epoch_metrics *e = &j->epochs[p->epoch % EPOCHS_OPEN];
+    if (p->epoch < e->epoch) {
+        return 0; /* long over; its evaluation has been */
+    }
+    struct metrics sums;
+    metrics_init(&sums, j->spec.model.metrics);
+    int rc = metrics_unpack(&sums, p->sums, p->sum_count, err);
+    if (rc == 0) {
+        if (p->epoch > e->epoch) {
+            metrics_reset(&e->sums);
+            e->epoch = p->epoch;
+            e->batches = 0;
+            e->part = false;
+        }
+        e->batches += p->batches;
+        metrics_merge(&e->sums, &sums);
+        complete_evaluation(j, e);
+    }
+    metrics_release(&sums);
+    return rc;
+}
+
+/* What is shown: the newest epoch that has any example. */
+static void show_train(struct job *j)
+{
+    const struct epoch_metrics *newest = NULL;
+    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
+        const struct epoch_metrics *e = &j->epochs[i];
+        if (e->used && e->sums.examples > 0 && (newest == NULL || e->epoch > newest->epoch)) {
+            newest = e;
+        }
+    }
+    if (newest != NULL) {
+        set_metrics(j, newest, &j->record.train);
+    }
+}
+
+static void add_staleness(struct job_record *r, const struct master_worker_event *report)
+{
+    for (size_t i = 0; i < report->staleness_count; i++) {
+        r->staleness[i < JOB_STALENESS_BUCKETS ? i : JOB_STALENESS_BUCKETS - 1] +=
+            report->staleness[i];
+    }
+}
+
+void on_report_progress(struct master *m, const struct master_event *e)
+{
+    const struct master_worker_event *report = &e->worker;
+    struct job *j = NULL;
+    struct job_worker *w = train_sender(m, e, &j);
+    if (w == NULL || !train_is_present(m, j, e)) {
+        return;
+    }
+    if (!w->started || !j->has_plan) {
+        reply_error(m, e->request, ERR_STATE, "job %s has not begun on this worker", j->record.id);
+        return;
+    }
+    if (report->sequence <= w->sequence) {
+        reply_add(m, e->request); /* its first answer was lost */
+        return;
+    }
+    struct err err = {0};
+    for (size_t i = 0; i < report->epoch_count; i++) {
+        if (add_epoch(j, &report->epochs[i], &err) < 0) {
+            reply_error(m, e->request, err.code, "epoch %" PRIu64 ": %s", report->epochs[i].epoch,
+                        err.msg);
+            return;
+        }
+    }
+    w->sequence = report->sequence;
+    uint64_t position = job_is_sync(j) ? report->position - j->version_shift : report->position;
+    if (!w->held || position > w->position ||
+        MUTANT(position_falls)) { /* not one from before the answer to the hold */
+        w->position = position;
+    }
+    w->idle = report->idle;
+    j->record.dropped += report->dropped;
+    j->record.speculated += report->speculated;
+    m->counts.dropped += report->dropped;
+    m->counts.speculated += report->speculated;
+    add_staleness(&j->record, report);
+    job_record_add_times(&j->record, w->node->id, &report->times);
+    show_train(j);
+    progress_step(m, j, job_is_sync(j) ? position : train_step(j));
+    job_changed(m, j);
+    reply_add(m, e->request);
+    train_stands(m, j, w);
+    train_check(m, j);
+}

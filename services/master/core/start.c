@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "graph/model.h"
+#include "job/plan/plan_update.h"
+#include "master/core/core.h"
+
+/* Splits of an epoch when the job leaves it to us: so many that the slowest worker is never far
+ * behind at the end of an epoch, so few that leasing costs nothing beside computing. */
+#define SPLITS_PER_WORKER 32
+#define SPLITS_MAX 512
+#define SPLITS_PER_WORKER_MIN 8
+
+uint32_t start_split_batches(uint64_t batches, uint64_t workers)
+{
+    uint64_t splits = workers * SPLITS_PER_WORKER;
+    splits = splits > SPLITS_MAX ? SPLITS_MAX : splits;
+    if (splits < workers * SPLITS_PER_WORKER_MIN) {
+        splits = workers * SPLITS_PER_WORKER_MIN;
+    }
+    uint64_t size = splits == 0 ? batches : batches / splits;
+    return size == 0 ? 1 : size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+}
+
+static void start_data_known(struct master *m, struct job *j);
+
+void start_begin(struct master *m, struct job *j)
+{
+    j->record.generation++;
+    fence_draw_opening(m, j);
+    j->regroup_needed = false;
+    if (j->resume) {
+        job_say(m, j, action_printf(m, "%s; reads the data", j->resume_reason));
+        job_store(m, j); /* a generation is stored before it is used */
+    } else {
+        job_enter(m, j, JOB_STARTING, "reads the data");
+    }
+    j->row_generation = j->row;
+    if (j->resume && j->train.records > 0) {
+        start_data_known(m, j); /* StartJob compares what each worker has with it */
+        return;
+    }
+    j->phase = PHASE_INSPECT;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        call_start(m, j, j->workers[i].node, MASTER_CALL_INSPECT, 0); /* all load at once */
+    }
+}
+
+/* When training ends; never before @step, where it stands. */
+static uint64_t steps_total(const struct job *j, uint64_t step)
+{
+    const struct training_spec *t = &j->spec.training;
+    uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : 0;
+    uint64_t by_epochs = epochs == 0 ? UINT64_MAX
+                         : epochs <= j->course.ledger.epoch
+                             ? step
+                             : course_epoch_end(&j->course, epochs - 1);
+    uint64_t by_steps = t->steps > 0 ? (uint64_t)t->steps : UINT64_MAX;
+    uint64_t total = by_steps < by_epochs ? by_steps : by_epochs;
+    return total > step ? total : step;
+}
+
+int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err)
+{
+    if (c->mode == TRAINING_SYNC && c->replicas > records) {
+        return err_set(err, ERR_INVALID,
+                       "training.replicas: %u replicas are more than the %" PRIu64
+                       " training records",
+                       c->replicas, records);
+    }
+    return 0;
+}
+
+int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
+{
+    uint32_t replicas = j->record.consistency.replicas;
+    int rc = start_check_replicas(&j->record.consistency, j->train.records, err);
+    if (rc < 0) {
+        return rc;
+    }
+    course_release(&j->course);
+    course_init(&j->course, step, job_is_sync(j) ? replicas : 1, ledger);
+    uint64_t total = steps_total(j, step);
+    if (total == UINT64_MAX || total == 0) {
+        return err_set(err, ERR_INVALID, "training: neither epochs nor steps say when it ends");
+    }
+    leases_release(&j->leases);
+    if (!job_is_sync(j)) {
+        leases_init(&j->leases, &j->course.ledger, course_batches(&j->course, total));
+    }
+    j->record.steps_total = total;
+    j->record.epochs_total = (double)course_examples(&j->course, total) / (double)j->train.records;
+    milestone_plan(j, step);
+    j->step_limit = job_is_sync(j) ? milestone_next(j, step) : 0;
+    return 0;
+}
+
+/* What the numbers of the job file mean with this data. */
+static int set_counts(struct job *j, struct err *err)
+{
+    const struct training_spec *t = &j->spec.training;
+    struct ledger_shape shape = {.records = j->train.records,
+                                 .batch_records = (uint32_t)t->batch_size,
+                                 .split_batches = (uint32_t)t->split_batches};
+    uint64_t batches = ledger_shape_batches(&shape);
+    if (shape.split_batches == 0) {
+        shape.split_batches = start_split_batches(batches, (uint64_t)j->spec.cluster.workers.max);
+    }
+    struct ledger ledger;
+    if (ledger_init(&ledger, &shape, 0, err) < 0) {
+        return err_wrap(err, "data");
+    }
+    int rc = start_course(j, 0, &ledger, err);
+    ledger_release(&ledger);
+    j->version_shift = 0;
+    j->evaluated_step = NO_STEP;
+    j->checkpointed_step = NO_STEP;
+    return rc;
+}
+
+int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err)
+{
+    struct model *model = NULL;
+    int rc = model_new(&spec->model, &j->train.features,
+                       j->train.label_is_class ? j->train.classes : 0, &model, err);
+    if (rc < 0) {
+        return err_wrap(err, "model");
+    }
+    size_t count = model_variable_count(model);
+    struct variable_spec *variables = mem_new(count == 0 ? 1 : count, sizeof *variables);
+    for (size_t i = 0; i < count; i++) {
+        variables[i] = *model_variable(model, i);
+    }
+    rc = plan_make(variables, count, &spec->cluster, out, err);
+    rc = rc != 0 ? rc : plan_update_check(out, &spec->update, err);
+    free(variables);
+    model_free(model);
+    if (rc < 0) {
+        plan_release(out);
+        return err_wrap(err, "plan");
+    }
+    return 0;
+}
+
+/* Does the job fit its data? Everything that the job file alone could not tell. */
+int start_check_data(struct job *j, struct err *err)
+{
+    if (j->train.records == 0) {
+        return err_set(err, ERR_INVALID, "data.train: no records");
+    }
+    enum data_label_kind kind = job_spec_label_kind(&j->spec);
+    if ((kind == DATA_LABEL_CLASS) != j->train.label_is_class) {
+        return err_set(err, ERR_INVALID, "data: the labels are %s, but the loss needs %s",
+                       j->train.label_is_class ? "classes" : "real numbers",
+                       kind == DATA_LABEL_CLASS ? "classes" : "real numbers");
+    }
+    if (j->train.label_is_class && j->train.classes == 0) {
+        return err_set(err, ERR_INVALID, "data: no classes among the labels");
+    }
+    int rc = start_plan(j, &j->spec, &j->plan, err);
+    j->has_plan = rc == 0;
+    return rc < 0 ? rc : set_counts(j, err);
+}
+
+void start_avoid_clear(struct job *j)
+{
+    while (j->avoid_count > 0) {
+        free(j->avoid[--j->avoid_count]);
+    }
+}
+
+static void warn(struct job *j, const char *text)
+{
+    char *both = j->warning == NULL ? mem_strdup(text) : mem_printf("%s; %s", j->warning, text);
+    free(j->warning);
+    j->warning = both;
+}
+
+void start_warn(struct master *m, struct job *j, const struct node *n, const char *problem)
+{
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_WARN, "no_checkpoints_there", "job=%s node=%s reason=%s", j->record.id,
+               n->id, log_quote(problem, quoted, sizeof quoted));
+    warn(j, action_printf(m, "%s could not write a checkpoint: %s", n->id, problem));
+}
+
+static void open_shards(struct master *m, struct job *j)
+{
+    j->phase = PHASE_OPEN;
+    job_say(m, j,
+            j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
+                                      j->course.step)
+                      : "opens the shards");
+    job_record_set_shards(&j->record, j->shard_count);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
+        j->shards[i].opened = true;
+        call_start(m, j, j->shards[i].node, MASTER_CALL_OPEN, (uint32_t)i);
+    }
+}
+
+/* The first answer counts. */
+void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done)
+{
+    calls_forget(m, j, MASTER_CALL_INSPECT);
+    j->train = done->train;
+    j->test = done->test;
+    start_data_known(m, j);
+}
+
+static void start_data_known(struct master *m, struct job *j)
+{
+    struct err err = {0};
+    if (start_check_data(j, &err) < 0) {
+        job_end(m, j, JOB_FAILED, "%s", err.msg);
+        return;
+    }
+    action_log(m, LOG_LEVEL_INFO, "job_data",
+               "job=%s train_records=%" PRIu64 " test_records=%" PRIu64 " steps=%" PRIu64 "%s",
+               j->record.id, j->train.records, j->test.records, j->record.steps_total,
+               j->test.records == 0 ? " evaluation=\"skipped: no test source\"" : "");
+    progress_init(j);
+    free(j->warning);
+    j->warning = NULL;
+    if (!j->resume) {
+        open_shards(m, j);
+        return;
+    }
+    j->phase = PHASE_FIND;
+    j->find_number = ++m->next_number;
+    struct master_action *action = action_add(m, MASTER_FIND);
+    const char **avoid = action_memory(m, j->avoid_count, sizeof *avoid);
+    for (size_t i = 0; i < j->avoid_count; i++) {
+        avoid[i] = action_printf(m, "%s", j->avoid[i]);
+    }
+    action->find = (struct master_find){
+        .number = j->find_number, .job = &j->record, .avoid = avoid, .avoid_count = j->avoid_count};
+}
+
+/* The newest checkpoint, or the beginning: what came after it never was. */
+static int go_back(struct master *m, struct job *j, const struct master_found *found,
+                   struct err *err)
+{
+    uint64_t step = found->found ? found->step : 0;
+    if (found->found) {
+        const struct ledger_shape *there = &found->ledger->shape;
+        const struct ledger_shape *here = &j->course.ledger.shape;
+        if (there->records != here->records || there->batch_records != here->batch_records) {
+            return err_set(err, ERR_INVALID,
+                           "it is of %" PRIu64 " records in batches of %u; the data has %" PRIu64
+                           " in batches of %u",
+                           there->records, there->batch_records, here->records,
+                           here->batch_records);
+        }
+        int rc = MUTANT(restore_from_the_start) ? 0 : start_course(j, step, found->ledger, err);
+        if (rc < 0) {
+            return rc;
+        }
+        progress_restore(j, found);
+        j->version_shift = found->version - step;
+        j->checkpointed_step = step;
+        job_record_set(&j->restore, found->directory);
+        job_record_set(&j->record.checkpoint, found->path);
+    } else {
+        free(j->restore);
+        j->restore = NULL;
+    }
+    progress_go_back(m, j, step);
+    action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
+               j->record.id, step, j->restore == NULL ? "-" : j->restore);
+    return 0;
+}
+
+void on_found(struct master *m, const struct master_found *found)
+{
+    struct job *j = NULL;
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->phase == PHASE_FIND && m->jobs[i]->find_number == found->number) {
+            j = m->jobs[i];
+        }
+    }
+    if (j == NULL) {
+        return; /* cancelled, or recovering from something else meanwhile */
+    }
+    struct err err = {0};
+    const char *skipped = found->skipped == NULL ? "" : found->skipped;
+    bool named = j->record.checkpoint[0] != '\0' && !MUTANT(begins_anew);
+    if (found->err != NULL) {
+        job_restart(m, j,
+                    action_printf(m, "cannot look for its newest checkpoint: %s", found->err->msg));
+    } else if (!found->found && named) {
+        start_avoid_clear(j); /* all of them are tried again */
+        job_restart(m, j,
+                    action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
+                                  j->record.checkpoint, skipped));
+    } else if (go_back(m, j, found, &err) < 0) {
+        job_end(m, j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path, err.msg);
+    } else {
+        if (found->found && skipped[0] != '\0') {
+            warn(j, action_printf(m, "went back to step %" PRIu64 ", not to a newer checkpoint: %s",
+                                  found->step, skipped));
+        }
+        job_store(m, j); /* it names the checkpoint that there is */
+        open_shards(m, j);
+    }
+}
+
+static void avoid(struct job *j, const char *directory)
+{
+    if (j->avoid_count == AVOID_MAX) {
+        start_avoid_clear(j);
+    }
+    if (!MUTANT(damage_forgotten)) {
+        j->avoid[j->avoid_count++] = mem_strdup(directory);
+    }
+}
+
+/* What does not fit now may fit later, when others have gone; what can never fit is the user's to
+ * change, but a job that ran before is not lost for it. A checkpoint that is damaged is avoided;
+ * one that cannot be read may be readable later. */
+void start_open_refused(struct master *m, struct job *j, const struct err *err, const char *why)
+{
+    bool fits_later = err->code == ERR_EXHAUSTED || (err->code == ERR_RANGE && j->resume);
+    bool reads_later =
+        j->restore != NULL && err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED;
+    if (!fits_later && !reads_later) {
+        job_end(m, j, JOB_FAILED, "%s", why);
+        return;
+    }
+    if (err->code == ERR_CORRUPT) {
+        char quoted[1200];
+        action_log(m, LOG_LEVEL_ERROR, "checkpoint_damaged", "job=%s checkpoint=%s reason=%s",
+                   j->record.id, j->restore, log_quote(why, quoted, sizeof quoted));
+        avoid(j, j->restore);
+    }
+    job_restart(m, j, why);
+}
+
+void start_open_done(struct master *m, struct job *j)
+{
+    if (calls_open(m, j, MASTER_CALL_OPEN) > 0) {
+        return;
+    }
+    j->phase = PHASE_START;
+    j->go_ms = 0;
+    if (!j->resume) {
+        job_say(m, j, "the workers load the data");
+    }
+    for (size_t i = 0; i < j->worker_count; i++) {
+        call_start(m, j, j->workers[i].node, MASTER_CALL_START, 0);
+    }
+}
+
+static void all_started(struct master *m, struct job *j)
+{
+    j->resume = false;
+    j->start_failures = 0;
+    j->go_ms = 0;
+    for (size_t i = 0; i < j->worker_count; i++) {
+        j->workers[i].member = j->workers[i].started; /* OpenShard named them */
+    }
+    start_avoid_clear(j);
+    job_enter(m, j, JOB_RUNNING, j->warning == NULL ? "" : j->warning);
+    progress_step(m, j, j->course.step);
+    train_begin(m, j);
+}
+
+void start_worker_done(struct master *m, struct job *j, struct node *n)
+{
+    struct job_worker *w = job_worker_of(j, n);
+    if (w == NULL) {
+        return;
+    }
+    if (j->phase != PHASE_START && j->workers_fit > 0 && job_workers_started(j) >= j->workers_fit) {
+        call_drop_worker(m, j, n, "there is no memory for one more worker");
+        return;
+    }
+    w->started = true;
+    if (j->phase == PHASE_START) {
+        size_t started = job_workers_started(j);
+        if (started == j->worker_count) {
+            all_started(m, j);
+        } else if (started >= (size_t)j->spec.cluster.workers.min && j->go_ms == 0) {
+            j->go_ms = m->now_ms + START_GRACE_MS;
+        }
+        return;
+    }
+    if (j->record.state == JOB_RECOVERING) {
+        job_enter(m, j, JOB_RUNNING, "");
+        j->phase = j->over ? PHASE_FINISH : PHASE_NONE;
+    }
+    evaluate_pump(m, j);
+    if (!j->over) {
+        train_regroup(m, j);
+    }
+}
+
+/* Those who still load the data come in like newcomers: who came back a moment ago must not hold up
+ * the others, or a job whose workers come and go would only ever load. */
+void start_tick(struct master *m, struct job *j)
+{
+    if (j->phase != PHASE_START || j->go_ms == 0 || m->now_ms < j->go_ms) {
+        return;
+    }
+    j->go_ms = 0;
+    if (job_workers_started(j) >= (size_t)j->spec.cluster.workers.min) {
+        j->regroup_needed = true;
+        all_started(m, j);
+    }
+}
+
+void start_worker_gone(struct master *m, struct job *j)
+{
+    j->regroup_needed = true;
+    if (j->worker_count == 0) {
+        job_restart(m, j, "all its workers were lost while it started");
+    } else if (j->phase == PHASE_INSPECT && calls_open(m, j, MASTER_CALL_INSPECT) == 0) {
+        call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
+    } else if (j->phase == PHASE_START && job_workers_started(j) == j->worker_count) {
+        all_started(m, j);
+    }
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A new generation: the shards are told who is there, and say where they are. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+void train_assign_from(struct job *j, uint64_t step)
+{
+    for (size_t i = 0; i < j->worker_count; i++) {
+        j->workers[i].from = step;
+    }
+}
+
+/* Raise the generation and tell the shards who is there now. A round that is going on is overtaken.
+ */
+void train_regroup(struct master *m, struct job *j)
+{
+    calls_forget(m, j, MASTER_CALL_MEMBERSHIP);
+    calls_forget(m, j, MASTER_CALL_ASSIGN);
+    if (j->phase == PHASE_HOLD && train_leases(j)) {
+        /* Who holds has dropped its leases, and the report of it may get lost. One that has not
+         * goes on with them; what two compute is applied once. */
+        for (size_t i = 0; i < j->worker_count; i++) {
+            train_give_back(m, j, &j->workers[i]);
+        }
+    }
+    j->record.generation++;
+    j->regroup_needed = false;
+    j->phase = PHASE_REGROUP;
+    if (!MUTANT(generation_not_stored)) {
+        job_store(m, j); /* a generation is stored before it is used */
+        j->row_generation = j->row;
+    }
+    action_log(m, LOG_LEVEL_INFO, "job_regroup", "job=%s generation=%" PRIu64 " workers=%zu",
+               j->record.id, j->record.generation, job_workers_started(j));
+    for (size_t i = 0; i < j->worker_count; i++) {
+        train_park_clear(m, j, &j->workers[i], ERR_ABORTED, "a new generation has begun");
+        j->workers[i].assigned = false;
+    }
+    for (size_t i = 0; i < j->shard_count; i++) {
+        call_start(m, j, j->shards[i].node, MASTER_CALL_MEMBERSHIP, (uint32_t)i);
+    }
+}
+
+/* Keep what a shard says of itself in an answer. */
+void train_shard_said(struct job *j, uint32_t shard, const struct master_call_done *done)
+{
+    struct shard_state *s = &j->shards[shard];
+    s->version = done->version;
+    ledger_release(&s->ledger);
+    s->has_ledger = done->ledger != NULL;
+    if (s->has_ledger) {
+        ledger_copy(&s->ledger, done->ledger);
+        ledger_settle(&s->ledger);
+    }
+    struct job_shard *shown = &j->record.shards[shard];
+    shown->version = done->version;
+    shown->examples = done->examples;
+    shown->duplicates = done->duplicates;
+    shown->dropped = done->dropped;
+    ledger_release(&shown->ledger);
+    if (done->ledger != NULL) {
+        ledger_copy(&shown->ledger, done->ledger);
+    }
+}
+
+/* Sync: go on with the lowest version of all shards; none is more than one ahead. */
+static int regroup_sync(struct master *m, struct job *j)
+{
+    uint64_t lowest = UINT64_MAX;
+    uint64_t highest = 0;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        uint64_t step = j->shards[i].version - j->version_shift;
+        lowest = step < lowest ? step : lowest;
+        highest = step > highest ? step : highest;
+    }
+    if (highest > j->step_limit || highest - lowest > 1) {
+        job_end(m, j, JOB_FAILED,
+                "the shards are at steps %" PRIu64 " to %" PRIu64
+                ", which cannot be with a step limit of %" PRIu64,
+                lowest, highest, j->step_limit);
+        return ERR_INTERNAL;
+    }
+    progress_step(m, j, highest);
+    train_assign_from(j, MUTANT(highest_version) ? highest : lowest);
+    return 0;
+}
+
+/* The splits of one epoch as the shards have them; false: the shards cannot be so. */
+static bool compare_ledgers(const struct job *j, uint32_t *low, uint32_t *high)
+{
+    const struct ledger *leased = &j->leases.ledger;
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        if (!s->has_ledger || s->ledger.split_count != leased->split_count) {
+            return false;
+        }
+        bool whole = s->ledger.epoch == leased->epoch + 1; /* the leased epoch is complete there */
+        if (!whole && s->ledger.epoch != leased->epoch) {
+            return false;
+        }
+        for (uint32_t split = 0; split < leased->split_count; split++) {
+            uint32_t done =
+                whole ? ledger_shape_split_batches(&leased->shape, split) : s->ledger.done[split];
+            if (whole && s->ledger.done[split] > 0) {
+                return false;
+            }
+            low[split] = i == 0 || done < low[split] ? done : low[split];
+            high[split] = i == 0 || done > high[split] ? done : high[split];
+        }
+    }
+    return true;
+}
+
+/* Async and bounded: the shards have told what is done. */
+static int regroup_async(struct master *m, struct job *j)
+{
+    uint32_t *low = mem_new(j->leases.ledger.split_count, sizeof *low);
+    uint32_t *high = mem_new(j->leases.ledger.split_count, sizeof *high);
+    bool sound = compare_ledgers(j, low, high);
+    if (sound) {
+        leases_known(&j->leases, low, high);
+        train_drop_finished(j);
+        progress_step(m, j, train_step(j));
+    } else {
+        job_end(m, j, JOB_FAILED, "the ledgers of its shards are of different epochs");
+    }
+    free(low);
+    free(high);
+    return sound ? 0 : ERR_INTERNAL;
+}
+
+/* The worker that came last and that not every shard has heard of. */
+static struct job_worker *newcomer(struct job *j)
+{
+    for (size_t i = j->worker_count; i-- > 0;) {
+        if (j->workers[i].started && !j->workers[i].member) {
+            return &j->workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Leave the newest out and go on with the others. False: it is the only one, or none is new. */
+static bool leave_out(struct master *m, struct job *j, const char *why)
+{
+    struct job_worker *w = newcomer(j);
+    size_t others = job_workers_started(j) - (w != NULL);
+    if (w == NULL || others == 0) {
+        return false;
+    }
+    j->workers_fit = others;
+    job_say(
+        m, j,
+        action_printf(m, "goes on without %s, for which there is no memory: %s", w->node->id, why));
+    call_drop_worker(m, j, w->node, why); /* and regroup, where that matters */
+    return true;
+}
+
+void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *why)
+{
+    if (MUTANT(no_room_is_done)) {
+        train_membership_done(m, j);
+        return;
+    }
+    bool regroups = j->phase == PHASE_REGROUP;
+    if (regroups && change_undo(m, j, why)) {
+        return;
+    }
+    if (!leave_out(m, j, why) && job_workers_started(j) > 0) {
+        job_recover(m, j, why); /* the server has not what it promised */
+        return;
+    }
+    if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left
+                      */
+        call_start(m, j, j->shards[shard].node, MASTER_CALL_MEMBERSHIP, shard);
+    }
+}
+
+void train_membership_done(struct master *m, struct job *j)
+{
+    if (calls_open(m, j, MASTER_CALL_MEMBERSHIP) > 0) {
+        return;
+    }
+    calls_unblock(m, j);
+    if (j->phase != PHASE_REGROUP) {
+        return; /* the last worker was lost meanwhile */
+    }
+    for (size_t i = 0; i < j->worker_count; i++) {
+        j->workers[i].member = j->workers[i].started;
+    }
+    if (j->changing) {
+        change_done(m, j);
+    }
+    if ((job_is_sync(j) ? regroup_sync(m, j) : regroup_async(m, j)) != 0) {
+        return;
+    }
+    if (!j->standing) {
+        train_assign(m, j);
+        return;
+    }
+    j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
+    if (j->leases.levelling) {
+        train_assign(m, j); /* somebody has to bring to every shard what some have */
+    } else {
+        j->phase = PHASE_STAND;
+        train_check(m, j);
+    }
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the master knows of the checkpoint directory itself: <root>/<job id>/step-000000500.
+ *
+ * The directory of a job is ours from its submission on (checkpoint/claim.h). Whoever finds that it
+ * is another's gets ERR_PERMISSION and has read and changed nothing; while the disk is not mounted,
+ * ERR_UNAVAILABLE. Everything here reads and writes files and may block: call it on a pool's
+ * thread. */
+#ifndef GRADUS_MASTER_SHELL_CHECKPOINTS_H
+#define GRADUS_MASTER_SHELL_CHECKPOINTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "checkpoint/claim.h"
+#include "job/progress/ledger.h"
+
+struct checkpoints { /* does not change while others use it */
+    char *root;
+    char owner[CLAIM_OWNER_BYTES];
+};
+
+/* A job, as its row knows it. */
+struct checkpoints_job {
+    const char *id;
+    const char *named; /* the checkpoint of its row; "" none */
+    int64_t submitted_ms;
+};
+
+struct checkpoint_found {
+    bool found;           /* else nothing below is set but skipped */
+    char *directory;      /* relative to the root: "digits-1/step-000000500" */
+    char *path;           /* absolute, when the root is */
+    uint64_t step;        /* of the job */
+    uint64_t version;     /* of every shard */
+    struct ledger ledger; /* the data position */
+    uint64_t train_epoch; /* as in the manifest */
+    double *train_sums;
+    size_t train_sum_count;
+    struct buf skipped; /* a line on each newer one that is not complete, or avoided */
+};
+
+/* Make the directory of a new job "<name>-<number>": the least number from @least on that is above
+ * all there are. Errors: those of files. */
+int checkpoints_claim(const struct checkpoints *c, const char *name, uint64_t least,
+                      int64_t submitted_ms, uint64_t *number, struct err *err);
+/* The job never was, or ended without a checkpoint: others may have the number. */
+void checkpoints_release(const struct checkpoints *c, const char *job);
+
+/* Make an empty directory for the checkpoint @directory ("digits-1/step-000000500"), in place of
+ * one that may be there. Errors: ERR_INVALID another kind of name; those of files. */
+int checkpoints_prepare(const struct checkpoints *c, const struct checkpoints_job *job,
+                        const char *directory, struct err *err);
+/* What is there of it goes, and room comes back. Errors: those of files. */
+int checkpoints_discard(const struct checkpoints *c, const struct checkpoints_job *job,
+                        const char *directory, struct err *err);
+
+/* The newest complete checkpoint of @job but those in @avoid: its manifest is sound and its files
+ * are there with their sizes. That there is none, or no directory, is no error. @out is overwritten
+ * in any case; checkpoint_found_release(). Errors: those of files, when nobody can say which is the
+ * newest. */
+int checkpoints_find(const struct checkpoints *c, const struct checkpoints_job *job,
+                     const char *const *avoid, size_t avoid_count, struct checkpoint_found *out,
+                     struct err *err);
+void checkpoint_found_release(struct checkpoint_found *f); /* zeroed is fine */
+
+/* Before anything is done in the directory of @job: is it ours? One of a job that was submitted
+ * before owners were noted becomes ours when its row names a checkpoint in it, or it is not there
+ * (@make). Errors: ERR_NOT_FOUND it is not there (and not to be made); ERR_STATE nobody can say
+ * whose it is. */
+int checkpoints_check(const struct checkpoints *c, const struct checkpoints_job *job, bool make,
+                      struct err *err);
+
+/* checkpoint_prune() of the job's directory. */
+int checkpoints_prune(const struct checkpoints *c, const struct checkpoints_job *job, size_t keep,
+                      struct err *err);
+
+#endif

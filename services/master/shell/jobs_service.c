@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Jobs service, but for Submit, Set, Trace and Watch, which have files of their own. */
+#include <stdlib.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "master/shell/job_wire.h"
+#include "master/shell/shell.h"
+
+#define LIST_DEFAULT 100
+#define LIST_MAX 1000
+
+void request_reply_job(struct request *r, const struct job_record *record, unsigned parts)
+{
+    struct job_wire w;
+    job_wire_init(&w, record, parts);
+    request_reply(r, &w.job.base);
+    job_wire_release(&w);
+}
+
+/* ---- Get ---- */
+
+static void run_get(struct request *r)
+{
+    const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
+    const struct job_record *record = master_job(r->shell->master, q->job, chrono_now_ms());
+    if (record != NULL) {
+        request_reply_job(r, record, JOB_WIRE_ALL);
+        return;
+    }
+    struct err err = {0};
+    struct buf packed = {0};
+    struct job_record old; /* finished so long ago that only the store has it */
+    int rc = r->shell->store->ops->get(r->shell->store, q->job, &packed, &err);
+    rc = rc < 0 ? rc : job_wire_unpack(packed.data, packed.len, &old, &err);
+    buf_release(&packed);
+    if (rc == 0) {
+        request_reply_job(r, &old, JOB_WIRE_ALL);
+        job_record_release(&old);
+        return;
+    }
+    if (rc == ERR_NOT_FOUND) {
+        err_set(&err, ERR_NOT_FOUND, "no job %.128s", q->job);
+    }
+    request_fail(r, &err);
+}
+
+/* ---- List ---- */
+
+static void run_list(struct request *r)
+{
+    const Gradus__V1__ListJobsRequest *q = (const Gradus__V1__ListJobsRequest *)r->msg->body;
+    size_t limit = q->limit == 0 ? LIST_DEFAULT : q->limit < LIST_MAX ? q->limit : LIST_MAX;
+    struct job_wire *items = mem_new(limit, sizeof *items);
+    Gradus__V1__Job **jobs = mem_new(limit, sizeof *jobs);
+    Gradus__V1__ListJobsResponse response = GRADUS__V1__LIST_JOBS_RESPONSE__INIT;
+    uint64_t now_ms = chrono_now_ms();
+    for (size_t i = 0; i < limit; i++) {
+        const struct job_record *record = master_job_at(r->shell->master, i, now_ms);
+        if (record == NULL) {
+            break;
+        }
+        job_wire_init(&items[i], record, JOB_WIRE_BRIEF);
+        jobs[i] = &items[i].job;
+        response.n_jobs = i + 1;
+    }
+    response.jobs = jobs;
+    request_reply(r, &response.base);
+    for (size_t i = 0; i < response.n_jobs; i++) {
+        job_wire_release(&items[i]);
+    }
+    free(items);
+    free(jobs);
+}
+
+/* ---- Cancel, Checkpoint ---- */
+
+static void answer_job(struct request *r, const struct master_reply *reply)
+{
+    request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
+}
+
+static void run_cancel(struct request *r)
+{
+    const Gradus__V1__CancelRequest *q = (const Gradus__V1__CancelRequest *)r->msg->body;
+    struct master_event e = {.kind = MASTER_CANCEL};
+    e.cancel = (struct master_cancel_event){.job = q->job, .now = q->now != 0};
+    request_event(r, &e, answer_job);
+}
+
+static void answer_checkpoint(struct request *r, const struct master_reply *reply)
+{
+    Gradus__V1__CheckpointJobResponse response = GRADUS__V1__CHECKPOINT_JOB_RESPONSE__INIT;
+    char *path = mem_strdup(reply->path);
+    response.path = path;
+    response.step = reply->step;
+    request_reply(r, &response.base);
+    free(path);
+}
+
+static void run_checkpoint(struct request *r)
+{
+    const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
+    struct master_event e = {.kind = MASTER_CHECKPOINT};
+    e.job = q->job;
+    request_event(r, &e, answer_checkpoint);
+}
+
+/* ---- Nodes ---- */
+
+struct node_room {
+    Gradus__V1__NodeInfo info;
+    char *strings[5];
+    char **jobs;
+};
+
+static void node_fill(struct node_room *room, const struct master_node_info *n)
+{
+    const char *from[5] = {n->id, n->address, n->http_address, n->version, n->host};
+    for (size_t i = 0; i < 5; i++) {
+        room->strings[i] = mem_strdup(from[i]);
+    }
+    room->jobs = mem_new(n->job_count + 1, sizeof *room->jobs);
+    for (size_t i = 0; i < n->job_count; i++) {
+        room->jobs[i] = mem_strdup(n->jobs[i]);
+    }
+    gradus__v1__node_info__init(&room->info);
+    room->info.id = room->strings[0];
+    room->info.address = room->strings[1];
+    room->info.http_address = room->strings[2];
+    room->info.version = room->strings[3];
+    room->info.host = room->strings[4];
+    room->info.role = (Gradus__V1__NodeRole)n->role;
+    room->info.alive = n->alive;
+    room->info.jobs = room->jobs;
+    room->info.n_jobs = n->job_count;
+    room->info.joined_ms = n->joined_ms;
+    room->info.heartbeat_age_ms = (int64_t)n->heartbeat_age_ms;
+    room->info.pid = n->pid;
+}
+
+static void node_release(struct node_room *room)
+{
+    for (size_t i = 0; i < 5; i++) {
+        free(room->strings[i]);
+    }
+    for (size_t i = 0; i < room->info.n_jobs; i++) {
+        free(room->jobs[i]);
+    }
+    free(room->jobs);
+}
+
+static void run_nodes(struct request *r)
+{
+    struct node_room *rooms = mem_new(MASTER_NODES_MAX, sizeof *rooms);
+    Gradus__V1__NodeInfo **nodes = mem_new(MASTER_NODES_MAX, sizeof(Gradus__V1__NodeInfo *));
+    Gradus__V1__NodesResponse response = GRADUS__V1__NODES_RESPONSE__INIT;
+    uint64_t now_ms = chrono_now_ms();
+    struct master_node_info info;
+    size_t count = 0;
+    while (count < MASTER_NODES_MAX && master_node_at(r->shell->master, count, now_ms, &info)) {
+        node_fill(&rooms[count], &info);
+        nodes[count] = &rooms[count].info;
+        count++;
+    }
+    response.nodes = nodes;
+    response.n_nodes = count;
+    request_reply(r, &response.base);
+    for (size_t i = 0; i < count; i++) {
+        node_release(&rooms[i]);
+    }
+    free(rooms);
+    free(nodes);
+}
+
+#define UNARY_METHODS(X)                                                                           \
+    X(Get, get)                                                                                    \
+    X(List, list)                                                                                  \
+    X(Cancel, cancel)                                                                              \
+    X(Checkpoint, checkpoint)                                                                      \
+    X(Nodes, nodes)
+
+#define X(Name, name)                                                                              \
+    static void on_##name(struct rpc_call *call, struct rpc_msg *msg, void *service)               \
+    {                                                                                              \
+        request_begin(service, call, msg, run_##name);                                             \
+    }
+UNARY_METHODS(X)
+#undef X
+
+const struct rpc_method jobs_methods[] = {
+#define X(Name, lower) {.name = #Name, .request = on_##lower},
+    UNARY_METHODS(X)
+#undef X
+        {.name = "Submit", .request = on_submit_call},
+    {.name = "Set", .request = on_set_call},
+    {.name = "Trace", .request = on_trace_call, .done = on_trace_done},
+    {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
+};
+const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "master/shell/master_shell.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gradus/v1/cluster.pb-c.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "master/shell/shell.h"
+
+#define POOL_THREADS 2 /* parse job files */
+#define POOL_QUEUE 256
+#define MAILBOX 16384
+
+#define ROW(member, type_, def_, min_, max_, help_)                                                \
+    {                                                                                              \
+        .path = #member, .type = type_, .offset = offsetof(struct master_settings, member),        \
+        .def = def_, .min = min_, .max = max_, .help = help_                                       \
+    }
+const struct field master_fields[] = {
+    ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
+        "Directory of the master's state; one master at a time"),
+    ROW(checkpoint_dir, FIELD_STRING, "", 0, 0,
+        "Directory of checkpoints, shared with the parameter servers; empty: checkpoints in "
+        "state_dir"),
+    ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
+        "Time without a heartbeat after which a node is given up"),
+    ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),
+    ROW(finished_max, FIELD_INT, "1000", 0, 100000,
+        "Finished jobs in memory; the state directory keeps all"),
+};
+const size_t master_field_count = sizeof master_fields / sizeof *master_fields;
+
+/* ---- events and actions ---- */
+
+static void on_timer(void *ctx)
+{
+    struct master_event e = {.kind = MASTER_TICK};
+    shell_event(ctx, &e);
+}
+
+struct shell_row { /* that the store has answered; the core learns of it after the actions */
+    char job[JOB_ID_BYTES_MAX + 1];
+    uint64_t row;
+    struct err err;
+};
+
+static void put(struct shell *s, const struct master_store *store)
+{
+    s->rows = mem_grow(s->rows, &s->row_capacity, s->row_count + 1, sizeof *s->rows);
+    struct shell_row *row = &s->rows[s->row_count++];
+    *row = (struct shell_row){.row = store->row};
+    (void)snprintf(row->job, sizeof row->job, "%s", store->job->id);
+    if (shell_store_put(s, store->job, &row->err) < 0) {
+        meter_add(s->meters.store_failures, 1);
+    }
+    shell_store_is(s, row->err.code == 0 ? NULL : &row->err);
+}
+
+static void act(struct shell *s)
+{
+    for (size_t i = 0; i < s->actions.count; i++) {
+        const struct master_action *a = &s->actions.items[i];
+        switch (a->kind) {
+        case MASTER_REPLY:
+            request_answered(s, &a->reply);
+            break;
+        case MASTER_CALL:
+            shell_call(s, &a->call);
+            break;
+        case MASTER_PREPARE:
+            shell_prepare(s, &a->prepare);
+            break;
+        case MASTER_MANIFEST:
+            shell_manifest(s, &a->manifest);
+            break;
+        case MASTER_FIND:
+            shell_find(s, &a->find);
+            break;
+        case MASTER_PRUNE:
+            shell_prune(s, &a->prune);
+            break;
+        case MASTER_STORE:
+            put(s, &a->store);
+            break;
+        case MASTER_CHANGED:
+            (void)master_job(s->master, a->job->id, chrono_now_ms()); /* fresh rates */
+            watchers_changed(s, a->job);
+            break;
+        case MASTER_LOG:
+            log_write((enum log_level)a->log.level, a->log.event, "%s", a->log.text);
+            break;
+        }
+    }
+}
+
+static void step(struct shell *s, struct master_event *e)
+{
+    e->now_ms = chrono_now_ms();
+    e->wall_ms = chrono_wall_ms();
+    master_step(s->master, e, &s->actions);
+    meter_add(s->meters.events, 1);
+    act(s);
+}
+
+void shell_event(struct shell *s, struct master_event *e)
+{
+    if (atomic_load(&s->ending)) {
+        return;
+    }
+    step(s, e);
+    for (size_t i = 0; i < s->row_count; i++) { /* what is done for one may store others */
+        struct shell_row row = s->rows[i];
+        struct master_event stored = {.kind = MASTER_STORED};
+        stored.stored =
+            (struct master_stored){row.job, row.row, row.err.code == 0 ? NULL : &row.err};
+        step(s, &stored);
+    }
+    s->row_count = 0;
+    shell_meters_update(s);
+    if (s->actions.timer_ms == UINT64_MAX) {
+        loop_timer_clear(s->loop, &s->timer);
+    } else {
+        loop_timer_set(s->loop, &s->timer, s->actions.timer_ms, on_timer, s);
+    }
+}
+
+/* ---- life ---- */
+
+static void shell_free(struct shell *s)
+{
+    if (s->loop != NULL) {
+        loop_stop(s->loop);
+        loop_join(s->loop);
+    }
+    peers_free(s);
+    if (s->rpc_loop != NULL) {
+        rpc_loop_free(s->rpc_loop);
+    }
+    pool_free(s->pool);
+    pool_free(s->files);
+    pool_free(s->probes);
+    if (s->loop != NULL) {
+        loop_free(s->loop);
+    }
+    if (s->store != NULL) {
+        s->store->ops->close(s->store);
+    }
+    master_actions_release(&s->actions);
+    master_free(s->master);
+    free(s->checkpoints.root);
+    free(s->rows);
+    free(s);
+}
+
+static int open_state(struct shell *s, struct err *err)
+{
+    const struct master_settings *settings = s->settings;
+    char host[256] = "";
+    (void)gethostname(host, sizeof host - 1);
+    char owner[320];
+    (void)snprintf(owner, sizeof owner, "gradus-master with process id %ld on host %s",
+                   (long)getpid(), host);
+    int rc = store_sqlite_open(settings->state_dir, owner, &s->store, err);
+    if (rc < 0) {
+        return rc;
+    }
+    return shell_root_open(s, err);
+}
+
+static int start_threads(struct shell *s, struct err *err)
+{
+    s->loop = loop_new(MAILBOX);
+    s->pool = pool_new(POOL_THREADS, POOL_QUEUE, "master-pool", err);
+    s->files = s->pool == NULL ? NULL : pool_new(1, POOL_QUEUE, "master-files", err);
+    s->probes = s->files == NULL ? NULL : pool_new(1, 4, "master-probes", err);
+    s->rpc_loop = s->probes == NULL ? NULL : rpc_loop_new(err);
+    return s->rpc_loop == NULL ? err->code : 0;
+}
+
+int master_shell_start(struct service_context *sc, struct err *err)
+{
+    struct shell *s = mem_new(1, sizeof *s);
+    s->sc = sc;
+    s->settings = service_config(sc);
+    struct master_config config = {
+        .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,
+        .jobs_max = (size_t)s->settings->jobs_max,
+        .finished_max = (size_t)s->settings->finished_max,
+    };
+    if (getrandom(config.seeds, sizeof config.seeds, 0) != (ssize_t)sizeof config.seeds) {
+        free(s);
+        return err_errno(err, errno, "draw random numbers");
+    }
+    s->master = master_new(&config);
+    s->store_well = true;
+    struct err local = {0};
+    int rc = open_state(s, &local);
+    rc = rc < 0 ? rc : start_threads(s, &local);
+    if (rc == 0) {
+        shell_meters_init(s, service_meters(sc));
+        rc = shell_restore(s, &local); /* before the loop runs: nobody else is here yet */
+    }
+    const struct service_methods jobs = {&gradus__v1__jobs__descriptor, jobs_methods,
+                                         jobs_method_count, s};
+    const struct service_methods cluster = {&gradus__v1__cluster__descriptor, cluster_methods,
+                                            cluster_method_count, s};
+    rc = rc < 0 ? rc : service_serve(sc, &jobs, &local);
+    rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
+    if (rc == 0) {
+        shell_root_watch(s);
+        probes_begin(s);
+    }
+    rc = rc < 0 ? rc : loop_start(s->loop, "master", &local);
+    if (rc < 0) {
+        shell_free(s);
+        return err_set(err, local.code, "%s", local.msg);
+    }
+    service_set_state(sc, s);
+    return 0;
+}
+
+/* For clients that are told the state directory (--state-dir) instead of the address. */
+static int write_address(const struct shell *s, const char *address, struct err *err)
+{
+    char *path = file_join(s->settings->state_dir, "master.address");
+    char *line = mem_printf("%s\n", address);
+    int rc = file_write_atomic(path, line, strlen(line), err);
+    free(line);
+    free(path);
+    return rc;
+}
+
+int master_shell_ready(struct service_context *sc, struct err *err)
+{
+    struct shell *s = service_state(sc);
+    char state[1100], checkpoints[1100];
+    log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
+             log_quote(s->settings->state_dir, state, sizeof state),
+             log_quote(s->checkpoints.root, checkpoints, sizeof checkpoints));
+    return write_address(s, service_advertised(sc), err);
+}
+
+static void end(void *ctx)
+{
+    struct shell *s = ctx;
+    if (loop_discarding(s->loop)) {
+        return;
+    }
+    atomic_store(&s->ending, true);
+    requests_end(s, "the master is stopping");
+    traces_end(s, "the master is stopping");
+    watchers_end(s);
+    loop_timer_clear(s->loop, &s->timer);
+    loop_timer_clear(s->loop, &s->root.timer);
+    loop_timer_clear(s->loop, &s->probe_timer);
+}
+
+void master_shell_drain(struct service_context *sc, int64_t grace_ms)
+{
+    (void)grace_ms; /* jobs end with their master; nothing is worth waiting for */
+    struct shell *s = service_state(sc);
+    (void)loop_call(s->loop, end, s, NULL);
+}
+
+void master_shell_stop(struct service_context *sc)
+{
+    struct shell *s = service_state(sc);
+    char *path = file_join(s->settings->state_dir, "master.address");
+    (void)unlink(path); /* gone already is fine */
+    free(path);
+    shell_free(s);
+    service_set_state(sc, NULL);
+}

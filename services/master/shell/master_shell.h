@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The master as a service: the core on one loop thread, gRPC and the store around it.
+ *
+ * Calls of clients and nodes become events of the core; its actions are carried out on the same
+ * thread, but for what blocks (parsing job files, writing manifests), which a small pool does. */
+#ifndef GRADUS_MASTER_SHELL_MASTER_SHELL_H
+#define GRADUS_MASTER_SHELL_MASTER_SHELL_H
+
+#include "config/field.h"
+#include "service/service.h"
+
+struct master_settings {
+    char *state_dir;
+    char *checkpoint_dir; /* empty: <state_dir>/checkpoints */
+    int64_t heartbeat_timeout_ms;
+    int64_t jobs_max;
+    int64_t finished_max;
+};
+extern const struct field master_fields[];
+extern const size_t master_field_count;
+
+/* The hooks of struct service. */
+int master_shell_start(struct service_context *sc, struct err *err);
+int master_shell_ready(struct service_context *sc, struct err *err);
+void master_shell_drain(struct service_context *sc, int64_t grace_ms);
+void master_shell_stop(struct service_context *sc);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the master's shell. Everything but what says otherwise belongs to the loop's thread. */
+#ifndef GRADUS_MASTER_SHELL_SHELL_H
+#define GRADUS_MASTER_SHELL_SHELL_H
+
+#include <stdatomic.h>
+
+#include "master/shell/checkpoints.h"
+#include "master/core/master.h"
+#include "master/shell/master_shell.h"
+#include "master/store/store.h"
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+#include "execution/loop.h"
+#include "execution/pool.h"
+
+#define SHELL_WATCHERS_MAX 1024
+#define SHELL_TEXT_BYTES_MAX (1u << 20) /* of a job file */
+
+struct shell;
+struct watcher;
+struct peer;
+struct tracing;
+
+/* A call that waits for its turn on the loop, or for the core's reply. */
+struct request {
+    struct shell *shell;
+    struct rpc_call *call;
+    struct rpc_msg *msg;
+    /* On the loop: read the message and act; ends with request_event(), request_reply() or
+     * request_fail(). */
+    void (*run)(struct request *r);
+    void (*answer)(struct request *r, const struct master_reply *reply); /* the core's, if well */
+    /* The core's refusal: as answer(), takes @r. NULL: the client gets it. */
+    void (*refused)(struct request *r, const struct err *err);
+    void *data; /* of its kind, freed with it */
+    void (*free_data)(void *data);
+    struct request *prev, *next; /* all that wait for a reply */
+};
+
+struct shell_meters {
+    struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
+        *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
+        *store_writable, *rows_unreadable, *watchers, *requests_waiting, *events, *dropped,
+        *speculated, *recoveries, *changes;
+};
+
+struct shell {
+    struct service_context *sc;
+    const struct master_settings *settings;
+    struct checkpoints checkpoints; /* root: absolute */
+    struct loop *loop;
+    struct pool *pool;
+    struct pool *files; /* one thread: what is done in the checkpoint directory keeps its order */
+    struct pool *probes;
+    struct rpc_loop *rpc_loop;
+    struct master *master;
+    struct master_actions actions;
+    struct shell_row *rows; /* that the store has answered; the core does not know yet */
+    size_t row_count, row_capacity;
+    struct store *store;
+    bool store_well;    /* the last row was stored */
+    struct root_watch { /* is the checkpoint directory there? */
+        struct loop_timer timer;
+        bool asked;
+        uint64_t asked_ms;
+    } root;
+    char store_problem[1100], root_problem[1100]; /* "": none */
+    struct loop_timer timer, watch_timer, probe_timer;
+    struct request *waiting;
+    size_t waiting_count;
+    struct peer *peers;
+    struct watcher *watchers;
+    size_t watcher_count;
+    atomic_bool ending;
+    struct tracing *traces;
+    size_t trace_count;
+    struct shell_meters meters;
+    struct master_counts told; /* what the counters have been told */
+};
+
+/* shell_request.c */
+/* Any thread: take a call to the loop. */
+void request_begin(struct shell *s, struct rpc_call *call, struct rpc_msg *msg,
+                   void (*run)(struct request *r));
+struct request *request_new(struct shell *s, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*run)(struct request *r));
+void request_post(struct request *r);
+/* Hand @e to the core; @answer gets the reply, now or later. */
+void request_event(struct request *r, struct master_event *e,
+                   void (*answer)(struct request *r, const struct master_reply *reply));
+void request_reply(struct request *r, const ProtobufCMessage *message); /* frees @r */
+void request_fail(struct request *r, const struct err *err);            /* frees @r */
+void requests_end(struct shell *s, const char *why);
+void request_free(struct request *r);
+void request_answered(struct shell *s, const struct master_reply *reply);
+
+/* master_shell.c */
+void shell_event(struct shell *s,
+                 struct master_event *e); /* step the core, carry out its actions */
+
+/* shell_call.c */
+void shell_call(struct shell *s, const struct master_call *call);
+
+/* shell_peer.c */
+/* Borrows until peers_free(), or until it is the one that was used longest ago of 2048. Errors:
+ * ERR_INVALID. */
+struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err);
+void peers_free(struct shell *s);
+
+/* shell_probe.c */
+void probes_begin(struct shell *s); /* look after late nodes from now on */
+
+/* shell_checkpoint.c */
+void shell_prepare(struct shell *s, const struct master_prepare *prepare);
+void shell_find(struct shell *s, const struct master_find *find);
+void shell_prune(struct shell *s, const struct master_prune *prune);
+void shell_release(struct shell *s, const char *job); /* its directory, if it is empty */
+
+/* shell_root.c */
+/* Owner and root of s->checkpoints; the root is made unless it was there before. Errors: those of
+ * the store and of files. */
+int shell_root_open(struct shell *s, struct err *err);
+void shell_root_watch(struct shell *s); /* now, and from time to time from then on */
+
+/* shell_manifest.c */
+void shell_manifest(struct shell *s, const struct master_manifest *manifest);
+
+/* shell_store.c */
+int shell_store_put(struct shell *s, const struct job_record *record, struct err *err);
+void shell_store_is(struct shell *s, const struct err *err); /* health, meters and the log */
+void shell_health(struct shell *s); /* s->store_problem or s->root_problem has changed */
+int shell_restore(struct shell *s, struct err *err);
+
+/* on_watch.c */
+void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void on_watch_done(struct rpc_call *call, bool cancelled, void *service);
+void watchers_changed(struct shell *s, const struct job_record *record);
+void watchers_end(struct shell *s);
+
+/* on_set.c */
+void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
+/* on_trace.c */
+void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
+void traces_end(struct shell *s, const char *why);
+
+/* on_submit.c */
+void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
+
+/* jobs_service.c, cluster_service.c */
+/* Answer with a job; @parts: bits of job_wire_part. */
+void request_reply_job(struct request *r, const struct job_record *record, unsigned parts);
+extern const struct rpc_method jobs_methods[];
+extern const size_t jobs_method_count;
+extern const struct rpc_method cluster_methods[];
+extern const size_t cluster_method_count;
+
+/* shell_meters.c */
+void shell_meters_init(struct shell *s, struct meter_registry *r);
+void shell_meters_update(struct shell *s);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last file of a checkpoint, written on the pool. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard_file.h"
+#include "master/shell/shell.h"
+
+struct task {
+    struct shell *shell;
+    uint64_t number;
+    struct job_record job;
+    char *dir; /* absolute */
+    struct manifest manifest;
+    struct err err;
+};
+
+static void task_free(struct task *t)
+{
+    manifest_release(&t->manifest);
+    job_record_release(&t->job);
+    free(t->dir);
+    free(t);
+}
+
+static void deliver(void *ctx)
+{
+    struct task *t = ctx;
+    if (!loop_discarding(t->shell->loop)) {
+        struct master_event e = {.kind = MASTER_MANIFEST_DONE};
+        e.manifest = (struct master_manifest_done){
+            .number = t->number, .err = t->err.code == 0 ? NULL : &t->err, .path = t->dir};
+        shell_event(t->shell, &e);
+    }
+    task_free(t);
+}
+
+/* On the pool. Without a shared directory the shards' files are elsewhere; then this manifest would
+ * name files that nobody finds, so they are looked for first. */
+static void write_manifest(void *ctx)
+{
+    struct task *t = ctx;
+    const struct checkpoints_job job = {t->job.id, t->job.checkpoint, t->job.submitted_ms};
+    if (checkpoints_check(&t->shell->checkpoints, &job, false, &t->err) == 0) {
+        if (!file_exists(t->dir)) {
+            err_set(&t->err, ERR_NOT_FOUND,
+                    "%s is missing: master and parameter servers must share the checkpoint "
+                    "directory",
+                    t->dir);
+        } else if (manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0) {
+            (void)manifest_write(t->dir, &t->manifest, &t->err);
+        }
+    }
+    if (loop_post(t->shell->loop, deliver, t, NULL) < 0) {
+        task_free(t); /* the loop has ended, and with it whoever waits */
+    }
+}
+
+void shell_manifest(struct shell *s, const struct master_manifest *in)
+{
+    struct task *t = mem_new(1, sizeof *t);
+    t->shell = s;
+    t->number = in->number;
+    t->dir = file_join(s->checkpoints.root, in->directory);
+    job_record_copy(&t->job, in->job);
+    struct manifest *m = &t->manifest;
+    manifest_init(m, in->job->id, in->spec->text, (enum training_mode)in->spec->training.mode,
+                  &in->spec->update, in->plan);
+    free(m->owner);
+    m->owner = mem_strdup(s->checkpoints.owner);
+    m->generation = in->generation;
+    m->step = in->step;
+    m->epoch = in->ledger->epoch;
+    m->records = in->examples;
+    m->created_ms = chrono_wall_ms();
+    ledger_copy(&m->ledger, in->ledger);
+    if (in->train_sum_count > 0) {
+        m->train_epoch = in->train_epoch;
+        m->train_sum_count = in->train_sum_count;
+        m->train_sums = mem_new(in->train_sum_count, sizeof *m->train_sums);
+        memcpy(m->train_sums, in->train_sums, in->train_sum_count * sizeof *m->train_sums);
+    }
+    for (uint32_t i = 0; i < m->shard_count; i++) {
+        uint64_t generation;
+        if (!shard_file_name_parse(in->shards[i].file, i, m->shard_count, &generation)) {
+            err_set(&t->err, ERR_CORRUPT, "shard %u says that its file is %.80s", i,
+                    in->shards[i].file);
+        }
+        m->shards[i] = (struct manifest_shard){.generation = generation,
+                                               .version = in->shards[i].version,
+                                               .bytes = in->shards[i].bytes,
+                                               .checksum = in->shards[i].checksum};
+    }
+    if ((t->err.code != 0 || pool_post(s->files, write_manifest, t, &t->err) < 0) &&
+        loop_post(s->loop, deliver, t, NULL) < 0) {
+        task_free(t);
+    }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Channels to nodes, one for each address. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "master/shell/shell.h"
+
+#define PEERS_MAX 2048 /* twice the nodes: some were replaced */
+
+struct peer { /* a channel to a node */
+    struct peer *next;
+    char *address;
+    struct rpc_channel *channel;
+    uint64_t used_ms;
+};
+
+static void peer_free(struct peer *p)
+{
+    rpc_channel_free(p->channel);
+    free(p->address);
+    free(p);
+}
+
+void peers_free(struct shell *s)
+{
+    while (s->peers != NULL) {
+        struct peer *p = s->peers;
+        s->peers = p->next;
+        peer_free(p);
+    }
+}
+
+/* Nodes come and go, each perhaps with a new port: the channel that was used longest ago goes. */
+static void peers_trim(struct shell *s)
+{
+    size_t count = 0;
+    struct peer **oldest = &s->peers;
+    for (struct peer **p = &s->peers; *p != NULL; p = &(*p)->next) {
+        count++;
+        oldest = (*p)->used_ms < (*oldest)->used_ms ? p : oldest;
+    }
+    if (count >= PEERS_MAX) {
+        struct peer *gone = *oldest;
+        *oldest = gone->next;
+        peer_free(gone);
+    }
+}
+
+struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err)
+{
+    for (struct peer *p = s->peers; p != NULL; p = p->next) {
+        if (strcmp(p->address, address) == 0) {
+            p->used_ms = chrono_now_ms();
+            return p->channel;
+        }
+    }
+    peers_trim(s);
+    struct rpc_channel_options options = {.target = address, .loop = s->rpc_loop};
+    struct rpc_channel *channel = rpc_channel_new(&options, err);
+    if (channel == NULL) {
+        return NULL;
+    }
+    struct peer *p = mem_new(1, sizeof *p);
+    *p = (struct peer){s->peers, mem_strdup(address), channel, chrono_now_ms()};
+    s->peers = p;
+    return channel;
+}

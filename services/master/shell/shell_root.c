@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checkpoint directory itself: whose jobs are in it, and is its disk mounted? */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "master/shell/shell.h"
+
+#define LOOK_MS 2000
+#define SILENT_MS 10000 /* a disk that answers nothing for so long is not there */
+
+/* What the store remembers: who we are, and which directory has had its mark. */
+#define KEY_OWNER "owner"
+#define KEY_ROOT "checkpoint_root"
+
+/* ---- opening ---- */
+
+/* Without resolving links: the directory may not be there. */
+static char *absolute(const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *all = file_join(here, path);
+    free(here);
+    return all;
+}
+
+static int open_owner(struct shell *s, struct err *err)
+{
+    struct buf known = {0};
+    int rc = s->store->ops->get_text(s->store, KEY_OWNER, &known, err);
+    if (rc == ERR_NOT_FOUND) {
+        claim_owner_new(s->checkpoints.owner);
+        rc = s->store->ops->put_text(s->store, KEY_OWNER, s->checkpoints.owner, err);
+    } else if (rc == 0) {
+        (void)snprintf(s->checkpoints.owner, sizeof s->checkpoints.owner, "%s", buf_str(&known));
+    }
+    buf_release(&known);
+    return rc;
+}
+
+static bool is_known(struct shell *s, const char *root)
+{
+    struct buf known = {0};
+    bool same = s->store->ops->get_text(s->store, KEY_ROOT, &known, NULL) == 0 &&
+                strcmp(buf_str(&known), root) == 0;
+    buf_release(&known);
+    return same;
+}
+
+static void tell(struct shell *s, const struct err *err)
+{
+    bool well = err == NULL;
+    if (well == (s->root_problem[0] == '\0')) {
+        return;
+    }
+    char quoted[1200];
+    (void)snprintf(s->root_problem, sizeof s->root_problem, "%s", well ? "" : err->msg);
+    if (well) {
+        log_info("checkpoint_dir_back", "path=%s",
+                 log_quote(s->checkpoints.root, quoted, sizeof quoted));
+    } else {
+        log_error("checkpoint_dir_lost", "reason=%s", log_quote(err->msg, quoted, sizeof quoted));
+    }
+    shell_health(s);
+}
+
+int shell_root_open(struct shell *s, struct err *err)
+{
+    char *beside = file_join(s->settings->state_dir, "checkpoints");
+    char *root =
+        absolute(s->settings->checkpoint_dir[0] != '\0' ? s->settings->checkpoint_dir : beside);
+    free(beside);
+    struct err local = {0};
+    int rc = open_owner(s, err);
+    if (rc == 0 && is_known(s, root)) {
+        if (claim_root_check(root, &local) < 0) { /* it comes back, or somebody is told */
+            tell(s, &local);
+        }
+    } else if (rc == 0) {
+        rc = claim_root_make(root, err);
+        rc = rc < 0 ? rc : s->store->ops->put_text(s->store, KEY_ROOT, root, err);
+    }
+    char *real = rc == 0 ? realpath(root, NULL) : NULL;
+    s->checkpoints.root = real != NULL ? real : mem_strdup(root);
+    free(root);
+    return rc < 0 ? err_wrap(err, "checkpoint directory") : 0;
+}
+
+/* ---- watching ---- */
+
+struct look {
+    struct shell *shell;
+    struct err err;
+};
+
+static void deliver(void *ctx)
+{
+    struct look *l = ctx;
+    if (!loop_discarding(l->shell->loop)) {
+        l->shell->root.asked = false;
+        tell(l->shell, l->err.code == 0 ? NULL : &l->err);
+    }
+    free(l);
+}
+
+static void look(void *ctx)
+{
+    struct look *l = ctx;
+    (void)claim_root_check(l->shell->checkpoints.root, &l->err);
+    if (loop_post(l->shell->loop, deliver, l, NULL) < 0) {
+        free(l);
+    }
+}
+
+static void on_time(void *ctx)
+{
+    shell_root_watch(ctx);
+}
+
+void shell_root_watch(struct shell *s)
+{
+    uint64_t now_ms = chrono_now_ms();
+    loop_timer_set(s->loop, &s->root.timer, now_ms + LOOK_MS, on_time, s);
+    if (s->root.asked && now_ms - s->root.asked_ms > SILENT_MS) {
+        struct err err;
+        (void)err_set(&err, ERR_UNAVAILABLE, "checkpoint directory %s has not answered for %d s",
+                      s->checkpoints.root, SILENT_MS / 1000);
+        tell(s, &err);
+    } else if (!s->root.asked) {
+        struct look *l = mem_new(1, sizeof *l);
+        l->shell = s;
+        s->root.asked = pool_post(s->files, look, l, NULL) == 0;
+        s->root.asked_ms = now_ms;
+        if (!s->root.asked) {
+            free(l);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where jobs outlive the master: one row per job. An interface, because tests keep rows in memory
+ * and a later master may keep them elsewhere.
+ *
+ * Owner: the master's loop thread. A row that was put is durable when put returns. */
+#ifndef GRADUS_MASTER_STORE_STORE_H
+#define GRADUS_MASTER_STORE_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct store_row {
+    const char *id; /* "<name>-<number>" */
+    const char *name;
+    const char *request_id; /* "" none; else no two rows have the same */
+    uint64_t number;
+    int state;
+    int64_t submitted_ms;
+    const void *job; /* a packed gradus.v1.Job */
+    size_t job_bytes;
+    const char *damage; /* load: why this is not what was stored; NULL: it is */
+};
+
+struct store;
+struct store_ops {
+    /* Insert the row, or replace the one with its id. Errors: ERR_EXHAUSTED, ERR_CORRUPT,
+     * ERR_UNAVAILABLE, ERR_EXISTS another job has the request id. */
+    int (*put)(struct store *s, const struct store_row *row, struct err *err);
+    /* Call @each with all rows of jobs that have not ended and the newest @finished_limit of those
+     * that have, oldest first; what it returns below 0 ends the walk. A damaged row is passed on
+     * with what is known of it. */
+    int (*load)(struct store *s, size_t finished_limit,
+                int (*each)(void *ctx, const struct store_row *row, struct err *err), void *ctx,
+                struct err *err);
+    /* Append the packed job of @id to @job. Errors: ERR_NOT_FOUND; ERR_CORRUPT it is not what was
+     * stored. */
+    int (*get)(struct store *s, const char *id, struct buf *job, struct err *err);
+    /* Append the id of the job that @request_id made. Errors: ERR_NOT_FOUND. */
+    int (*find_request)(struct store *s, const char *request_id, struct buf *id, struct err *err);
+    /* One more than the highest number of this name; the first is 1. Errors: ERR_EXHAUSTED. */
+    int (*next_number)(struct store *s, const char *name, uint64_t *number, struct err *err);
+    /* Small texts besides jobs: append the value of @key to @value. Errors: ERR_NOT_FOUND. */
+    int (*get_text)(struct store *s, const char *key, struct buf *value, struct err *err);
+    int (*put_text)(struct store *s, const char *key, const char *value, struct err *err);
+    void (*close)(struct store *s);
+};
+struct store {
+    const struct store_ops *ops;
+};
+
+/* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is
+ * shown to who tries to open it while we have it. Errors: ERR_STATE another master has it, named;
+ * ERR_CORRUPT damaged; ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version.
+ */
+int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
+                      struct err *err);
+/* The same for somebody who only looks, with no lock, while no master has it: put() fails. Errors:
+ * ERR_NOT_FOUND there is no such file; ERR_UNSUPPORTED of another version, or program; ERR_CORRUPT.
+ */
+int store_sqlite_read(const char *state_dir, struct store **out, struct err *err);
+
+#endif

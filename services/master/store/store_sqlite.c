@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "master/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "master/core/job_record.h"
+
+#define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of others */
+#define SCHEMA_VERSION 2
+
+static const char SCHEMA[] =
+    "CREATE TABLE job ("
+    " id TEXT PRIMARY KEY, name TEXT NOT NULL, number INTEGER NOT NULL, request_id TEXT UNIQUE,"
+    " state INTEGER NOT NULL, submitted_ms INTEGER NOT NULL, job BLOB NOT NULL);"
+    "CREATE INDEX job_by_name ON job(name, number);"
+    "PRAGMA application_id = 1196572996;" /* APPLICATION_ID */
+    "PRAGMA user_version = 1;";
+
+/* Version 2: rows have a checksum (those that were there have none), and there are texts. */
+static const char UPGRADE_1[] = "ALTER TABLE job ADD COLUMN checksum INTEGER;"
+                                "CREATE TABLE text (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+                                "PRAGMA user_version = 2;";
+
+enum statement { PUT, LOAD, GET, FIND_REQUEST, NEXT_NUMBER, GET_TEXT, PUT_TEXT, STATEMENT_COUNT };
+static const char *const STATEMENTS[STATEMENT_COUNT] = {
+    [PUT] = ("INSERT INTO job(id, name, number, request_id, state, submitted_ms, job, checksum)"
+             " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+             " ON CONFLICT(id) DO UPDATE SET state = ?5, job = ?7, checksum = ?8"),
+    /* A state that is none is not an end. */
+    [LOAD] = ("SELECT id, name, number, request_id, state, submitted_ms, job, checksum FROM"
+              " (SELECT rowid AS place, * FROM job WHERE state NOT BETWEEN ?2 AND ?3"
+              " UNION ALL SELECT * FROM (SELECT rowid AS place, * FROM job"
+              " WHERE state BETWEEN ?2 AND ?3 ORDER BY rowid DESC LIMIT ?1)) ORDER BY place"),
+    [GET] = "SELECT job, checksum FROM job WHERE id = ?1",
+    [FIND_REQUEST] = "SELECT id FROM job WHERE request_id = ?1",
+    [NEXT_NUMBER] = "SELECT max(coalesce(max(number), 0), 0) FROM job WHERE name = ?1",
+    [GET_TEXT] = "SELECT value FROM text WHERE key = ?1",
+    [PUT_TEXT] = ("INSERT INTO text(key, value) VALUES(?1, ?2)"
+                  " ON CONFLICT(key) DO UPDATE SET value = ?2"),
+};
+
+struct sqlite_store {
+    struct store base;
+    int lock_fd;
+    char *path;
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+};
+
+static struct sqlite_store *of(struct store *s)
+{
+    return (struct sqlite_store *)s; /* base is its first member */
+}
+
+static int fail(const struct sqlite_store *s, struct err *err)
+{
+    int code = s->db == NULL ? SQLITE_NOMEM : sqlite3_extended_errcode(s->db);
+    const char *text = s->db == NULL ? "no memory" : sqlite3_errmsg(s->db);
+    switch (code & 0xff) {
+    case SQLITE_CORRUPT:
+        return err_set(err, ERR_CORRUPT, "%s is damaged: %s", s->path, text);
+    case SQLITE_NOTADB:
+        return err_set(err, ERR_INVALID, "%s is not a database of gradus-master: %s", s->path,
+                       text);
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:
+        return err_set(err, ERR_EXHAUSTED, "%s: %s", s->path, text);
+    case SQLITE_CONSTRAINT:
+        return err_set(err, ERR_EXISTS, "%s: %s", s->path, text);
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+        return err_set(err, ERR_PERMISSION, "%s: %s", s->path, text);
+    default:
+        return err_set(err, ERR_UNAVAILABLE, "%s: %s", s->path, text);
+    }
+}
+
+/* ---- statements ---- */
+
+static int text(const struct sqlite_store *s, enum statement which, int i, const char *value,
+                struct err *err)
+{
+    int rc = sqlite3_bind_text(s->statements[which], i, value, -1, SQLITE_STATIC);
+    return rc == SQLITE_OK ? 0 : fail(s, err);
+}
+
+static void reset(const struct sqlite_store *s, enum statement which)
+{
+    sqlite3_reset(s->statements[which]);
+    sqlite3_clear_bindings(s->statements[which]);
+}
+
+static int put(struct store *store, const struct store_row *row, struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    sqlite3_stmt *st = s->statements[PUT];
+    int rc = text(s, PUT, 1, row->id, err);
+    rc = rc < 0 ? rc : text(s, PUT, 2, row->name, err);
+    if (rc == 0 && row->request_id[0] != '\0') {
+        rc = text(s, PUT, 4, row->request_id, err);
+    }
+    if (rc == 0 &&
+        (sqlite3_bind_int64(st, 3, (sqlite3_int64)row->number) != SQLITE_OK ||
+         sqlite3_bind_int(st, 5, row->state) != SQLITE_OK ||
+         sqlite3_bind_int64(st, 6, row->submitted_ms) != SQLITE_OK ||
+         sqlite3_bind_blob64(st, 7, row->job, row->job_bytes, SQLITE_STATIC) != SQLITE_OK ||
+         sqlite3_bind_int64(st, 8, (sqlite3_int64)checksum_of(row->job, row->job_bytes)) !=
+             SQLITE_OK ||
+         sqlite3_step(st) != SQLITE_DONE)) {
+        rc = fail(s, err);
+    }
+    reset(s, PUT);
+    if (rc < 0) {
+        (void)err_wrap(err, "store job %s", row->id);
+    }
+    return rc;
+}
+
+static const char *column(sqlite3_stmt *st, int i)
+{
+    const char *value = (const char *)sqlite3_column_text(st, i);
+    return value == NULL ? "" : value;
+}
+
+/* Are the blob in column @job and the number in the one behind it of one row? */
+static bool is_whole(sqlite3_stmt *st, int job)
+{
+    const void *data = sqlite3_column_blob(st, job);
+    size_t bytes = (size_t)sqlite3_column_bytes(st, job);
+    return sqlite3_column_type(st, job + 1) == SQLITE_NULL ||
+           checksum_of(data, bytes) == (uint64_t)sqlite3_column_int64(st, job + 1);
+}
+
+static const char *damage_of(sqlite3_stmt *st)
+{
+    return sqlite3_column_type(st, 0) != SQLITE_TEXT ? "it has no id"
+           : sqlite3_column_int64(st, 2) < 0         ? "its number is negative"
+           : !is_whole(st, 6)                        ? "its checksum is not that of its content"
+                                                     : NULL;
+}
+
+static int load(struct store *store, size_t finished_limit,
+                int (*each)(void *ctx, const struct store_row *row, struct err *err), void *ctx,
+                struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    sqlite3_stmt *st = s->statements[LOAD];
+    int rc = 0;
+    int step = sqlite3_bind_int64(st, 1, (sqlite3_int64)finished_limit) == SQLITE_OK &&
+                       sqlite3_bind_int(st, 2, JOB_SUCCEEDED) == SQLITE_OK &&
+                       sqlite3_bind_int(st, 3, JOB_STATE_END - 1) == SQLITE_OK
+                   ? sqlite3_step(st)
+                   : SQLITE_ERROR;
+    for (; rc == 0 && step == SQLITE_ROW; step = sqlite3_step(st)) {
+        struct store_row row = {
+            .id = column(st, 0),
+            .name = column(st, 1),
+            .number = (uint64_t)sqlite3_column_int64(st, 2),
+            .request_id = column(st, 3),
+            .state = sqlite3_column_int(st, 4),
+            .submitted_ms = sqlite3_column_int64(st, 5),
+            .job = sqlite3_column_blob(st, 6),
+            .job_bytes = (size_t)sqlite3_column_bytes(st, 6),
+            .damage = damage_of(st),
+        };
+        rc = each(ctx, &row, err);
+    }
+    if (rc == 0 && step != SQLITE_DONE) {
+        rc = fail(s, err);
+    }
+    reset(s, LOAD);
+    return rc;
+}
+
+/* The first column of the one row for @key, as text or blob, into @out. */
+static int one(struct sqlite_store *s, enum statement which, const char *key, struct buf *out,
+               struct err *err)
+{
+    int rc = text(s, which, 1, key, err);
+    if (rc == 0) {
+        sqlite3_stmt *st = s->statements[which];
+        switch (sqlite3_step(st)) {
+        case SQLITE_ROW: {
+            const void *data = sqlite3_column_blob(st, 0);
+            size_t bytes = (size_t)sqlite3_column_bytes(st, 0);
+            if (which == GET && !is_whole(st, 0)) {
+                rc =
+                    err_set(err, ERR_CORRUPT, "%s: the row of job %.128s is damaged", s->path, key);
+                break;
+            }
+            buf_add(out, data, bytes);
+            break;
+        }
+        case SQLITE_DONE:
+            rc = err_set(err, ERR_NOT_FOUND, "%s: no row for %.128s", s->path, key);
+            break;
+        default:
+            rc = fail(s, err);
+        }
+    }
+    reset(s, which);
+    return rc;
+}
+
+static int get(struct store *store, const char *id, struct buf *job, struct err *err)
+{
+    return one(of(store), GET, id, job, err);
+}
+
+static int find_request(struct store *store, const char *request_id, struct buf *id,
+                        struct err *err)
+{
+    return one(of(store), FIND_REQUEST, request_id, id, err);
+}
+
+static int next_number(struct store *store, const char *name, uint64_t *number, struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    int rc = text(s, NEXT_NUMBER, 1, name, err);
+    if (rc == 0 && sqlite3_step(s->statements[NEXT_NUMBER]) != SQLITE_ROW) {
+        rc = fail(s, err);
+    }
+    if (rc == 0) {
+        int64_t highest = sqlite3_column_int64(s->statements[NEXT_NUMBER], 0);
+        if (highest < INT64_MAX) {
+            *number = (uint64_t)highest + 1;
+        } else {
+            rc = err_set(err, ERR_EXHAUSTED, "%s: no number is left for jobs named %.128s", s->path,
+                         name);
+        }
+    }
+    reset(s, NEXT_NUMBER);
+    return rc;
+}
+
+static int get_text(struct store *store, const char *key, struct buf *value, struct err *err)
+{
+    return one(of(store), GET_TEXT, key, value, err);
+}
+
+static int put_text(struct store *store, const char *key, const char *value, struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    int rc = text(s, PUT_TEXT, 1, key, err);
+    rc = rc < 0 ? rc : text(s, PUT_TEXT, 2, value, err);
+    if (rc == 0 && sqlite3_step(s->statements[PUT_TEXT]) != SQLITE_DONE) {
+        rc = fail(s, err);
+    }
+    reset(s, PUT_TEXT);
+    return rc < 0 ? err_wrap(err, "store %s", key) : 0;
+}
+
+static void close_store(struct store *store)
+{
+    struct sqlite_store *s = of(store);
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        sqlite3_finalize(s->statements[i]);
+    }
+    sqlite3_close(s->db);
+    if (s->lock_fd >= 0) {
+        close(s->lock_fd);
+    }
+    free(s->path);
+    free(s);
+}
+
+static const struct store_ops OPS = {.put = put,
+                                     .load = load,
+                                     .get = get,
+                                     .find_request = find_request,
+                                     .next_number = next_number,
+                                     .get_text = get_text,
+                                     .put_text = put_text,
+                                     .close = close_store};
+
+/* ---- opening ---- */
+
+/* One master per directory. The lock goes with its process, however that ends; the content of the
+ * file only tells others who has it. */
+static int lock(struct sqlite_store *s, const char *state_dir, const char *owner, struct err *err)
+{
+    char *path = file_join(state_dir, "master.lock");
+    int rc = 0;
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (s->lock_fd < 0) {
+        rc = err_errno(err, errno, "open %s", path);
+    } else if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        char who[256] = "unknown";
+        ssize_t n = read(s->lock_fd, who, sizeof who - 1);
+        who[n > 0 ? n : 0] = '\0';
+        rc = err_set(err, ERR_STATE, "state directory %s is in use by %s", state_dir,
+                     n > 0 ? who : "another master");
+    } else if (ftruncate(s->lock_fd, 0) != 0 ||
+               write(s->lock_fd, owner, strlen(owner)) != (ssize_t)strlen(owner)) {
+        rc = err_errno(err, errno, "write %s", path);
+    }
+    free(path);
+    return rc;
+}
+
+static int run(struct sqlite_store *s, const char *sql, struct err *err)
+{
+    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, err);
+}
+
+static int pragma(struct sqlite_store *s, const char *sql, int *value, struct err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = 0;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) != SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_ROW) {
+        rc = fail(s, err);
+    } else {
+        *value = sqlite3_column_int(st, 0);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
+{
+    int rc = run(s, "BEGIN IMMEDIATE", err);
+    rc = rc < 0 ? rc : run(s, sql, err);
+    return rc < 0 ? rc : run(s, "COMMIT", err);
+}
+
+/* Is it ours and of a version that we know? A new file gets the schema, an older one what is new.
+ */
+static int check_schema(struct sqlite_store *s, struct err *err)
+{
+    int application = 0, version = 0, tables = 0;
+    int rc = pragma(s, "PRAGMA application_id", &application, err);
+    rc = rc < 0 ? rc : pragma(s, "PRAGMA user_version", &version, err);
+    rc = rc < 0 ? rc : pragma(s, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (application == 0 && tables == 0) {
+        rc = transaction(s, SCHEMA, err);
+        application = APPLICATION_ID;
+        version = 1;
+    }
+    if (rc == 0 && application == APPLICATION_ID && version == 1) {
+        rc = transaction(s, UPGRADE_1, err);
+        version = 2;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (application != APPLICATION_ID) {
+        return err_set(err, ERR_INVALID, "%s is a database of another program", s->path);
+    }
+    if (version != SCHEMA_VERSION) {
+        return err_set(err, ERR_UNSUPPORTED, "%s has schema version %d; this master knows %d",
+                       s->path, version, SCHEMA_VERSION);
+    }
+    return 0;
+}
+
+static int prepare(struct sqlite_store *s, struct err *err)
+{
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        if (sqlite3_prepare_v3(s->db, STATEMENTS[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &s->statements[i], NULL) != SQLITE_OK) {
+            return fail(s, err);
+        }
+    }
+    return 0;
+}
+
+static int open_database(struct sqlite_store *s, struct err *err)
+{
+    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK) {
+        return fail(s, err);
+    }
+    sqlite3_busy_timeout(s->db, 2000); /* somebody may be looking at it with the sqlite3 shell */
+    int rc = check_schema(s, err);
+    rc = rc < 0 ? rc : run(s, "PRAGMA journal_mode = WAL", err);
+    rc = rc < 0 ? rc : run(s, "PRAGMA synchronous = FULL", err);
+    return rc < 0 ? rc : prepare(s, err);
+}
+
+int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
+{
+    int rc = file_make_dirs(state_dir, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct sqlite_store *s = mem_new(1, sizeof *s);
+    s->base.ops = &OPS;
+    s->path = file_join(state_dir, "master.db");
+    rc = lock(s, state_dir, owner, err);
+    rc = rc < 0 ? rc : open_database(s, err);
+    if (rc < 0) {
+        close_store(&s->base);
+        (void)err_wrap(err, "open the store");
+        return rc;
+    }
+    *out = &s->base;
+    return 0;
+}
+
+/* A new file, or one of an older version, would be a master's to bring up to date. */
+static int check_version(struct sqlite_store *s, struct err *err)
+{
+    int application = 0, version = 0;
+    int rc = pragma(s, "PRAGMA application_id", &application, err);
+    rc = rc < 0 ? rc : pragma(s, "PRAGMA user_version", &version, err);
+    if (rc == 0 && (application != APPLICATION_ID || version != SCHEMA_VERSION)) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "%s is not a database of a gradus-master of this version", s->path);
+    }
+    return rc;
+}
+
+static int read_database(struct sqlite_store *s, struct err *err)
+{
+    if (!file_exists(s->path)) {
+        return err_set(err, ERR_NOT_FOUND, "%s: no master ever kept jobs there", s->path);
+    }
+    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+        return fail(s, err);
+    }
+    sqlite3_busy_timeout(s->db, 2000);
+    int rc = check_version(s, err);
+    return rc < 0 ? rc : prepare(s, err);
+}
+
+int store_sqlite_read(const char *state_dir, struct store **out, struct err *err)
+{
+    struct sqlite_store *s = mem_new(1, sizeof *s);
+    s->base.ops = &OPS;
+    s->lock_fd = -1;
+    s->path = file_join(state_dir, "master.db");
+    int rc = read_database(s, err);
+    if (rc < 0) {
+        close_store(&s->base);
+        return rc;
+    }
+    *out = &s->base;
+    return 0;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps/core/shard.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "ps/core/shard_internal.h"
+
+static void (*const handlers[SHARD_EVENT_KINDS])(struct shard *, const struct shard_event *,
+                                                 struct shard_actions *) = {
+#define X(NAME, name) [SHARD_##NAME] = shard_on_##name,
+    SHARD_EVENTS(X)
+#undef X
+};
+
+/* ---- actions ---- */
+
+void shard_actions_release(struct shard_actions *a)
+{
+    free(a->items);
+    *a = (struct shard_actions){0};
+}
+
+struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind)
+{
+    out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
+    struct shard_action *a = &out->items[out->count++];
+    *a = (struct shard_action){.kind = kind};
+    return a;
+}
+
+void shard_release_buffer(struct shard_actions *out, void *buffer)
+{
+    if (buffer != NULL) {
+        shard_act(out, SHARD_RELEASE)->buffer = buffer;
+    }
+}
+
+void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out)
+{
+    assert(out->err.code != 0);
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = tag;
+    a->code = out->err.code;
+    a->version = s->version;
+    a->generation = s->generation;
+}
+
+void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out)
+{
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = tag;
+    a->version = s->version;
+    a->generation = s->generation;
+    a->ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger;
+    a->examples_applied = s->examples;
+}
+
+/* ---- life ---- */
+
+static int check_options(const struct shard_options *o, struct err *err)
+{
+    if (o->elements == 0) {
+        return err_set(err, ERR_INVALID, "no elements");
+    }
+    if (o->rounds > SHARD_ROUNDS_MAX) {
+        return err_set(err, ERR_INVALID, "%" PRIu32 " rounds of sums; at most %d", o->rounds,
+                       SHARD_ROUNDS_MAX);
+    }
+    int rc = consistency_check(&o->consistency, err);
+    rc = rc != 0 ? rc : shard_ledger_check(o->ledger, err);
+    return rc != 0 ? rc : shard_workers_check(o->workers, o->worker_count, err);
+}
+
+struct shard *shard_new(const struct shard_options *o, struct err *err)
+{
+    if (check_options(o, err) != 0) {
+        return NULL;
+    }
+    struct shard *s = mem_new(1, sizeof *s);
+    s->lead = o->shard == 0;
+    s->generation = o->generation;
+    s->fence = o->fence;
+    s->version = o->version;
+    s->version_first = o->version;
+    s->elements = o->elements;
+    s->examples = o->examples;
+    s->consistency = o->consistency;
+    s->has_slots = o->has_slots;
+    s->keeps_bases = o->keeps_bases;
+    s->sums.rounds = o->rounds;
+    ledger_copy(&s->ledger, o->ledger);
+    shard_sync_resize(s);
+    shard_workers_set(s, o->workers, o->worker_count, NULL); /* nothing is kept yet */
+    return s;
+}
+
+void shard_free(struct shard *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
+        ledger_release(&s->pins[i].ledger);
+    }
+    ledger_release(&s->ledger);
+    for (size_t i = 0; i < SHARD_DECISIONS_KEPT; i++) {
+        free(s->decisions[i].bits);
+    }
+    free(s->pacing.late);
+    free(s->pacing.came_ms);
+    free(s->nodes);
+    free(s->queue);
+    free(s->workers);
+    free(s->parked);
+    free(s);
+}
+
+/* ---- steps ---- */
+
+int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err)
+{
+    if (generation < s->generation) {
+        return err_set(err, ERR_ABORTED, "generation %" PRIu64 " is over; it is %" PRIu64 " now",
+                       generation, s->generation);
+    }
+    if (generation > s->generation) {
+        return err_set(err, ERR_STATE,
+                       "generation %" PRIu64 " is not known yet, only %" PRIu64 "; try again",
+                       generation, s->generation);
+    }
+    return 0;
+}
+
+static bool wants_reply(enum shard_event_kind kind)
+{
+    return kind != SHARD_GONE && kind != SHARD_SNAPSHOT;
+}
+
+int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (e->own || !wants_reply(e->kind)) {
+        return 0;
+    }
+    if (e->kind == SHARD_EXCHANGE) {
+        return fence_check_opening(&s->fence, &e->fence, err);
+    }
+    int rc = fence_check_secret(&s->fence, &e->fence, err);
+    if (rc != 0 || e->kind == SHARD_CLOSE) {
+        return rc; /* its master may not know that it was opened before */
+    }
+    return fence_check_opening(&s->fence, &e->fence, err);
+}
+
+static void step_fenced(const struct shard *s, const struct shard_event *e,
+                        struct shard_actions *out)
+{
+    shard_release_buffer(out, e->push.buffer);
+    shard_release_buffer(out, e->slots_buffer);
+    shard_refuse(s, e->tag, out);
+}
+
+static void step_closed(const struct shard *s, const struct shard_event *e,
+                        struct shard_actions *out)
+{
+    shard_release_buffer(out, e->push.buffer);
+    shard_release_buffer(out, e->slots_buffer);
+    if (e->kind == SHARD_CLOSE) {
+        shard_reply_state(s, e->tag, out);
+    } else if (wants_reply(e->kind)) {
+        (void)err_set(&out->err, ERR_NOT_FOUND, "closed");
+        shard_refuse(s, e->tag, out);
+    }
+}
+
+void shard_step(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    assert(e->kind < SHARD_EVENT_KINDS);
+    out->count = 0;
+    out->err.code = 0;
+    out->err.msg[0] = 0;
+    if (s->closed) {
+        step_closed(s, e, out);
+    } else if (shard_check_fence(s, e, &out->err) != 0) {
+        step_fenced(s, e, out);
+    } else {
+        handlers[e->kind](s, e, out);
+    }
+}
+
+void shard_info(const struct shard *s, struct shard_info *out)
+{
+    *out = (struct shard_info){
+        .generation = s->generation,
+        .version = s->version,
+        .elements = s->elements,
+        .consistency = s->consistency,
+        .examples = s->examples,
+        .pushes_applied = s->pushes_applied,
+        .pushes_duplicate = s->pushes_duplicate,
+        .pushes_dropped = s->pushes_dropped,
+        .parked = s->parked_count,
+        .parked_since_ms = s->parked_count > 0 ? s->parked[0].since_ms : 0,
+        .queued = s->queue_count,
+        .closed = s->closed,
+        .ledger = s->consistency.mode == TRAINING_SYNC ? NULL : &s->ledger,
+    };
+    for (uint32_t r = 0; r < s->replicas; r++) {
+        out->queued += s->nodes[r].buffer != NULL;
+    }
+    for (size_t i = 0; i < SHARD_PINS_MAX; i++) {
+        out->pins += s->pins[i].id[0] != 0;
+    }
+}

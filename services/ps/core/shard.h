@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The core of a parameter server: what one shard decides.
+ *
+ * An event goes in, actions come out. No clock, thread, socket, file, log or message type inside,
+ * and no array of floats: arithmetic and memory are actions on buffers and versions, so the same
+ * core runs over a hundred million floats here and over eight in a simulator.
+ *
+ * It decides: which generation may speak, which push is new, what is added to what and when it is
+ * applied, which request waits and which is answered, which versions stay readable.
+ *
+ * Owner: whoever steps it, one at a time (a strand). Buffers (struct-less pointers) that come with
+ * an event belong to the core until it emits SHARD_RELEASE for them.
+ *
+ * Answers: every request event gets exactly one SHARD_REPLY (or SHARD_WRITE for a checkpoint), in
+ * its own step or a later one, unless its caller is gone (SHARD_GONE). */
+#ifndef GRADUS_PS_CORE_SHARD_H
+#define GRADUS_PS_CORE_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "job/progress/consistency.h"
+#include "job/progress/fence.h"
+#include "job/progress/ledger.h"
+
+#define SHARD_PARKED_MAX 8192  /* requests that wait: thousands of clients with one each */
+#define SHARD_PINS_MAX 4       /* the master keeps one; room for a late Unpin */
+#define SHARD_UNPINNED_KEPT 16 /* ids that a late Pin may name no more */
+#define SHARD_PIN_ID_BYTES 129 /* with the NUL */
+#define SHARD_WORKERS_MAX 4096
+#define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
+#define SHARD_WORKER_BYTES 129                      /* with the NUL */
+#define SHARD_QUEUE_MAX 256 /* pushes that wait for a free snapshot; each holds a gradient */
+#define SHARD_ROUNDS_MAX 8  /* of sums over whole variables; no update takes more than four */
+
+struct shard;
+
+enum shard_push_result { /* = PushResult */
+                         SHARD_PUSH_NONE,
+                         SHARD_PUSH_ACCEPTED,
+                         SHARD_PUSH_APPLIED,
+                         SHARD_PUSH_DUPLICATE,
+                         SHARD_PUSH_STALE,   /* sync: its step is complete without it */
+                         SHARD_PUSH_DROPPED, /* async, bounded: above max_staleness */
+};
+
+enum shard_pull_kind { /* = Pull.Kind */
+                       SHARD_PULL_LATEST,
+                       SHARD_PULL_VERSION,
+                       SHARD_PULL_PINNED,
+                       SHARD_PULL_AT_LEAST, /* sync: the newest, when it is `version` or later */
+};
+
+/* ---- events ---- */
+
+/* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
+#define SHARD_EVENTS(X)                                                                            \
+    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle, decision, spare, sums */      \
+    X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
+    X(PIN, pin)               /* shard_pin.c */                                                    \
+    X(UNPIN, unpin)           /* shard_pin.c */                                                    \
+    X(CHECKPOINT, checkpoint) /* shard_pin.c: write a pinned version */                            \
+    X(STATE, state)           /* shard_membership.c: what is it like; of a repeated OpenShard */   \
+    X(GONE, gone)             /* shard_park.c: the caller of `tag` is gone; no reply */            \
+    X(SNAPSHOT, snapshot)     /* shard_apply.c: a snapshot is free again; no reply */              \
+    X(CLOSE, close)           /* shard_membership.c: nothing is asked afterwards */
+
+enum shard_event_kind {
+#define X(NAME, name) SHARD_##NAME,
+    SHARD_EVENTS(X)
+#undef X
+        SHARD_EVENT_KINDS
+};
+
+struct shard_push {
+    uint64_t step; /* sync */
+    uint32_t replica_first, replica_end;
+    uint64_t epoch;                   /* async, bounded */
+    uint32_t split, batch, batch_end; /* batches [batch, batch_end); batch_end 0: batch + 1 */
+    uint64_t examples;
+    uint64_t base_version;
+    bool decided;      /* POLICY_MAX_STALENESS: the lead took it */
+    bool spare;        /* sync: of a replica that another worker is late with */
+    uint64_t clock;    /* bounded: of the worker, with these batches; 0: outside of all waiting */
+    uint64_t elements; /* that came; 0: an empty contribution */
+    void *buffer;      /* the gradient; NULL without one */
+};
+
+struct shard_pull {
+    enum shard_pull_kind kind;
+    uint64_t version;
+    const char *pin_id;
+    bool progress;
+    uint64_t epoch;
+    uint32_t split;
+    uint64_t clock; /* bounded: as in the push */
+    bool joins;     /* bounded: answer with the clock to count from */
+};
+
+struct shard_event {
+    enum shard_event_kind kind;
+    uint64_t now_ms;
+    uint64_t generation;
+    struct fence fence; /* of a worker: its opening alone */
+    bool own;           /* the server's own: it needs no fence */
+    void *tag;          /* of the request, handed back in its reply; unique among those that wait */
+    bool can_apply;     /* a snapshot is free to write the next version to */
+
+    /* SHARD_EXCHANGE; all borrowed but push.buffer */
+    const char *worker;
+    bool has_push, has_pull;
+    bool idle;         /* bounded: nobody waits for this worker until its next push or pull */
+    bool has_decision; /* sync, aggregate < replicas: of the lead */
+    uint64_t decision_step;
+    const uint8_t *decision; /* a bit for each replica */
+    size_t decision_bytes;
+    bool has_spare; /* loose sync: the worker has nothing left to do at this step */
+    uint64_t spare_step;
+    bool has_sums;   /* sync: asks for the partial sums of a round */
+    bool has_totals; /* sync: brings the totals of a round, to be borrowed by SHARD_SETTLE; whoever
+                        makes the event has checked that they are whole */
+    uint64_t sums_step; /* of either */
+    uint32_t sums_round;
+    const void *totals;
+    size_t totals_bytes;
+    struct shard_push push;
+    struct shard_pull pull;
+
+    /* SHARD_MEMBERSHIP */
+    const char *const *workers;
+    size_t worker_count;
+    /* With a ledger: consistency and data position change; a shard that is not at @version, or in
+     * async and bounded modes not at @ledger, or that knows of a decision which it has not carried
+     * out, refuses with ERR_STATE and changes nothing. */
+    const struct consistency *consistency;
+    const struct ledger *ledger;
+    uint64_t version;
+
+    /* SHARD_PIN, SHARD_UNPIN, SHARD_CHECKPOINT */
+    const char *pin_id;
+    bool slots;         /* SHARD_PIN: keep the slots too */
+    void *slots_buffer; /* where to; NULL: the rule has none */
+};
+
+/* ---- actions ---- */
+
+enum shard_action_kind {
+    SHARD_ADD,     /* buffer += source */
+    SHARD_APPLY,   /* version := the one before it, updated with buffer / examples; without a
+                      buffer the values stay the same. The two newest versions stay readable.
+                      With learning rate × lr_scale; with has_base: compensated by lambda for the
+                      way from base_version, which is readable, to the one before the new one. */
+    SHARD_REDUCE,  /* sums over whole variables: begin round 0 of the update to `version` with
+                      buffer / examples (no buffer: nobody had examples), or a later round with what
+                      the rounds before were settled with. Keep the partial sums of this shard */
+    SHARD_SETTLE,  /* `totals` are those of round `sums_round`; keep them, and after SHARD_APPLY
+                      those of all rounds, until the next version's are made */
+    SHARD_ABANDON, /* the update that SHARD_REDUCE began will not be: nothing of it stays */
+    SHARD_RELEASE, /* buffer is not needed any more */
+    SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
+                      the slots to it. At most SHARD_PINS_MAX at a time, and (in async and bounded
+                      with POLICY_DELAY_COMPENSATION or keeps_bases) one for each worker */
+    SHARD_FORGET,  /* version (one SHARD_KEEP less) */
+    SHARD_WRITE,   /* answer `tag`: write version and the slots in buffer to a file */
+    SHARD_REPLY,   /* answer `tag`; with values of a pin: its slots are in buffer, if it has them */
+};
+
+struct shard_action {
+    enum shard_action_kind kind;
+    void *tag;
+    void *buffer;
+    void *source;
+    uint64_t version;
+    uint64_t examples;
+    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient; in the reply, too */
+    float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
+    /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: version is one, for a
+     * worker; else it is pinned. */
+    bool has_base;
+    uint64_t base_version;
+    float lambda;
+
+    /* SHARD_REPLY */
+    int code; /* 0, or ERR_*: shard_actions.err has the words */
+    enum shard_push_result push;
+    bool values; /* send the values of `version` */
+    uint32_t progress;
+    uint64_t generation;
+    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
+    uint64_t examples_applied;   /* with `version`: in all of the training. Also of SHARD_WRITE */
+    bool has_decision;           /* of the push's step; borrows until the next step */
+    uint64_t decision_step;
+    const uint8_t *decision;
+    size_t decision_bytes;
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms; /* wait 0: all of the step is in */
+    bool has_sums;       /* SHARD_REPLY: the partial sums of this round of the present step, */
+    bool sums_known;     /* or the totals of it; of the step that was applied last, maybe */
+    bool sums_over;      /* the step is so long over that its totals are gone: no data */
+    uint64_t sums_step;  /* of the reply, of SHARD_SETTLE and SHARD_REDUCE */
+    uint32_t sums_round; /* likewise */
+    const void *totals;  /* SHARD_SETTLE: borrowed from the event */
+    size_t totals_bytes;
+    uint64_t clock; /* to a pull that joins */
+};
+
+/* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between
+ * steps, so that a step allocates nothing. */
+struct shard_actions {
+    struct shard_action *items;
+    size_t count, capacity;
+    struct err err; /* of all replies with a code: one step has one reason to refuse */
+};
+void shard_actions_release(struct shard_actions *a);
+
+/* ---- the shard ---- */
+
+struct shard_options {
+    uint32_t shard; /* 0 is the job's lead */
+    uint64_t generation;
+    struct fence fence;
+    uint64_t version;  /* 0, or of the checkpoint */
+    uint64_t examples; /* applied up to @version */
+    uint64_t elements;
+    struct consistency consistency;
+    bool has_slots;   /* the rule has optimizer slots */
+    bool keeps_bases; /* async, bounded: the update wants what the worker read, whatever the policy
+                       */
+    uint32_t rounds;  /* of sums over whole variables that sync steps take with the other shards; 0
+                         when there is no other, or the update needs none */
+    const struct ledger *ledger; /* the data position at `version`; copied */
+    const char *const *workers;  /* copied */
+    size_t worker_count;
+};
+
+/* Returns owned. Errors: ERR_INVALID replicas, workers or ledger that cannot be. */
+struct shard *shard_new(const struct shard_options *options, struct err *err);
+/* Buffers that are still in it are the caller's to find: step SHARD_CLOSE before. */
+void shard_free(struct shard *s);
+
+/* What an OpenShard of @generation is to one that is there (NULL: none), opened with
+ * @opened_generation. */
+enum shard_open {
+    SHARD_OPEN_NEW,     /* make it */
+    SHARD_OPEN_SAME,    /* it was made for this very request: answer with its state */
+    SHARD_OPEN_REPLACE, /* it is of a start that is over: close it, whatever waits, and make it anew
+                         */
+    SHARD_OPEN_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the one that
+                           is there is another master's */
+};
+enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
+                                  uint64_t generation, const struct fence *fence, struct err *err);
+
+/* Does who sends @e know the shard, and may it? shard_step() asks this first; a shell asks before
+ * it finds memory for a request. Errors: ERR_ABORTED of another opening; ERR_UNAUTHENTICATED a
+ * master's request without the secret. */
+int shard_check_fence(const struct shard *s, const struct shard_event *e, struct err *err);
+/* Take one event. @out is emptied first. */
+void shard_step(struct shard *s, const struct shard_event *event, struct shard_actions *out);
+
+/* True when @e brings totals that the core will settle: they must be whole before it is stepped. */
+bool shard_takes_totals(const struct shard *s, const struct shard_event *e);
+
+/* True when something waits for a free snapshot alone: the caller steps SHARD_SNAPSHOT with
+ * can_apply when there is one. */
+bool shard_wants_snapshot(const struct shard *s);
+
+struct shard_info {
+    uint64_t generation;
+    uint64_t version;
+    uint64_t elements;
+    struct consistency consistency;
+    uint64_t examples; /* applied, in all of the training */
+    uint64_t pushes_applied;
+    uint64_t pushes_duplicate;
+    uint64_t pushes_dropped; /* told STALE or DROPPED */
+    size_t parked;
+    uint64_t parked_since_ms; /* of the oldest; 0: none waits */
+    size_t queued;            /* gradients in memory: waiting for others, or for a snapshot */
+    size_t pins;
+    bool closed;
+    const struct ledger *ledger; /* NULL in sync; borrows */
+};
+void shard_info(const struct shard *s, struct shard_info *out);
+
+#endif

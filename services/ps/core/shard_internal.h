@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the shard's core share. */
+#ifndef GRADUS_PS_CORE_SHARD_INTERNAL_H
+#define GRADUS_PS_CORE_SHARD_INTERNAL_H
+
+#include "job/progress/tree.h"
+#include "ps/core/shard.h"
+
+#define SHARD_DECISIONS_KEPT 16 /* a worker is hardly ever more steps behind and still pushing */
+
+/* Sync: what is in of the unfinished step, by the first replica of a node. Nodes with a sum are
+ * disjoint, so one place for each first replica is enough. */
+struct shard_node {
+    uint32_t sum_end; /* the sum of [this, sum_end) is in buffer; 0: none begins here */
+    uint32_t pushes;  /* that make up the sum */
+    bool in;          /* this replica is in */
+    void *buffer;     /* NULL: nobody had examples */
+    uint64_t examples;
+};
+
+/* Partial sync: the replicas that make up a step. */
+struct shard_decision {
+    uint64_t step;
+    uint32_t replicas; /* 0: none */
+    uint8_t *bits;
+    size_t capacity; /* bytes */
+};
+
+/* Speculation, of one replica. */
+struct shard_late {
+    bool came;         /* its owner pushed it, at this step */
+    bool slow;         /* its owner was late once; until it is in time again */
+    uint32_t given;    /* times to idle workers, at this step */
+    uint64_t given_ms; /* the last time */
+};
+
+/* Speculation: when the replicas of a step come from their owners. */
+struct shard_pacing {
+    struct shard_late *late; /* [replicas], NULL: every step waits for everybody */
+    uint64_t *came_ms;       /* [replicas] of the non-empty ones, in the order in which they came */
+    uint32_t came;
+    uint32_t empty;      /* replicas without data that came */
+    bool made;           /* made_ms is set */
+    bool heard;          /* an idle worker asked at this step */
+    uint64_t made_ms;    /* when the version was made */
+    uint64_t began_ms;   /* from when on a replica may be late */
+    bool usual;          /* typical_ms is set */
+    uint64_t typical_ms; /* of the last step */
+};
+
+/* Sums over whole variables: how far the present step is. */
+struct shard_sums {
+    uint32_t rounds;  /* 0: there are none */
+    bool begun;       /* everything of the step is in, the update is begun */
+    uint32_t settled; /* rounds whose totals came; as many as there are: it can be applied */
+    bool kept;        /* the totals of the step before are still there */
+};
+
+/* Async, bounded: a push that waits for a free snapshot. Requests wait for it by its ticket. */
+struct shard_queued {
+    uint64_t epoch;
+    uint32_t split, batch, batch_end;
+    uint64_t examples;
+    uint64_t base_version;
+    void *buffer;
+    uint32_t worker;
+};
+
+struct shard_worker {
+    char id[SHARD_WORKER_BYTES];
+    bool active;    /* bounded: others wait for it */
+    uint64_t clock; /* what it said last, in this generation */
+    bool has_base;  /* POLICY_DELAY_COMPENSATION: this version is kept for it */
+    uint64_t base;
+};
+#define SHARD_WORKER_NONE UINT32_MAX
+
+/* A request that waits: for its push in the queue, for its step, for a version, or (bounded) for
+ * the slowest worker. */
+struct shard_parked {
+    void *tag;
+    uint64_t since_ms;
+    uint64_t ticket; /* of a queued push that must be applied before anything else; 0: none */
+    uint32_t worker;
+    enum shard_push_result push;
+    uint64_t staleness; /* of the push */
+    bool partial;       /* its push is of a step that need not have all; what it says of the push
+                           holds if that step has the replica */
+    uint64_t step;
+    uint32_t replica;
+    bool sums; /* it asks for those of `round` of `step`, and for nothing else */
+    uint32_t round;
+    bool has_pull;
+    bool progress;
+    enum shard_pull_kind pull_kind;
+    uint64_t pull_version;
+    uint64_t epoch;
+    uint32_t split;
+    bool waits; /* bounded: while its worker is too far ahead */
+    bool joins;
+};
+
+struct shard_pin {
+    char id[SHARD_PIN_ID_BYTES]; /* "": free */
+    uint64_t version;
+    bool slots;
+    void *slots_buffer;
+    struct ledger ledger; /* of that version: async, bounded */
+    uint64_t examples;
+};
+
+struct shard {
+    bool lead;
+    struct fence fence;
+    uint64_t generation;
+    uint64_t version;
+    uint64_t version_first; /* where it began: there is no version before it */
+    uint64_t elements;
+    struct consistency consistency;
+    bool has_slots;
+    bool keeps_bases;
+    bool closed;
+
+    /* Sync. */
+    uint32_t replicas;        /* 0 in other modes */
+    struct shard_node *nodes; /* [replicas] */
+    uint32_t full_in;         /* partial: replicas with data that are in, */
+    uint32_t empty_in;        /* and without */
+    uint32_t missing;         /* partial, not the lead: replicas of a known decision not in yet */
+    struct shard_decision decisions[SHARD_DECISIONS_KEPT]; /* step % SHARD_DECISIONS_KEPT */
+    struct shard_pacing pacing;
+    struct shard_sums sums;
+
+    /* Async, bounded. */
+    struct ledger ledger;
+    struct shard_queued *queue; /* oldest first */
+    size_t queue_count, queue_capacity;
+    uint64_t tickets_applied; /* pushes that ever left the queue; those in it have the next ones */
+
+    struct shard_worker *workers;
+    size_t worker_count;
+    uint64_t pace; /* the least clock of the active workers; UINT64_MAX: none is active */
+
+    struct shard_parked *parked; /* oldest first */
+    size_t parked_count, parked_capacity;
+
+    struct shard_pin pins[SHARD_PINS_MAX];
+    char unpinned[SHARD_UNPINNED_KEPT][SHARD_PIN_ID_BYTES]; /* the last ones, in a ring */
+    size_t unpinned_next;
+
+    uint64_t examples; /* applied */
+    uint64_t pushes_applied;
+    uint64_t pushes_duplicate;
+    uint64_t pushes_dropped;
+};
+
+#define X(NAME, name)                                                                              \
+    void shard_on_##name(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+SHARD_EVENTS(X)
+#undef X
+
+/* ---- shard.c ---- */
+
+struct shard_action *shard_act(struct shard_actions *out, enum shard_action_kind kind);
+void shard_release_buffer(struct shard_actions *out, void *buffer); /* NULL is fine */
+/* Answer @tag with the error in @out->err. */
+void shard_refuse(const struct shard *s, void *tag, struct shard_actions *out);
+/* 0, or the reason in @err why @generation may not speak. */
+int shard_check_generation(const struct shard *s, uint64_t generation, struct err *err);
+void shard_reply_state(const struct shard *s, void *tag, struct shard_actions *out);
+
+/* ---- shard_exchange.c ---- */
+
+/* What can be wrong with a request of a worker whatever its push does. */
+int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err);
+
+/* ---- shard_membership.c ---- */
+
+/* Counts that fit their shape. Errors: ERR_INVALID. */
+int shard_ledger_check(const struct ledger *l, struct err *err);
+
+/* ---- shard_apply.c: a push becomes an update ---- */
+
+/* Examples and elements of @p. Errors: ERR_INVALID. */
+int shard_check_push(const struct shard *s, const struct shard_push *p, struct err *err);
+
+/* ---- shard_sync.c: all replicas of a step ---- */
+
+/* Take @e->push; @request->push becomes what to answer. The buffer is taken unless an error is
+ * returned. */
+int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                    struct shard_actions *out);
+bool shard_sync_ready(const struct shard *s); /* everything of the step is there */
+/* Do what can be done with the step at @e, if there is a free snapshot and all that it takes. */
+void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* Drop what is in of the unfinished step, which begins again at @now_ms. */
+void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
+void shard_sync_resize(struct shard *s); /* for s->consistency; nothing is in */
+/* The left sum takes in the right one. */
+void shard_sync_combine(struct shard_node *left, struct shard_node *right,
+                        struct shard_actions *out);
+
+/* ---- shard_decide.c: partial sync, a step with fewer than all ---- */
+
+/* As shard_push_sync(), which has checked it. */
+void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                       struct shard_actions *out);
+bool shard_decide_ready(const struct shard *s);
+/* Make the sum of the step's replicas in nodes[0], and drop the others. */
+void shard_decide_sum(struct shard *s, struct shard_actions *out);
+/* What the unfinished step lacks when nothing is in. */
+void shard_decide_begin(struct shard *s);
+/* Does the present step have a decision that is not carried out here? Without rounds of sums the
+ * lead is a step ahead then. */
+bool shard_decide_pending(const struct shard *s);
+/* Forget the decision of the present step: no shard has applied it. */
+void shard_decide_erase(struct shard *s);
+/* Is @replica part of it? */
+bool shard_decide_includes(const struct shard *s, uint32_t replica);
+/* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
+int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+/* The result of a push whose step is complete, into its reply @a. */
+void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
+                         struct shard_action *a);
+
+/* The lead tells its decision of @step, if it is known, in the reply @a. */
+void shard_decide_tell(const struct shard *s, uint64_t step, struct shard_action *a);
+
+/* ---- shard_sums.c: sums over whole variables ---- */
+
+/* The step is ready and there is a free snapshot: begin the update. True: apply it now. */
+bool shard_sums_go_on(struct shard *s, struct shard_actions *out);
+bool shard_sums_wanting(const struct shard *s); /* the step waits for totals */
+void shard_sums_applied(struct shard *s);
+/* What is begun of the unfinished step is not. */
+void shard_sums_forget(struct shard *s, struct shard_actions *out);
+/* Can there be what @e asks for or brings? Errors: ERR_INVALID, ERR_RANGE. */
+int shard_sums_check(const struct shard *s, const struct shard_event *e, struct err *err);
+/* As shard_try_answer(). */
+int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
+                      struct shard_actions *out, struct err *err);
+/* Take @e's totals. Errors: ERR_RANGE. */
+int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+
+/* ---- shard_spare.c: speculation ---- */
+
+void shard_spare_resize(struct shard *s);
+/* A step begins (again) at @now_ms. */
+void shard_spare_begin(struct shard *s, uint64_t now_ms);
+/* The step is complete: what it took is the usual time of the next one. */
+void shard_spare_end(struct shard *s);
+void shard_spare_forgive(struct shard *s); /* nobody is slow */
+/* A worker is there. */
+void shard_spare_heard(struct shard *s, uint64_t now_ms);
+/* @p, of the present step, came at @now_ms, new or not. */
+void shard_spare_came(struct shard *s, const struct shard_push *p, uint64_t now_ms);
+/* Answer @e's request. Errors: ERR_INVALID, ERR_RANGE. */
+int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out);
+
+/* ---- shard_async.c ---- */
+
+/* As shard_push_sync(); @request->ticket is of the push when it waits in the queue, else 0. */
+int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
+                     struct shard_actions *out);
+/* Apply the oldest push of the queue. */
+void shard_async_apply(struct shard *s, struct shard_actions *out);
+void shard_async_forget(struct shard *s, struct shard_actions *out);
+uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
+
+/* ---- shard_policy.c: gradients of old parameters ---- */
+
+/* May @p come to this shard? Errors: ERR_STATE: the lead has to take it first. */
+int shard_policy_check(const struct shard *s, const struct shard_push *p, struct err *err);
+bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
+/* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
+void shard_policy_correct(const struct shard *s, const struct shard_queued *q,
+                          struct shard_action *a);
+/* The newest version is sent to @worker. */
+void shard_policy_sent(struct shard *s, uint32_t worker, struct shard_actions *out);
+/* Forget what is kept for @worker. */
+void shard_policy_forget(struct shard_worker *worker, struct shard_actions *out);
+void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
+
+/* ---- shard_park.c: requests that wait ---- */
+
+/* Answer the request @p, or leave it: 0 answered, 1 it must wait, ERR_* refused for @err. */
+int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
+                     struct err *err);
+/* Errors: ERR_EXHAUSTED. */
+int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
+/* Answer all who waited for what is now there. */
+void shard_wake(struct shard *s, struct shard_actions *out);
+/* End all with the error in @out->err. */
+void shard_refuse_parked(struct shard *s, struct shard_actions *out);
+
+/* ---- shard_workers.c: bounded staleness ---- */
+
+uint32_t shard_worker_find(const struct shard *s, const char *id);
+int shard_workers_check(const char *const *ids, size_t count, struct err *err);
+/* Copy the list; who stays keeps its base. The queue is empty. */
+void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
+                       struct shard_actions *out);
+void shard_workers_reset(struct shard *s); /* all begin anew */
+/* It comes (back): others wait for it again. One that @joins does so at the pace of the slowest. */
+void shard_worker_activate(struct shard *s, uint32_t worker, bool joins);
+/* Its clock is @clock now; a request that comes again, or late, takes nothing back. */
+void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock);
+void shard_worker_idle(struct shard *s, uint32_t worker);
+/* True while @worker is too far ahead of the slowest active one. */
+bool shard_worker_ahead(const struct shard *s, uint32_t worker);
+
+/* ---- shard_pin.c ---- */
+
+const struct shard_pin *shard_pin_find(const struct shard *s, const char *id);
+void shard_pins_release(struct shard *s, struct shard_actions *out);
+
+#endif

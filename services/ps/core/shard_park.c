@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that wait: as data, in the order in which they came. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ps/core/shard_internal.h"
+
+static struct shard_action *reply(struct shard *s, const struct shard_parked *p,
+                                  struct shard_actions *out)
+{
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = p->tag;
+    a->push = p->push;
+    a->staleness = p->staleness;
+    a->version = s->version;
+    a->generation = s->generation;
+    if (p->partial) {
+        shard_decide_answer(s, p, a);
+    }
+    s->pushes_duplicate += a->push == SHARD_PUSH_DUPLICATE;
+    s->pushes_dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
+    return a;
+}
+
+static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t version,
+                         struct shard_actions *out)
+{
+    struct shard_action *a = reply(s, p, out);
+    a->version = version;
+    a->values = true;
+    if (p->progress) {
+        a->progress = shard_progress(s, p->epoch, p->split);
+    }
+}
+
+/* The one before the present is still there: when a worker dies in between, another has to pull
+ * what a shard that is one step ahead had before. */
+static bool readable(const struct shard *s, uint64_t version)
+{
+    return version == s->version || (version + 1 == s->version && version >= s->version_first);
+}
+
+int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
+                     struct err *err)
+{
+    if (p->sums) {
+        return shard_sums_answer(s, p, out, err);
+    }
+    if (p->ticket > s->tickets_applied || (p->partial && p->step >= s->version)) {
+        return 1;
+    }
+    if (!p->has_pull) {
+        (void)reply(s, p, out);
+        return 0;
+    }
+    if (p->pull_kind == SHARD_PULL_LATEST) {
+        if (p->waits && shard_worker_ahead(s, p->worker)) {
+            return 1;
+        }
+        reply_values(s, p, s->version, out);
+        if (p->joins && p->worker != SHARD_WORKER_NONE) {
+            out->items[out->count - 1].clock = s->workers[p->worker].clock;
+        }
+        shard_policy_sent(s, p->worker, out);
+        return 0;
+    }
+    if (p->pull_version > s->version) {
+        return 1;
+    }
+    if (p->pull_kind == SHARD_PULL_AT_LEAST) {
+        reply_values(s, p, s->version, out);
+        return 0;
+    }
+    if (!readable(s, p->pull_version)) {
+        return err_set(err, ERR_RANGE,
+                       "a pull of version %" PRIu64 ", which is gone; the shard is at %" PRIu64,
+                       p->pull_version, s->version);
+    }
+    reply_values(s, p, p->pull_version, out);
+    return 0;
+}
+
+int shard_park(struct shard *s, const struct shard_parked *p, struct err *err)
+{
+    if (s->parked_count == SHARD_PARKED_MAX) {
+        return err_set(err, ERR_EXHAUSTED, "%d requests wait already; try again later",
+                       SHARD_PARKED_MAX);
+    }
+    s->parked = mem_grow(s->parked, &s->parked_capacity, s->parked_count + 1, sizeof *s->parked);
+    s->parked[s->parked_count++] = *p;
+    return 0;
+}
+
+void shard_wake(struct shard *s, struct shard_actions *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->parked_count; i++) {
+        struct shard_parked p = s->parked[i];
+        int rc = shard_try_answer(s, &p, out, &out->err);
+        if (rc == 1) {
+            s->parked[kept++] = p;
+        } else if (rc != 0) {
+            shard_refuse(s, p.tag, out);
+        }
+    }
+    s->parked_count = kept;
+}
+
+void shard_refuse_parked(struct shard *s, struct shard_actions *out)
+{
+    for (size_t i = 0; i < s->parked_count; i++) {
+        shard_refuse(s, s->parked[i].tag, out);
+    }
+    s->parked_count = 0;
+}
+
+/* Nobody is left to answer. What it pushed stays in. */
+void shard_on_gone(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    (void)out;
+    for (size_t i = 0; i < s->parked_count; i++) {
+        if (s->parked[i].tag == e->tag) {
+            s->parked_count--;
+            memmove(&s->parked[i], &s->parked[i + 1], (s->parked_count - i) * sizeof *s->parked);
+            return;
+        }
+    }
+}

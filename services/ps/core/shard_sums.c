@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over whole variables, in sync mode with several shards. When everything of a step is in,
+ * the shard makes partial sums; a worker joins those of all shards and brings the totals back; with
+ * these the shard goes on to the next round, and after the last one it applies.
+ *
+ * The totals are the same whoever joins them, so the first that come count. Those of the step that
+ * was applied last are kept: the other shards may have to do that step again in a new generation,
+ * and this one will not make partial sums of it any more. */
+#include <inttypes.h>
+
+#include "base/mutant.h"
+#include "ps/core/shard_internal.h"
+
+bool shard_sums_wanting(const struct shard *s)
+{
+    return s->sums.begun && s->sums.settled < s->sums.rounds;
+}
+
+static void reduce(struct shard *s, struct shard_actions *out)
+{
+    const struct shard_node *root = &s->nodes[0];
+    struct shard_action *a = shard_act(out, SHARD_REDUCE);
+    a->buffer = root->buffer;
+    a->examples = root->examples;
+    a->version = s->version + 1;
+    a->lr_scale = 1;
+    a->sums_step = s->version;
+    a->sums_round = s->sums.settled;
+}
+
+bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
+{
+    if (s->sums.rounds > 0 && !s->sums.begun) {
+        s->sums.begun = true;
+        reduce(s, out);
+    }
+    return !shard_sums_wanting(s);
+}
+
+void shard_sums_applied(struct shard *s)
+{
+    s->sums.kept = s->sums.rounds > 0 && !MUTANT(last_totals_forgotten);
+    s->sums.begun = false;
+    s->sums.settled = 0;
+}
+
+void shard_sums_forget(struct shard *s, struct shard_actions *out)
+{
+    if (MUTANT(sums_over_generations)) {
+        return;
+    }
+    if (s->sums.begun) {
+        (void)shard_act(out, SHARD_ABANDON);
+    }
+    s->sums.begun = false;
+    s->sums.settled = 0;
+}
+
+int shard_sums_check(const struct shard *s, const struct shard_event *e, struct err *err)
+{
+    if (s->sums.rounds == 0 || s->consistency.mode != TRAINING_SYNC) {
+        return err_set(err, ERR_INVALID,
+                       "sums of step %" PRIu64 ", but this job takes none over several shards",
+                       e->sums_step);
+    }
+    if (e->sums_round >= s->sums.rounds) {
+        return err_set(err, ERR_INVALID,
+                       "sums of round %" PRIu32 " of step %" PRIu64 "; there are %" PRIu32
+                       " rounds",
+                       e->sums_round, e->sums_step, s->sums.rounds);
+    }
+    if (e->sums_step > s->version) {
+        return err_set(err, ERR_RANGE,
+                       "sums of step %" PRIu64 ", but the shard is at step %" PRIu64, e->sums_step,
+                       s->version);
+    }
+    return 0;
+}
+
+/* ---- requests ---- */
+
+/* Totals of step @p->step that this shard has, or that nobody needs any more. */
+static bool is_settled(const struct shard *s, const struct shard_parked *p)
+{
+    return p->step < s->version || p->round < s->sums.settled;
+}
+
+int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
+                      struct shard_actions *out, struct err *err)
+{
+    bool settled = is_settled(s, p);
+    bool over = p->step + 1 < s->version;
+    if (!settled && (!s->sums.begun || p->round > s->sums.settled)) {
+        return 1;
+    }
+    if (p->step + 1 == s->version && !s->sums.kept) {
+        return err_set(err, ERR_RANGE,
+                       "sums of step %" PRIu64 ", which was not made here; the shard began at "
+                       "step %" PRIu64,
+                       p->step, s->version);
+    }
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = p->tag;
+    a->version = s->version;
+    a->generation = s->generation;
+    a->has_sums = true;
+    a->sums_known = settled;
+    a->sums_over = over;
+    a->sums_step = p->step;
+    a->sums_round = p->round;
+    shard_decide_tell(s, p->step, a);
+    return 0;
+}
+
+/* ---- totals ---- */
+
+bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
+{
+    return !s->closed && e->kind == SHARD_EXCHANGE && e->has_totals &&
+           shard_check_request(s, e, NULL) == 0 && e->sums_step == s->version && s->sums.begun &&
+           e->sums_round == s->sums.settled;
+}
+
+int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
+{
+    bool over = e->sums_step < s->version || e->sums_round < s->sums.settled;
+    if (over && !(s->sums.begun && MUTANT(old_totals))) {
+        return 0; /* somebody was faster */
+    }
+    if (!s->sums.begun || e->sums_round > s->sums.settled) {
+        return err_set(&out->err, ERR_RANGE,
+                       "totals of round %" PRIu32 " of step %" PRIu64
+                       ", which is not reduced here yet",
+                       e->sums_round, e->sums_step);
+    }
+    struct shard_action *a = shard_act(out, SHARD_SETTLE);
+    a->sums_step = e->sums_step;
+    a->sums_round = e->sums_round;
+    a->totals = e->totals;
+    a->totals_bytes = e->totals_bytes;
+    s->sums.settled++;
+    if (shard_sums_wanting(s)) {
+        reduce(s, out);
+    } else {
+        shard_sync_go_on(s, e, out);
+    }
+    return 0;
+}

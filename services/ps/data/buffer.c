@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps/data/buffer.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* A page and four lines: neighbours differ in the sets of both cache levels. */
+#define STAGGER_BYTES (4096 + 256)
+#define STAGGER_PLACES 16
+#define STAGGER_FROM_BYTES                                                                         \
+    (256U << 10) /* smaller arrays stay in the cache whatever they compete for */
+/* Larger arrays leave the process when they are freed. */
+#define PAGES_FROM_BYTES (1U << 20)
+
+/* ---- budget ---- */
+
+int budget_take(struct budget *b, uint64_t bytes, const char *what, struct err *err)
+{
+    uint64_t before = atomic_fetch_add(&b->bytes, bytes);
+    if (b->bytes_max == 0 || (bytes <= b->bytes_max && before <= b->bytes_max - bytes)) {
+        return 0;
+    }
+    atomic_fetch_sub(&b->bytes, bytes);
+    return err_set(err, ERR_EXHAUSTED,
+                   "%s: %" PRIu64 " bytes are too many: %" PRIu64
+                   " are in use and memory_bytes_max is %" PRIu64,
+                   what, bytes, before, b->bytes_max);
+}
+
+void budget_give(struct budget *b, uint64_t bytes)
+{
+    uint64_t before = atomic_fetch_sub(&b->bytes, bytes);
+    assert(before >= bytes);
+}
+
+static uint64_t stagger_bytes(uint64_t floats, unsigned place)
+{
+    bool small = floats < STAGGER_FROM_BYTES / sizeof(float);
+    return small ? 0 : (uint64_t)(place % STAGGER_PLACES) * STAGGER_BYTES;
+}
+
+uint64_t floats_bytes_max(uint64_t floats)
+{
+    return floats * sizeof(float) + stagger_bytes(floats, STAGGER_PLACES - 1);
+}
+
+int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                const char *what, struct err *err)
+{
+    if (floats > (SIZE_MAX / 4) / sizeof(float)) {
+        return err_set(err, ERR_EXHAUSTED, "%s: %" PRIu64 " floats do not fit in memory", what,
+                       floats);
+    }
+    size_t shift = (size_t)stagger_bytes(floats, place);
+    size_t bytes = (size_t)floats * sizeof(float) + shift;
+    int rc = budget == NULL ? 0 : budget_take(budget, bytes, what, err);
+    if (rc != 0) {
+        return rc;
+    }
+    void *memory = bytes >= PAGES_FROM_BYTES ? mem_try_pages(bytes, what, err)
+                                             : mem_try_aligned(bytes, 1, what, err);
+    if (memory == NULL) {
+        if (budget != NULL) {
+            budget_give(budget, bytes);
+        }
+        return ERR_EXHAUSTED;
+    }
+    *f = (struct floats){(float *)(void *)((char *)memory + shift), memory, bytes};
+    return 0;
+}
+
+void floats_release(struct floats *f, struct budget *budget)
+{
+    if (f->bytes >= PAGES_FROM_BYTES) {
+        mem_free_pages(f->memory, f->bytes);
+    } else {
+        free(f->memory);
+    }
+    if (budget != NULL) {
+        budget_give(budget, f->bytes);
+    }
+    *f = (struct floats){0};
+}
+
+/* ---- pool ---- */
+
+void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
+                      struct budget *budget)
+{
+    *p = (struct buffer_pool){.budget = budget, .floats = floats, .count_max = count_max};
+    pthread_mutex_init(&p->lock, NULL);
+}
+
+/* The budget is the caller's matter. */
+static void free_buffer(struct buffer_pool *p, struct buffer *b)
+{
+    p->count--;
+    floats_release(&b->floats, NULL);
+    free(b->norms);
+    free(b);
+}
+
+void buffer_pool_release(struct buffer_pool *p)
+{
+    while (p->unused != NULL) {
+        struct buffer *b = p->unused;
+        p->unused = b->next;
+        free_buffer(p, b);
+        p->reserved++;
+    }
+    while (p->unused_borrowed != NULL) {
+        struct buffer *b = p->unused_borrowed;
+        p->unused_borrowed = b->next;
+        free(b->norms);
+        free(b);
+    }
+    assert(p->count == 0);
+    budget_give(p->budget, p->reserved * floats_bytes_max(p->floats));
+    pthread_mutex_destroy(&p->lock);
+}
+
+uint64_t buffer_pool_bytes(struct buffer_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    uint64_t bytes = (p->count + p->reserved) * floats_bytes_max(p->floats);
+    pthread_mutex_unlock(&p->lock);
+    return bytes;
+}
+
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, struct err *err)
+{
+    uint64_t each = floats_bytes_max(p->floats);
+    int rc = 0;
+    pthread_mutex_lock(&p->lock);
+    size_t have = p->count + p->reserved;
+    if (count > have) {
+        rc = count - have > UINT64_MAX / 2 / (each + 1)
+                 ? err_set(err, ERR_EXHAUSTED, "%zu %s do not fit in memory", count, what)
+                 : budget_take(p->budget, (count - have) * each, what, err);
+        p->reserved += rc == 0 ? count - have : 0;
+    } else {
+        size_t surplus = have - count < p->reserved ? have - count : p->reserved;
+        budget_give(p->budget, surplus * each);
+        p->reserved -= surplus;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved)
+{
+    size_t freed = 0;
+    pthread_mutex_lock(&p->lock);
+    while (freed < count && p->unused != NULL) {
+        struct buffer *b = p->unused;
+        p->unused = b->next;
+        free_buffer(p, b);
+        if (p->count + p->reserved < reserved) {
+            p->reserved++;
+        } else {
+            budget_give(p->budget, floats_bytes_max(p->floats));
+        }
+        freed++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return freed;
+}
+
+static struct buffer *make(struct buffer_pool *p, size_t count_max, struct err *err)
+{
+    pthread_mutex_lock(&p->lock);
+    if (p->count >= count_max) {
+        pthread_mutex_unlock(&p->lock);
+        (void)err_set(err, ERR_EXHAUSTED, "%zu buffers are in use already; try again later",
+                      count_max);
+        return NULL;
+    }
+    size_t place = p->count++;
+    bool reserved = p->reserved > 0;
+    p->reserved -= reserved;
+    pthread_mutex_unlock(&p->lock);
+    struct buffer *b = mem_new(1, sizeof *b);
+    b->pool = p;
+    atomic_store(&b->refs, 1);
+    b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
+    const char *what = "a gradient buffer";
+    uint64_t each = floats_bytes_max(p->floats);
+    bool paid = reserved || budget_take(p->budget, each, what, err) == 0;
+    if (paid && floats_init(&b->floats, p->floats, (unsigned)place, NULL, what, err) == 0) {
+        return b;
+    }
+    free(b->norms);
+    free(b);
+    budget_give(p->budget, paid && !reserved ? each : 0);
+    pthread_mutex_lock(&p->lock);
+    p->count--;
+    p->reserved += reserved;
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+struct buffer *buffer_pool_take(struct buffer_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    struct buffer *b = p->unused;
+    if (b != NULL) {
+        p->unused = b->next;
+        atomic_store(&b->refs, 1);
+        b->has_norms = false;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return b;
+}
+
+struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err)
+{
+    return make(p, SIZE_MAX, err);
+}
+
+struct buffer *buffer_get(struct buffer_pool *p, struct err *err)
+{
+    struct buffer *b = buffer_pool_take(p);
+    return b != NULL ? b : make(p, p->count_max, err);
+}
+
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+                             void (*give_back)(struct buffer *b))
+{
+    pthread_mutex_lock(&p->lock);
+    struct buffer *b = p->unused_borrowed;
+    if (b != NULL) {
+        p->unused_borrowed = b->next;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (b == NULL) {
+        b = mem_new(1, sizeof *b);
+        b->pool = p;
+        b->norms = p->norms == 0 ? NULL : mem_new(p->norms, sizeof *b->norms);
+    }
+    b->floats.data = data;
+    b->owner = owner;
+    b->window = window;
+    b->give_back = give_back;
+    b->has_norms = false;
+    atomic_store(&b->refs, 1);
+    return b;
+}
+
+struct buffer *buffer_ref(struct buffer *b)
+{
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+void buffer_put(struct buffer *b)
+{
+    if (b == NULL || atomic_fetch_sub(&b->refs, 1) != 1) {
+        return;
+    }
+    struct buffer_pool *p = b->pool;
+    bool borrowed = b->give_back != NULL;
+    if (borrowed) {
+        b->give_back(b);
+    }
+    pthread_mutex_lock(&p->lock);
+    struct buffer **list = borrowed ? &p->unused_borrowed : &p->unused;
+    b->next = *list;
+    *list = b;
+    pthread_mutex_unlock(&p->lock);
+    if (p->given_back != NULL && !borrowed) {
+        p->given_back(p);
+    }
+}

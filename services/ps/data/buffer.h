@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of a parameter server: a budget for the process, and per shard a pool of gradient buffers.
+ *
+ * Any thread may use both. A buffer that was used is used again first, because its pages are
+ * there. */
+#ifndef GRADUS_PS_DATA_BUFFER_H
+#define GRADUS_PS_DATA_BUFFER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* ---- budget ---- */
+
+struct budget {
+    uint64_t bytes_max; /* 0: no limit but the machine's */
+    _Atomic uint64_t bytes;
+};
+
+/* Errors: ERR_EXHAUSTED with the bytes asked for, in use and allowed. */
+int budget_take(struct budget *b, uint64_t bytes, const char *what, struct err *err);
+void budget_give(struct budget *b, uint64_t bytes);
+
+/* @floats zeroed floats on the budget; floats_release(). @place staggers arrays of one size:
+ * addresses that differ by a large power of two make loops over several arrays 2 to 13 times slower
+ * (they compete for the same cache sets). @budget NULL: the caller has taken the bytes already.
+ * Errors: ERR_EXHAUSTED. */
+struct floats {
+    float *data;
+    void *memory;
+    uint64_t bytes; /* on the budget */
+};
+int floats_init(struct floats *f, uint64_t floats, unsigned place, struct budget *budget,
+                const char *what, struct err *err);
+void floats_release(struct floats *f, struct budget *budget); /* zeroed is fine; as for init */
+uint64_t floats_bytes_max(uint64_t floats);                   /* of one array, in any place */
+
+/* ---- pool ---- */
+
+struct buffer {
+    struct floats floats;
+    struct buffer_pool *pool;
+    struct buffer *next; /* in the pool's list */
+    atomic_uint refs;
+    /* Of the variables that the gradient is of, when its push brought them. */
+    bool has_norms;
+    double *norms; /* [pool->norms] */
+    /* Of memory that is somebody else's: give it back. NULL: it is the pool's. */
+    void (*give_back)(struct buffer *b);
+    void *owner;
+    uint32_t window; /* for give_back() */
+};
+
+struct buffer_pool {
+    pthread_mutex_t lock;
+    struct budget *budget;
+    struct buffer *unused, *unused_borrowed;
+    uint64_t floats; /* of every buffer */
+    size_t norms;    /* likewise; set before the first buffer is made */
+    size_t count;    /* allocated */
+    size_t count_max;
+    size_t reserved;                           /* how many more the budget has been told of */
+    void (*given_back)(struct buffer_pool *p); /* a buffer is unused again; may be NULL */
+};
+
+void buffer_pool_init(struct buffer_pool *p, uint64_t floats, size_t count_max,
+                      struct budget *budget);
+void buffer_pool_release(struct buffer_pool *p);   /* every buffer is back */
+uint64_t buffer_pool_bytes(struct buffer_pool *p); /* made or reserved */
+/* Memory for @count buffers in all is on the budget from now on, made or not; @what: "gradients".
+ * When it fails there is what there was. Errors: ERR_EXHAUSTED. */
+int buffer_pool_reserve(struct buffer_pool *p, size_t count, const char *what, struct err *err);
+/* A buffer that was used before, or NULL; one more, whatever the limit. Errors: ERR_EXHAUSTED. */
+struct buffer *buffer_pool_take(struct buffer_pool *p);
+struct buffer *buffer_pool_make(struct buffer_pool *p, struct err *err);
+/* Free up to @count unused buffers; returns how many. The budget stays taken for @reserved, made or
+ * not. */
+size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved);
+/* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
+struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
+/* The same around @data, which is somebody else's: the budget knows nothing of it, and with the
+ * last reference @give_back(buffer) is called, where `owner` and `window` say whose it is. */
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+                             void (*give_back)(struct buffer *b));
+struct buffer *buffer_ref(struct buffer *b);
+void buffer_put(struct buffer *b); /* NULL is fine */
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoint: a pinned version into a file, by a thread that may wait for the disk; and back. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/claim.h"
+#include "checkpoint/shard_file.h"
+#include "ps/rpc/ps_shell.h"
+#include "wire/wire.h"
+
+#define DIRECTORY_BYTES_MAX 512
+
+/* Below the checkpoint directory, whatever the message says. */
+static int check_directory(const char *path, struct err *err)
+{
+    char shown[96];
+    size_t length = strnlen(path, DIRECTORY_BYTES_MAX + 1);
+    if (length == 0 || length > DIRECTORY_BYTES_MAX || !text_is_utf8(path, length)) {
+        return err_set(err, ERR_INVALID, "directory '%s' must be 1 to %d bytes of UTF-8",
+                       text_shown(path, shown, sizeof shown), DIRECTORY_BYTES_MAX);
+    }
+    for (const char *part = path;; part++) {
+        size_t n = strcspn(part, "/");
+        bool dots = (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.');
+        if (n == 0 || dots) {
+            return err_set(err, ERR_INVALID,
+                           "directory '%s' must be relative, without '.', '..' or empty parts",
+                           text_shown(path, shown, sizeof shown));
+        }
+        part += n;
+        if (*part == 0) {
+            return 0;
+        }
+    }
+}
+
+/* Is the directory of the job, the first part of @directory, @owner's? */
+static int check_owner(const struct ps *ps, const char *directory, const char *owner,
+                       struct err *err)
+{
+    if (owner[0] == '\0') {
+        return 0;
+    }
+    char *job = mem_strdup(directory);
+    job[strcspn(job, "/")] = '\0';
+    int rc = claim_check(ps->checkpoint_dir, job, owner, NULL, err);
+    free(job);
+    if (rc == ERR_NOT_FOUND) {
+        (void)err_wrap(err,
+                       "the master and this server (checkpoint directory %s) must see the same "
+                       "files",
+                       ps->checkpoint_dir);
+        rc = err->code = ERR_PERMISSION;
+    }
+    return rc;
+}
+
+void ps_look_for_directory(struct ps_shard *s, const char *owner)
+{
+    struct err err = {0};
+    if (check_owner(s->ps, s->job, owner, &err) != 0) {
+        (void)snprintf(s->checkpoint_problem, sizeof s->checkpoint_problem, "%.500s", err.msg);
+    }
+}
+
+/* ---- back ---- */
+
+int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err)
+{
+    int rc = check_directory(directory, err);
+    rc = rc != 0 ? rc : check_owner(s->ps, directory, owner, err);
+    if (rc != 0) {
+        return err_wrap(err, "restore");
+    }
+    struct checkpoint *c = NULL;
+    char *path = mem_printf("%s/%s", s->ps->checkpoint_dir, directory);
+    rc = checkpoint_open(path, CHECKPOINT_PIECES, &c, err);
+    if (rc == 0) {
+        rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule->name, s->update,
+                                   s->snapshots.present->values.data, s->slot_data, err);
+        checkpoint_close(c);
+    }
+    free(path);
+    return rc == 0 ? 0 : err_wrap(err, "restore %s", directory);
+}
+
+/* ---- into a file ---- */
+
+struct writing {
+    struct ps_request *request;
+    struct snapshot *snapshot; /* ps_values_acquire() */
+    struct buffer *slots;      /* NULL: none */
+    struct ledger ledger;
+    uint64_t version, generation;
+};
+
+static int write_file(struct writing *w, const char *name, struct safetensors_written *written,
+                      struct err *err)
+{
+    struct ps_shard *s = w->request->shard;
+    const Gradus__V1__CheckpointShardRequest *m =
+        (const Gradus__V1__CheckpointShardRequest *)w->request->msg->body;
+    float *slots[UPDATE_SLOTS_MAX] = {NULL};
+    uint64_t at = 0;
+    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+        slots[i] = w->slots->floats.data + at;
+        at += update_slot_floats(s->update, i);
+    }
+    struct shard_file_state state = {
+        .job = s->job,
+        .plan = &s->plan,
+        .shard = s->number,
+        .rule = s->spec.update.rule->name,
+        .update = s->update,
+        .version = w->version,
+        .generation = w->generation,
+        .step = w->version,
+        .ledger = &w->ledger,
+        .values = w->snapshot->values.data,
+        .slots = slots,
+    };
+    char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
+    char *path = file_join(dir, name);
+    int rc = check_owner(s->ps, m->directory, m->owner, err);
+    rc = rc != 0 ? rc : file_make_dirs(dir, err);
+    rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
+    free(path);
+    free(dir);
+    return rc;
+}
+
+static void answer(struct writing *w)
+{
+    struct ps_shard *s = w->request->shard;
+    char name[SHARD_FILE_NAME_BYTES];
+    struct safetensors_written written;
+    struct err err;
+    uint64_t began = chrono_now_ns();
+    (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
+    if (write_file(w, name, &written, &err) != 0) {
+        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
+            err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
+        }
+        (void)err_wrap(&err, "checkpoint");
+        (void)ps_shard_wrap(s, &err);
+        (void)rpc_fail(w->request->call, &err);
+        return;
+    }
+    meter_observe(s->ps->meters.checkpoint_seconds, (double)(chrono_now_ns() - began) * 1e-9);
+    meter_add(s->ps->meters.checkpoint_bytes, written.bytes);
+    Gradus__V1__CheckpointShardResponse m = GRADUS__V1__CHECKPOINT_SHARD_RESPONSE__INIT;
+    Gradus__V1__Ledger ledger;
+    m.file = name;
+    m.bytes = written.bytes;
+    m.checksum = written.checksum;
+    m.version = w->version;
+    wire_ledger_to_proto(&w->ledger, &ledger);
+    m.ledger = &ledger;
+    (void)rpc_reply(w->request->call, &m.base, NULL);
+}
+
+static void free_writing(struct writing *w)
+{
+    ledger_release(&w->ledger);
+    buffer_put(w->slots);
+    ps_values_release(w->snapshot);
+    ps_request_unref(w->request);
+    free(w);
+}
+
+static void run_write(void *ctx)
+{
+    struct writing *w = ctx;
+    answer(w);
+    work_end(&w->request->shard->file_work);
+    free_writing(w);
+}
+
+void ps_write(struct ps_request *r, const struct shard_action *a)
+{
+    struct ps_shard *s = r->shard;
+    struct writing *w = mem_new(1, sizeof *w);
+    r->answered = true; /* the file's thread answers, and returns the reference */
+    w->request = r;
+    w->snapshot = ps_values_acquire(s, a->version, 1);
+    w->slots = a->buffer == NULL ? NULL : buffer_ref(a->buffer);
+    ledger_copy(&w->ledger, a->ledger == NULL ? &s->ledger : a->ledger);
+    w->version = a->version;
+    w->generation = a->generation;
+    struct err err;
+    work_begin(&s->file_work, "Checkpoint", 0, "");
+    if (pool_post(s->ps->files, run_write, w, &err) != 0) {
+        work_end(&s->file_work);
+        (void)err_wrap(&err, "checkpoint");
+        (void)ps_shard_wrap(s, &err);
+        (void)rpc_fail(r->call, &err);
+        free_writing(w);
+    }
+}
+
+/* Only refusals come this way. */
+static void answer_refusal(struct ps_request *r, const struct shard_action *a,
+                           const struct err *err)
+{
+    (void)a;
+    (void)rpc_fail(r->call, err);
+}
+
+void ps_on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__CheckpointShardRequest *m =
+        (const Gradus__V1__CheckpointShardRequest *)msg->body;
+    struct err err;
+    if (check_directory(m->directory, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_CHECKPOINT, call, msg, answer_refusal);
+    if (r != NULL) {
+        r->event.pin_id = m->pin_id;
+        ps_request_post_unary(r);
+    }
+}

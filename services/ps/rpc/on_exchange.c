@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exchange: one stream per worker and shard, pushes in and parameters out in chunks. This reads it,
+ * in the call's callbacks. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "ps/rpc/ps_stream.h"
+
+#define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
+#define UNSENT_SHARDS_MAX 4          /* and as many shards of values besides */
+
+static struct incoming *find_incoming(struct ps_stream *s, uint64_t exchange)
+{
+    for (size_t i = 0; i < s->incoming_count; i++) {
+        if (s->incoming[i].exchange == exchange) {
+            return &s->incoming[i];
+        }
+    }
+    return NULL;
+}
+
+static void release_incoming(struct incoming *in)
+{
+    buffer_put(in->buffer);
+    in->buffer = NULL;
+    if (in->request != NULL) {
+        ps_request_unref(in->request);
+        in->request = NULL;
+    }
+}
+
+void ps_stream_remove(struct ps_stream *s, struct incoming *in)
+{
+    release_incoming(in);
+    *in = s->incoming[--s->incoming_count];
+}
+
+static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    if (m->shard == NULL) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": its first message does not name a shard",
+                       m->exchange);
+    }
+    struct ps_shard *shard = ps_find(s->ps, m->shard, err);
+    if (shard == NULL) {
+        return err->code;
+    }
+    if (s->shard == NULL) {
+        s->shard = shard;
+        ps_stream_begin(s);
+        return 0;
+    }
+    int rc = 0;
+    if (s->shard != shard) {
+        rc = err_set(err, ERR_INVALID, "this stream carries another shard; open one more stream");
+        (void)ps_shard_wrap(shard, err);
+    }
+    ps_shard_unref(shard);
+    return rc;
+}
+
+static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t window,
+                           struct err *err)
+{
+    if (in->type != VALUE_FP32) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a gradient window",
+                       in->exchange, value_type_names[in->type]);
+    }
+    int rc = ps_windows_gradient(s->windows, window, &s->waiter, &in->buffer, err);
+    if (rc == ERR_INVALID) {
+        return err_wrap(err, "exchange %" PRIu64, in->exchange);
+    }
+    if (rc == 0) {
+        in->arrived = in->total;
+        rc = ranges_add(&in->taken, 0, in->total, err);
+    }
+    return rc;
+}
+
+static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_t window,
+                              struct err *err)
+{
+    if (window == 0) {
+        return 0;
+    }
+    if (!ps_windows_has_values(s->windows, window)) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": value window %" PRIu32 " is not open", r->exchange,
+                       window);
+    }
+    if (r->pulled != VALUE_FP32) {
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a value window", r->exchange,
+                       value_type_names[r->pulled]);
+    }
+    r->values_window = window;
+    return 0;
+}
+
+/* Through the local socket, which only processes of the same user can reach. Who comes over the
+ * network has no business with the memory of processes here: it could name those of others. */
+static bool comes_locally(struct rpc_call *call)
+{
+    return strncmp(rpc_peer(call), "unix:", 5) == 0;
+}
+
+/* What the first message says; its values come after. */
+static int read_first(struct ps_stream *s, struct incoming *in,
+                      const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    struct ps_request *r = in->request;
+    int rc = 0;
+    r->exchange = m->exchange;
+    r->stream = s;
+    ps_stream_ref(s);
+    r->event.generation = m->shard->generation;
+    r->event.fence = ps_fence(m->shard);
+    r->event.has_push = m->push != NULL;
+    r->event.has_pull = m->pull != NULL;
+    r->event.idle = m->idle != 0;
+    r->event.has_spare = m->spare != NULL;
+    r->event.spare_step = m->spare == NULL ? 0 : m->spare->step;
+    if (m->push != NULL) {
+        rc = ps_read_push(m->push, r, err);
+        in->type = r->pushed;
+    }
+    if (m->pull != NULL && rc == 0) {
+        rc = ps_read_pull(m->pull, r, err);
+    }
+    if (m->decision != NULL && rc == 0) {
+        rc = ps_request_decision(r, m->decision, err);
+    }
+    if (m->sums != NULL) {
+        r->event.has_sums = true;
+        r->event.sums_step = m->sums->step;
+        r->event.sums_round = m->sums->round;
+    }
+    if (m->totals != NULL && rc == 0) {
+        ps_request_totals(r, m->totals);
+    }
+    ps_request_name(r, m->worker);
+    if (m->windows != NULL) {
+        r->offers_windows = true;
+        if (s->windows == NULL && s->ps->shared_memory && comes_locally(s->call)) {
+            s->windows = ps_windows_open(s->shard, m->windows); /* or without */
+        }
+    }
+    rc = rc != 0 ? rc : name_values_window(s, r, m->values_window, err);
+    if (rc != 0 || m->total == 0) {
+        return rc;
+    }
+    if (m->push == NULL || m->total != s->shard->elements) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": %" PRIu64 " gradient elements; expected %" PRIu64,
+                       m->exchange, m->total, m->push == NULL ? 0 : s->shard->elements);
+    }
+    return 0;
+}
+
+/* Memory for the gradient that begins, once. 1: there is none; the message comes again when there
+ * is, and until then no other of this stream. */
+static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                     struct err *err)
+{
+    if (in->total == 0 || in->buffer != NULL) {
+        return 0;
+    }
+    int rc = m->gradient_window != 0 ? borrow_gradient(s, in, m->gradient_window, err)
+                                     : gate_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
+    for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
+        if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
+            rc = err_set(err, ERR_EXHAUSTED,
+                         "exchange %" PRIu64 ": no memory for another gradient before the one of "
+                         "exchange %" PRIu64 " is complete; send one after the other",
+                         in->exchange, s->incoming[i].exchange);
+        }
+    }
+    if (rc == 1) {
+        ps_stream_ref(s);
+        rpc_pause_again(s->call);
+        gate_wait(&s->shard->gradients, &s->waiter);
+        return 1;
+    }
+    rc = rc != 0 ? rc : ps_read_norms(s->shard, m->push, in->buffer, err);
+    return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
+}
+
+static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                 struct err *err)
+{
+    int rc = find_shard(s, m, err);
+    if (rc != 0) {
+        return rc;
+    }
+    in->request = ps_request_new(s->shard, SHARD_EXCHANGE, s->call, NULL, ps_answer);
+    rc = read_first(s, in, m, err);
+    return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
+}
+
+static int take_values(struct ps_stream *s, struct incoming *in,
+                       const Gradus__V1__ExchangeRequest *m, struct rpc_spans *spans,
+                       struct err *err)
+{
+    size_t bytes = rpc_spans_bytes(spans);
+    uint64_t n = bytes / value_type_bytes(in->type);
+    if (m->gradient_window != 0 && bytes == 0) {
+        return 0; /* they are there */
+    }
+    int rc = 0;
+    if (bytes % value_type_bytes(in->type) != 0 || m->offset > in->total ||
+        n > in->total - m->offset) {
+        rc = err_set(err, ERR_INVALID, "there are %" PRIu64 " elements", in->total);
+    } else {
+        rc = ranges_add(&in->taken, m->offset, n, err);
+    }
+    if (rc != 0) {
+        (void)err_wrap(err, "exchange %" PRIu64 ": %zu bytes of values at element %" PRIu64,
+                       m->exchange, bytes, m->offset);
+        return ps_shard_wrap(s->shard, err);
+    }
+    if (n > 0) {
+        (void)wire_values_read(spans, in->type, in->buffer->floats.data + m->offset, n);
+        meter_add(s->ps->meters.values_received, bytes);
+    }
+    in->arrived += n;
+    return 0;
+}
+
+/* Every chunk has come. */
+static void post(struct ps_stream *s, struct incoming *in)
+{
+    struct ps_request *r = in->request;
+    r->event.push.buffer = in->buffer;
+    r->event.push.elements = in->total;
+    in->request = NULL;
+    in->buffer = NULL;
+    ps_stream_remove(s, in);
+    ps_request_post(r);
+}
+
+/* Of a refused exchange the client may have sent more meanwhile. */
+static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
+{
+    in->arrived += bytes / value_type_bytes(in->type);
+    if (in->arrived >= in->total) {
+        ps_stream_remove(s, in);
+    }
+}
+
+static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                   size_t bytes, const struct err *err)
+{
+    if (in->buffer == NULL && s->windows != NULL && m->gradient_window != 0) {
+        ps_windows_decline(s->windows, m->gradient_window);
+    }
+    release_incoming(in); /* before the client hears of it */
+    ps_answer_refuse(s->call, m->exchange, 0, 0, err);
+    skip(s, in, bytes);
+}
+
+static bool reads_answers(struct ps_stream *s)
+{
+    uint64_t most = UNSENT_BYTES_MIN;
+    if (s->shard != NULL) {
+        most += UNSENT_SHARDS_MAX * s->shard->elements * sizeof(float);
+    }
+    return rpc_queued_bytes(s->call) <= most;
+}
+
+static void fail_stream(struct ps_stream *s, const char *why)
+{
+    struct err err;
+    (void)err_set(&err, ERR_EXHAUSTED, "%s", why);
+    (void)rpc_fail(s->call, &err);
+}
+
+void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    const Gradus__V1__ExchangeRequest *m = (const Gradus__V1__ExchangeRequest *)msg->body;
+    struct ps_stream *s = rpc_data(call);
+    struct err err;
+    int rc = 0;
+    uint64_t began_ns = trace_on(&s->ps->trace) ? chrono_now_ns() : 0;
+    if (!reads_answers(s)) {
+        fail_stream(s, "the answers of this stream are not read");
+        return;
+    }
+    struct incoming *in = find_incoming(s, m->exchange);
+    if (in != NULL && in->request == NULL && m->shard != NULL) {
+        ps_stream_remove(s, in); /* refused before, and begun anew */
+        in = NULL;
+    }
+    if (in != NULL && in->request == NULL) {
+        skip(s, in, rpc_spans_bytes(msg->bulk));
+        return;
+    }
+    if (in == NULL) {
+        if (s->incoming_count == INCOMING_MAX) {
+            fail_stream(s, "too many exchanges arrive at once on this stream");
+            return;
+        }
+        in = &s->incoming[s->incoming_count++];
+        *in = (struct incoming){.exchange = m->exchange, .total = m->total};
+        rc = begin(s, in, m, &err);
+    }
+    rc = rc != 0 ? rc : find_room(s, in, m, &err);
+    if (rc == 1) {
+        return;
+    }
+    rc = rc != 0 ? rc : take_values(s, in, m, msg->bulk, &err);
+    if (rc == 0 && began_ns != 0) {
+        ps_trace_request(in->request, TRACE_CHUNK, began_ns, chrono_now_ns(),
+                         rpc_spans_bytes(msg->bulk));
+    }
+    if (rc != 0) {
+        refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
+    } else if (in->arrived == in->total) {
+        post(s, in);
+    }
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pull, Push, PushPull: a whole shard in one message, for clients without a stream. */
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "ps/rpc/ps_shell.h"
+
+static void answer_values(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    Gradus__V1__PullResponse m = GRADUS__V1__PULL_RESPONSE__INIT;
+    m.version = a->version;
+    m.push = (Gradus__V1__PushResult)a->push;
+    m.progress = a->progress;
+    m.clock = a->clock;
+    m.type = (Gradus__V1__WireType)r->pulled;
+    struct ps_source values = ps_values_answer(r->shard, a, 1);
+    struct rpc_piece piece = ps_values_piece(r, &values, 0, r->shard->elements);
+    struct rpc_blob blob = {
+        .pieces = &piece, .piece_count = 1, .release = values.release, .ctx = values.ctx};
+    (void)rpc_reply(r->call, &m.base, &blob); /* too large a message ends the call by itself */
+}
+
+static void answer_push(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    Gradus__V1__PushResponse m = GRADUS__V1__PUSH_RESPONSE__INIT;
+    m.push = (Gradus__V1__PushResult)a->push;
+    m.version = a->version;
+    (void)rpc_reply(r->call, &m.base, NULL);
+}
+
+/* The values into memory of their own. 1: there is none yet. */
+static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
+                       struct err *err)
+{
+    struct shard_push *push = &r->event.push;
+    struct buffer *buffer;
+    int rc = gate_get(&r->shard->gradients, &r->waiter, &buffer, err);
+    if (rc != 0) {
+        return rc;
+    }
+    (void)wire_values_read(spans, r->pushed, buffer->floats.data, push->elements);
+    meter_add(r->shard->ps->meters.values_received, rpc_spans_bytes(spans));
+    push->buffer = buffer;
+    return ps_read_norms(r->shard, in, buffer, err);
+}
+
+/* The push and its values into the event. What has the wrong length is left to the core to
+ * refuse. */
+static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
+                       struct err *err)
+{
+    struct shard_push *push = &r->event.push;
+    int rc = ps_read_push(in, r, err);
+    if (rc != 0) {
+        return rc;
+    }
+    size_t bytes = rpc_spans_bytes(spans);
+    if (bytes % value_type_bytes(r->pushed) != 0) {
+        return err_set(err, ERR_INVALID, "%zu bytes of values are no whole number of floats",
+                       bytes);
+    }
+    r->event.has_push = true;
+    push->elements = bytes / value_type_bytes(r->pushed);
+    return push->elements != r->shard->elements || bytes == 0 ? 0 : take_values(r, in, spans, err);
+}
+
+static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)
+{
+    return msg->body->descriptor == &gradus__v1__push_request__descriptor
+               ? ((const Gradus__V1__PushRequest *)msg->body)->push
+               : ((const Gradus__V1__PushPullRequest *)msg->body)->push;
+}
+
+/* There is memory, or never will be: the request goes on with the message that waited with it. */
+static void go_on(struct gate_waiter *w)
+{
+    struct ps_request *r = (struct ps_request *)((char *)w - offsetof(struct ps_request, waiter));
+    struct err err;
+    int rc = take_values(r, push_of(r->msg), r->msg->bulk, &err);
+    if (rc == 1) {
+        gate_wait(&r->shard->gradients, w);
+        return;
+    }
+    if (rc != 0) {
+        (void)ps_shard_wrap(r->shard, &err);
+        r->refused = mem_new(1, sizeof *r->refused);
+        *r->refused = err;
+    }
+    rpc_msg_unref(r->msg);
+    r->msg = NULL;
+    ps_request_post_waited(r);
+}
+
+/* @rc is of reading the request from @msg. */
+static void post_or_fail(struct ps_request *r, const char *worker, int rc, struct rpc_msg *msg,
+                         struct err *err)
+{
+    if (rc >= 0) {
+        ps_request_name(r, worker);
+    }
+    if (rc == 1) {
+        r->msg = rpc_msg_ref(msg);
+        r->waiter.ready = go_on;
+        ps_request_wait_unary(r);
+        return;
+    }
+    if (rc == 0) {
+        ps_request_post_unary(r);
+        return;
+    }
+    (void)ps_shard_wrap(r->shard, err);
+    (void)rpc_fail(r->call, err);
+    buffer_put(r->event.push.buffer);
+    ps_request_unref(r);
+}
+
+void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PullRequest *m = (const Gradus__V1__PullRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
+    if (r != NULL) {
+        struct err err;
+        r->event.has_pull = true;
+        post_or_fail(r, m->worker, ps_read_pull(m->pull, r, &err), msg, &err);
+    }
+}
+
+void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PushRequest *m = (const Gradus__V1__PushRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_push);
+    if (r != NULL) {
+        struct err err;
+        post_or_fail(r, m->worker, read_values(r, m->push, msg->bulk, &err), msg, &err);
+    }
+}
+
+void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__PushPullRequest *m = (const Gradus__V1__PushPullRequest *)msg->body;
+    struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
+    if (r != NULL) {
+        struct err err;
+        r->event.has_pull = true;
+        int rc = ps_read_pull(m->pull, r, &err);
+        rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
+        post_or_fail(r, m->worker, rc, msg, &err);
+    }
+}

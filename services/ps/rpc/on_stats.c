@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stats: each shard tells on its own strand; the last one sends the answer. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "ps/rpc/ps_shell.h"
+#include "wire/wire.h"
+
+struct telling {
+    struct strand_task task;
+    struct stats *stats;
+    struct ps_shard *shard;
+    Gradus__V1__ShardStats message;
+    Gradus__V1__Ledger ledger_message;
+    struct ledger ledger;
+};
+
+struct stats {
+    struct rpc_call *call;
+    atomic_size_t missing;
+    size_t count;
+    struct telling shards[];
+};
+
+static void send_stats(struct stats *st)
+{
+    Gradus__V1__StatsResponse m = GRADUS__V1__STATS_RESPONSE__INIT;
+    Gradus__V1__ShardStats **list = mem_new(st->count, sizeof(Gradus__V1__ShardStats *));
+    for (size_t i = 0; i < st->count; i++) {
+        list[i] = &st->shards[i].message;
+    }
+    m.shards = list;
+    m.n_shards = st->count;
+    (void)rpc_reply(st->call, &m.base, NULL);
+    free(list);
+    for (size_t i = 0; i < st->count; i++) {
+        ledger_release(&st->shards[i].ledger);
+        ps_shard_unref(st->shards[i].shard);
+    }
+    rpc_call_unref(st->call);
+    free(st);
+}
+
+static void told(struct stats *st)
+{
+    if (atomic_fetch_sub(&st->missing, 1) == 1) {
+        send_stats(st);
+    }
+}
+
+static void tell(struct strand_task *task)
+{
+    struct telling *t = (struct telling *)((char *)task - offsetof(struct telling, task));
+    struct ps_shard *s = t->shard;
+    struct shard_info info;
+    struct snapshots_usage usage;
+    shard_info(s->core, &info);
+    snapshots_usage(&s->snapshots, &usage);
+    Gradus__V1__ShardStats *m = &t->message;
+    gradus__v1__shard_stats__init(m);
+    m->job = s->job;
+    m->shard = s->number;
+    m->generation = info.generation;
+    m->version = info.version;
+    m->elements = info.elements;
+    m->bytes = ps_shard_bytes(s);
+    m->pushes_applied = info.pushes_applied;
+    m->pushes_duplicate = info.pushes_duplicate;
+    m->pushes_dropped = info.pushes_dropped;
+    m->updates_skipped = s->updates_skipped;
+    m->examples = info.examples;
+    m->requests_parked = info.parked;
+    m->snapshots = usage.held;
+    if (info.ledger != NULL) {
+        ledger_copy(&t->ledger, info.ledger);
+        wire_ledger_to_proto(&t->ledger, &t->ledger_message);
+        m->ledger = &t->ledger_message;
+    }
+    told(t->stats);
+}
+
+void ps_on_stats(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    const Gradus__V1__StatsRequest *r = (const Gradus__V1__StatsRequest *)msg->body;
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t n = ps_list(service, r->job, shards);
+    struct stats *st = mem_new(1, sizeof *st + n * sizeof st->shards[0]);
+    st->call = rpc_call_ref(call);
+    st->count = n;
+    atomic_store(&st->missing, n + 1); /* one for this loop */
+    for (size_t i = 0; i < n; i++) {
+        struct telling *t = &st->shards[i];
+        t->stats = st;
+        t->shard = shards[i];
+        struct ps_shard *s = ps_shard_ref(shards[i]); /* the strand outlives its tasks */
+        (void)strand_post(&s->strand, &t->task, tell);
+        ps_shard_unref(s);
+    }
+    told(st);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps/rpc/ps.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host_memory.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "ps/rpc/ps_shell.h"
+
+#define POOL_QUEUE 1024
+#define COPY_THREADS 4 /* one may stay with the strand that it copied for while that is busy */
+
+/* ---- life ---- */
+
+static void collect(void *ctx)
+{
+    struct ps *ps = ctx;
+    meter_set(ps->meters.bytes, (double)atomic_load(&ps->budget.bytes));
+}
+
+static struct meter *push_counter(struct meter_registry *r, const char *result)
+{
+    struct meter_label label = {"result", result};
+    return meter_counter(r, "ps_pushes_total", "Pushes by what became of them", &label, 1);
+}
+
+static struct meter *decision_counter(struct meter_registry *r, const char *direction)
+{
+    struct meter_label label = {"direction", direction};
+    return meter_counter(r, "ps_decisions_total", "Messages that say which replicas make up a step",
+                         &label, 1);
+}
+
+static void register_meters(struct ps *ps, struct meter_registry *r)
+{
+    static const double staleness[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
+    ps->meters = (struct ps_meters){
+        .pushes = {push_counter(r, "refused"), push_counter(r, "accepted"),
+                   push_counter(r, "applied"), push_counter(r, "duplicate"),
+                   push_counter(r, "stale"), push_counter(r, "dropped")},
+        .updates = meter_counter(r, "ps_updates_total", "Versions made by updates", NULL, 0),
+        .updates_skipped =
+            meter_counter(r, "ps_updates_skipped_total",
+                          "Updates left out because of values that are not finite", NULL, 0),
+        .staleness = meter_histogram(r, "ps_staleness_versions",
+                                     "Versions between a gradient's parameters and its update",
+                                     staleness, sizeof staleness / sizeof staleness[0], NULL, 0),
+        .spares = meter_counter(r, "ps_spares_total",
+                                "Late replicas given to workers that had nothing to do", NULL, 0),
+        .decisions_made = decision_counter(r, "sent"),
+        .decisions_taken = decision_counter(r, "received"),
+        .apply_seconds = meter_histogram(r, "ps_apply_seconds", "Time of one update of a shard",
+                                         METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
+        .wait_seconds =
+            meter_histogram(r, "ps_wait_seconds",
+                            "Time from the arrival of a push to the update it is answered with",
+                            METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
+        .parked = meter_gauge(r, "ps_requests_parked", "Requests that wait", NULL, 0),
+        .queued = meter_gauge(r, "ps_gradients_held",
+                              "Gradients that wait for others or for memory", NULL, 0),
+        .snapshots = meter_gauge(r, "ps_snapshots", "Versions in memory", NULL, 0),
+        .shards = meter_gauge(r, "ps_shards", "Shards on this server", NULL, 0),
+        .bytes =
+            meter_gauge(r, "ps_memory_bytes", "Values, slots, snapshots and gradients", NULL, 0),
+        .values_received = meter_counter(r, "ps_value_bytes_received_total",
+                                         "Bytes of gradients as they came", NULL, 0),
+        .values_sent = meter_counter(r, "ps_value_bytes_sent_total",
+                                     "Bytes of parameters as they were sent", NULL, 0),
+        .checkpoint_seconds =
+            meter_histogram(r, "ps_checkpoint_seconds", "Time of writing a shard's file",
+                            METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
+        .checkpoint_bytes =
+            meter_counter(r, "ps_checkpoint_bytes_total", "Bytes of shard files", NULL, 0),
+    };
+    meter_on_collect(r, collect, ps);
+}
+
+unsigned ps_apply_threads(void)
+{
+    enum { ENOUGH = 4 };
+    cpu_set_t cpus;
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return n < 1 ? 1 : n < ENOUGH ? (unsigned)n : ENOUGH;
+}
+
+struct ps *ps_ref(struct ps *ps)
+{
+    atomic_fetch_add(&ps->refs, 1);
+    return ps;
+}
+
+void ps_unref(struct ps *ps)
+{
+    if (atomic_fetch_sub(&ps->refs, 1) == 1) {
+        gate_release(&ps->gate);
+        pthread_mutex_destroy(&ps->lock);
+        trace_release(&ps->trace);
+        free(ps->checkpoint_dir);
+        free(ps);
+    }
+}
+
+struct ps *ps_new(const struct ps_options *o, struct err *err)
+{
+    if (o->shards_max < 1 || o->shards_max > PS_SHARDS_MAX || o->chunk_bytes < sizeof(float) ||
+        o->chunk_bytes % sizeof(float) != 0 || o->apply_threads > PS_APPLY_THREADS_MAX) {
+        (void)err_set(err, ERR_RANGE,
+                      "shards_max %zu must be 1 to %d, chunk_bytes %zu a multiple of 4, "
+                      "apply_threads %u at most %d",
+                      o->shards_max, PS_SHARDS_MAX, o->chunk_bytes, o->apply_threads,
+                      PS_APPLY_THREADS_MAX);
+        return NULL;
+    }
+    struct ps *ps = mem_new(1, sizeof *ps);
+    pthread_mutex_init(&ps->lock, NULL);
+    trace_init(&ps->trace);
+    atomic_store(&ps->refs, 1);
+    ps->checkpoint_dir = mem_strdup(o->checkpoint_dir);
+    ps->chunk_bytes = o->chunk_bytes;
+    ps->shared_memory = o->shared_memory;
+    ps->shards_max = o->shards_max;
+    ps->budget.bytes_max = o->memory_bytes_max == 0 ? host_memory("").total : o->memory_bytes_max;
+    unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;
+    ps->crew = crew_new(threads - 1, "ps-apply", err);
+    ps->work = ps->crew == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
+    ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
+    ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
+    ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
+    gate_init(&ps->gate, o->gradient_bytes_max, ps->work, o->meters);
+    if (ps->copies == NULL) {
+        pool_free(ps->files);
+        pool_free(ps->opens);
+        pool_free(ps->work);
+        crew_free(ps->crew);
+        ps_unref(ps);
+        return NULL;
+    }
+    register_meters(ps, o->meters);
+    return ps;
+}
+
+void ps_drain(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->drained = true;
+    pthread_mutex_unlock(&ps->lock);
+    pool_drain(ps->opens); /* shards that are being opened find that it is too late */
+    pool_drain(ps->copies);
+    ps_drop(ps, NULL);
+    pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
+    pool_drain(ps->files);
+}
+
+void ps_free(struct ps *ps)
+{
+    if (ps == NULL) {
+        return;
+    }
+    ps_drain(ps);
+    pool_free(ps->opens);
+    pool_free(ps->work);
+    pool_free(ps->files);
+    pool_free(ps->copies);
+    crew_free(ps->crew);
+    ps_unref(ps);
+}
+
+void ps_set_incarnation(struct ps *ps, uint64_t incarnation)
+{
+    atomic_store(&ps->incarnation, incarnation);
+}
+
+/* ---- the table ---- */
+
+static struct ps_shard *find(const struct ps *ps, const char *job, uint32_t number)
+{
+    for (size_t i = 0; i < ps->shard_count; i++) {
+        if (ps->shards[i]->number == number && strcmp(ps->shards[i]->job, job) == 0) {
+            return ps->shards[i];
+        }
+    }
+    return NULL;
+}
+
+struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err)
+{
+    if (ref == NULL) {
+        (void)err_set(err, ERR_INVALID, "the request does not name a shard");
+        return NULL;
+    }
+    pthread_mutex_lock(&ps->lock);
+    struct ps_shard *s = find(ps, ref->job, ref->shard);
+    if (s != NULL) {
+        (void)ps_shard_ref(s);
+    }
+    pthread_mutex_unlock(&ps->lock);
+    if (s == NULL) {
+        char shown[64];
+        (void)err_set(err, ERR_NOT_FOUND, "job %s shard %" PRIu32 ": not on this server",
+                      text_shown(ref->job, shown, sizeof shown), ref->shard);
+    }
+    return s;
+}
+
+int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&ps->lock);
+    if (ps->drained) {
+        rc = err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
+    } else if (find(ps, s->job, s->number) != NULL) {
+        rc = err_set(err, ERR_EXISTS, "it is open already");
+    } else if (ps->shard_count == ps->shards_max) {
+        rc = err_set(err, ERR_EXHAUSTED, "%zu shards are open, which is shards_max",
+                     ps->shard_count);
+    } else {
+        ps->shards[ps->shard_count++] = ps_shard_ref(s);
+        meter_set(ps->meters.shards, (double)ps->shard_count);
+    }
+    pthread_mutex_unlock(&ps->lock);
+    return rc;
+}
+
+void ps_remove(struct ps *ps, struct ps_shard *s)
+{
+    bool found = false;
+    pthread_mutex_lock(&ps->lock);
+    for (size_t i = 0; i < ps->shard_count && !found; i++) {
+        if (ps->shards[i] == s) {
+            ps->shards[i] = ps->shards[--ps->shard_count];
+            found = true;
+        }
+    }
+    meter_set(ps->meters.shards, (double)ps->shard_count);
+    pthread_mutex_unlock(&ps->lock);
+    if (found) {
+        ps_shard_unref(s);
+    }
+}
+
+bool ps_drained(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    bool drained = ps->drained;
+    pthread_mutex_unlock(&ps->lock);
+    return drained;
+}
+
+bool ps_lingers(struct ps *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    bool lingers = atomic_load(&ps->refs) > 1 + ps->shard_count;
+    pthread_mutex_unlock(&ps->lock);
+    return lingers;
+}
+
+size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX])
+{
+    size_t n = 0;
+    pthread_mutex_lock(&ps->lock);
+    for (size_t i = 0; i < ps->shard_count; i++) {
+        if (job == NULL || job[0] == 0 || strcmp(ps->shards[i]->job, job) == 0) {
+            out[n++] = ps_shard_ref(ps->shards[i]);
+        }
+    }
+    pthread_mutex_unlock(&ps->lock);
+    return n;
+}
+
+void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t n = ps_list(ps, NULL, shards);
+    for (size_t i = 0; i < n; i++) {
+        each(ctx, shards[i]->job);
+        ps_shard_unref(shards[i]);
+    }
+}
+
+void ps_works(struct ps *ps, struct membership_works *out)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    ps_openings_tell(ps, out);
+    size_t n = ps_list(ps, NULL, shards);
+    for (size_t i = 0; i < n; i++) {
+        work_tell(&shards[i]->work, shards[i]->job, out);
+        work_tell(&shards[i]->file_work, shards[i]->job, out);
+        ps_shard_unref(shards[i]);
+    }
+}
+
+void ps_drop(struct ps *ps, const char *job)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t n = ps_list(ps, job, shards);
+    for (size_t i = 0; i < n; i++) {
+        ps_shard_drop(shards[i]);
+        ps_shard_unref(shards[i]);
+    }
+}
+
+/* ---- methods ---- */
+
+const struct rpc_method ps_methods[] = {
+    {.name = "OpenShard", .request = ps_on_open_shard},
+    {.name = "SetMembership", .request = ps_on_set_membership, .done = ps_unary_done},
+    {.name = "CloseShard", .request = ps_on_close_shard, .done = ps_unary_done},
+    {.name = "Pull",
+     .request = ps_on_pull,
+     .done = ps_unary_done,
+     .response_bulk = PS_VALUES_FIELD},
+    {.name = "Push", .request = ps_on_push, .done = ps_unary_done, .request_bulk = PS_VALUES_FIELD},
+    {.name = "PushPull",
+     .request = ps_on_push_pull,
+     .done = ps_unary_done,
+     .request_bulk = PS_VALUES_FIELD,
+     .response_bulk = PS_VALUES_FIELD},
+    {.name = "Exchange",
+     .request = ps_on_exchange,
+     .open = ps_stream_open,
+     .half_close = ps_stream_half_close,
+     .done = ps_stream_done,
+     .request_bulk = PS_VALUES_FIELD,
+     .response_bulk = PS_VALUES_FIELD,
+     .flags = RPC_END_ON_STOP},
+    {.name = "Pin", .request = ps_on_pin, .done = ps_unary_done},
+    {.name = "Unpin", .request = ps_on_unpin, .done = ps_unary_done},
+    {.name = "Checkpoint", .request = ps_on_checkpoint, .done = ps_unary_done},
+    {.name = "Stats", .request = ps_on_stats},
+    {.name = "Trace", .request = ps_on_trace},
+};
+const size_t ps_method_count = sizeof ps_methods / sizeof ps_methods[0];

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A parameter server without its process: the shards it holds and the methods that serve them.
+ *
+ * The decisions are in the core (shard.h); this does what it decides: floats, threads, messages,
+ * files. Each shard is a strand, run by the threads that bring requests; nothing waits in a
+ * thread. */
+#ifndef GRADUS_PS_RPC_PS_H
+#define GRADUS_PS_RPC_PS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+#include "service/membership.h"
+
+#define PS_SHARDS_MAX 1024
+
+struct ps;
+
+struct ps_options {
+    const char *checkpoint_dir;  /* copied */
+    size_t shards_max;           /* 1..PS_SHARDS_MAX */
+    uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: as much as the machine has */
+    uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gate.h); 0: no limit of
+                                    their own */
+    size_t chunk_bytes;          /* of an answer; a multiple of 4 */
+    unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
+    bool shared_memory;          /* with workers on this host */
+    struct meter_registry *meters; /* borrows */
+};
+
+#define PS_APPLY_THREADS_MAX 64
+
+/* Threads for one update where nobody says how many: the processors that this process may use, but
+ * no more than 4, which take all of the memory's bandwidth of most machines. */
+unsigned ps_apply_threads(void);
+/* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
+struct ps *ps_new(const struct ps_options *options, struct err *err);
+/* From now on shards are opened for who knows this number of the process alone; 0, as at first: for
+ * anybody. Any thread. */
+void ps_set_incarnation(struct ps *ps, uint64_t incarnation);
+/* Close every shard and wait for files being written. Calls still get answers. */
+void ps_drain(struct ps *ps);
+/* After the RPC server was stopped and freed; drains. NULL is fine. */
+void ps_free(struct ps *ps);
+
+/* The rows of service ParameterServer; their service pointer is the struct ps. */
+extern const struct rpc_method ps_methods[];
+extern const size_t ps_method_count;
+
+/* Call @each with the id of each job that has a shard here. */
+void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx);
+/* Say what keeps the server busy. */
+void ps_works(struct ps *ps, struct membership_works *out);
+/* Drop the shards of a job (NULL: of all), whatever their generation. */
+void ps_drop(struct ps *ps, const char *job);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers of a stream of exchanges, on the strand: parameters in chunks or in a window of the
+ * client's, what the shard decided, and refusals. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "ps/rpc/ps_stream.h"
+
+void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
+                      uint64_t version, const struct err *err)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    char message[ERR_MESSAGE_BYTES];
+    memcpy(message, err->msg, sizeof message);
+    m.exchange = exchange;
+    m.code = -err->code;
+    m.message = message;
+    m.generation = generation;
+    m.version = version;
+    if (rpc_send(call, &m.base, NULL) == ERR_EXHAUSTED) {
+        (void)rpc_fail(call, err);
+    }
+}
+
+/* A message with elements [at, at + n) of @values, of which a reference goes with it. */
+static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
+                     const struct ps_source *values, uint64_t at, uint64_t n)
+{
+    struct rpc_piece piece = ps_values_piece(r, values, at, n);
+    struct rpc_blob blob = {
+        .pieces = &piece, .piece_count = 1, .release = values->release, .ctx = values->ctx};
+    m->total = r->shard->elements;
+    m->offset = at;
+    m->type = (Gradus__V1__WireType)r->pulled;
+    return rpc_send(r->call, &m->base, &blob);
+}
+
+/* The client's window gets what is new of the first @end elements. */
+static void fill_window(struct ps_request *r, const float *values, uint64_t end)
+{
+    if (end > r->filled) {
+        ps_windows_fill(r->stream->windows, r->values_window, values, r->filled, end);
+        r->filled = end;
+    }
+}
+
+/* The same, of which the client has memory. */
+static int send_filled(struct ps_request *r, Gradus__V1__ExchangeResponse *m, uint64_t at,
+                       uint64_t n)
+{
+    m->total = r->shard->elements;
+    m->offset = at;
+    m->in_window = n;
+    return rpc_send(r->call, &m->base, NULL);
+}
+
+static void give_up(struct ps_request *r)
+{
+    struct err err;
+    (void)err_set(&err, ERR_EXHAUSTED, "the answers of this stream are not read");
+    (void)rpc_fail(r->call, &err);
+}
+
+/* Piece by piece, so that the client takes one while the next is copied. */
+static void send_in_window(struct ps_request *r, const struct shard_action *a,
+                           Gradus__V1__ExchangeResponse *m)
+{
+    uint64_t elements = r->shard->elements;
+    uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
+    struct ps_source values = ps_values_answer(r->shard, a, 1);
+    int rc = 0;
+    while (r->sent < elements && rc == 0) {
+        uint64_t n = elements - r->sent < chunk ? elements - r->sent : chunk;
+        fill_window(r, values.data, r->sent + n);
+        rc = send_filled(r, m, r->sent, n);
+        r->sent += n;
+    }
+    values.release(values.ctx);
+    if (rc == ERR_EXHAUSTED) {
+        give_up(r);
+    }
+}
+
+/* What was not sent while it was computed. */
+static void send_values(struct ps_request *r, const struct shard_action *a,
+                        Gradus__V1__ExchangeResponse *m)
+{
+    uint64_t elements = r->shard->elements;
+    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
+    unsigned left = (unsigned)((elements - r->sent + chunk - 1) / chunk);
+    if (left == 0) {
+        return;
+    }
+    struct ps_source values = ps_values_answer(r->shard, a, left);
+    int rc = 0;
+    for (uint64_t at = r->sent; at < elements && rc == 0; at += chunk, left--) {
+        rc = send_blob(r, m, &values, at, elements - at < chunk ? elements - at : chunk);
+    }
+    while (left-- > 0) {
+        values.release(values.ctx);
+    }
+    if (rc == ERR_EXHAUSTED) {
+        give_up(r);
+    }
+}
+
+static void send_well(struct ps_request *r, const struct shard_action *a,
+                      Gradus__V1__ExchangeResponse *m)
+{
+    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
+    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
+    uint8_t replicas[SHARD_REPLICAS_MAX / 8];
+    if (a->has_decision) {
+        assert(a->decision_bytes <= sizeof replicas);
+        memcpy(replicas, a->decision, a->decision_bytes);
+        decision.step = a->decision_step;
+        decision.replicas = (ProtobufCBinaryData){a->decision_bytes, replicas};
+        m->decision = &decision;
+    }
+    if (a->has_spare) {
+        spare.given = a->spare_given;
+        spare.replica = a->spare_replica;
+        spare.wait_ms = a->spare_wait_ms;
+        m->spare = &spare;
+    }
+    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
+    if (a->has_sums) {
+        const struct buf *data = ps_sums_of(r->shard, a);
+        sums.step = a->sums_step;
+        sums.round = a->sums_round;
+        sums.known = a->sums_known;
+        sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
+        m->sums = &sums;
+    }
+    if (a->values && r->values_window != 0) {
+        send_in_window(r, a, m);
+    } else if (a->values) {
+        send_values(r, a, m);
+    } else {
+        (void)rpc_send(r->call, &m->base, NULL);
+    }
+}
+
+static uint32_t microseconds(uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+static void fill(const struct ps_request *r, const struct shard_action *a,
+                 Gradus__V1__ExchangeResponse *m)
+{
+    gradus__v1__exchange_response__init(m);
+    m->exchange = r->exchange;
+    m->push = (Gradus__V1__PushResult)a->push;
+    m->version = a->version;
+    m->progress = a->progress;
+    m->clock = a->clock;
+    m->generation = a->generation;
+    m->staleness = a->staleness;
+    struct ps_request_time t = ps_request_time(r);
+    m->waited_us = microseconds(t.waited_ns);
+    m->applied_us = microseconds(t.applied_ns);
+    m->windows_open = r->offers_windows && r->stream->windows != NULL;
+}
+
+void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
+                              struct snapshot *next, uint64_t done)
+{
+    uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
+    Gradus__V1__ExchangeResponse m;
+    if (r->stream == NULL || a->has_decision || a->has_spare || a->has_sums) {
+        return;
+    }
+    fill(r, a, &m);
+    const struct ps_source values = {next->values.data, ps_values_release, next};
+    bool traced = done - r->sent >= chunk && trace_on(&r->shard->ps->trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
+    if (r->values_window != 0) {
+        fill_window(r, next->values.data, done); /* the piece is in the cache yet */
+    }
+    while (done - r->sent >= chunk) {
+        if (r->values_window == 0) {
+            ps_values_ref(r->shard, next, 1);
+        }
+        int rc = r->values_window != 0 ? send_filled(r, &m, r->sent, chunk)
+                                       : send_blob(r, &m, &values, r->sent, chunk);
+        if (rc != 0) {
+            return; /* what is wrong shows when the rest is sent */
+        }
+        r->sent += chunk;
+    }
+    if (traced) {
+        ps_trace_request(r, TRACE_ANSWER, began_ns, chrono_now_ns(), 0);
+    }
+}
+
+void ps_answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        ps_answer_refuse(r->call, r->exchange, a->generation, a->version, err);
+    } else {
+        Gradus__V1__ExchangeResponse m;
+        fill(r, a, &m);
+        send_well(r, a, &m);
+    }
+    if (r->stream->half_closed && r->stream->waiting == NULL) {
+        (void)rpc_finish(r->call);
+    }
+}

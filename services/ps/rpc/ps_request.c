@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests between the threads of gRPC and the strand of a shard. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/recycle.h"
+#include "ps/rpc/ps_shell.h"
+#include "wire/wire.h"
+
+static struct recycler requests = RECYCLER(sizeof(struct ps_request), 1024);
+
+struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
+                                  struct rpc_call *call, struct rpc_msg *msg,
+                                  void (*answer)(struct ps_request *, const struct shard_action *,
+                                                 const struct err *))
+{
+    struct ps_request *r = recycler_take(&requests);
+    memset(r, 0, sizeof *r);
+    atomic_store(&r->refs, 1);
+    r->shard = ps_shard_ref(shard);
+    r->call = call == NULL ? NULL : rpc_call_ref(call);
+    r->msg = msg == NULL ? NULL : rpc_msg_ref(msg);
+    r->event.kind = kind;
+    r->event.tag = r;
+    r->answer = answer;
+    return r;
+}
+
+void ps_request_unref(struct ps_request *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1) {
+        return;
+    }
+    rpc_msg_unref(r->msg);
+    if (r->change != NULL) {
+        ledger_release(&r->change->ledger);
+        free(r->change);
+    }
+    free(r->decision);
+    free(r->totals);
+    free(r->refused);
+    if (r->stream != NULL) {
+        ps_stream_unref(r->stream);
+    }
+    if (r->call != NULL) {
+        rpc_call_unref(r->call);
+    }
+    ps_shard_unref(r->shard);
+    recycler_give(&requests, r);
+}
+
+void ps_request_name(struct ps_request *r, const char *worker)
+{
+    memcpy(r->worker, worker, strnlen(worker, sizeof r->worker - 1));
+    r->event.worker = r->worker;
+    if (r->event.has_pull && r->event.pull.pin_id != NULL) {
+        const char *pin_id = r->event.pull.pin_id;
+        memcpy(r->pin_id, pin_id, strnlen(pin_id, sizeof r->pin_id - 1));
+        r->event.pull.pin_id = r->pin_id;
+    }
+}
+
+int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err)
+{
+    size_t n = in->replicas.len;
+    if (n > SHARD_REPLICAS_MAX / 8) {
+        return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d", n,
+                       SHARD_REPLICAS_MAX / 8);
+    }
+    r->event.has_decision = true;
+    r->event.decision_step = in->step;
+    r->event.decision_bytes = n;
+    if (n > 0) {
+        r->decision = mem_new(n, 1);
+        memcpy(r->decision, in->replicas.data, n);
+        r->event.decision = r->decision;
+    }
+    return 0;
+}
+
+void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in)
+{
+    size_t n = in->data.len;
+    r->event.has_totals = true;
+    r->event.sums_step = in->step;
+    r->event.sums_round = in->round;
+    r->event.totals_bytes = n;
+    if (n > 0) {
+        r->totals = mem_new(n, 1);
+        memcpy(r->totals, in->data.data, n);
+        r->event.totals = r->totals;
+    }
+}
+
+/* ---- on the strand ---- */
+
+static void unlink_request(struct ps_request *r)
+{
+    if (r->link == NULL) {
+        return;
+    }
+    *r->link = r->next;
+    if (r->next != NULL) {
+        r->next->link = r->link;
+    }
+    r->link = NULL;
+}
+
+/* What the core cannot know: whether the bytes that came make sense, and whether the job can go on
+ * at all. */
+static int check_exchange(const struct ps_request *r, struct err *err)
+{
+    struct ps_shard *s = r->shard;
+    const struct shard_event *e = &r->event;
+    bool sync = s->consistency.mode == TRAINING_SYNC;
+    const struct buffer *gradient = e->push.buffer;
+    if (s->failed.code != 0 && !(e->has_pull && e->pull.kind == SHARD_PULL_PINNED)) {
+        *err = s->failed;
+        return s->failed.code;
+    }
+    if (e->has_push && sync && s->rounds > 0 && r->stream == NULL) {
+        return err_set(err, ERR_UNSUPPORTED,
+                       "steps of this job take sums over whole variables: push by Exchange, "
+                       "with the sums");
+    }
+    if (gradient != NULL && !sync && s->needs_norms && !gradient->has_norms) {
+        return err_set(err, ERR_INVALID,
+                       "a push without norms; this job needs those of %zu variables",
+                       s->plan.variable_count);
+    }
+    int rc = e->has_push ? ps_check_type(r, err) : 0;
+    return rc != 0 ? rc : ps_sums_check(s, e, err);
+}
+
+static void step_exchange(struct ps_shard *s, struct ps_request *r)
+{
+    struct err err;
+    if (check_exchange(r, &err) == 0) {
+        ps_shard_step(s, &r->event);
+        return;
+    }
+    struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
+    buffer_put(r->event.push.buffer);
+    if (s->failed.code == 0) {
+        (void)ps_shard_wrap(s, &err);
+    }
+    ps_request_answer(r, &refused, &err);
+}
+
+static void run_request(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    atomic_fetch_add(&r->refs, 1);
+    if (r->event.kind == SHARD_MEMBERSHIP) {
+        ps_shard_step_membership(s, r);
+    } else if (r->event.kind == SHARD_EXCHANGE) {
+        step_exchange(s, r);
+    } else {
+        ps_shard_step(s, &r->event);
+    }
+    if (!r->answered && r->stream != NULL) {
+        ps_stream_wait(r->stream, r);
+    }
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+static void count(const struct ps_request *r, const struct shard_action *a)
+{
+    const struct ps_meters *meters = &r->shard->ps->meters;
+    if (r->event.has_push) {
+        meter_add(meters->pushes[a->push], 1);
+    }
+    if (r->event.has_push && a->code == 0) {
+        meter_observe(meters->wait_seconds, (double)ps_request_time(r).waited_ns * 1e-9);
+    }
+    if (r->event.has_decision && a->code == 0) {
+        meter_add(meters->decisions_taken, 1);
+    }
+    if (a->has_decision) {
+        meter_add(meters->decisions_made, 1);
+    }
+    if (a->has_spare && a->spare_given) {
+        meter_add(meters->spares, 1);
+    }
+}
+
+struct ps_request_time ps_request_time(const struct ps_request *r)
+{
+    const struct ps_update_time *update = &r->shard->update_time;
+    struct ps_request_time t = {0};
+    uint64_t waited_until_ns = update->began_ns;
+    if (update->ended_ns == 0) {
+        uint64_t now_ns = chrono_now_ns();
+        t.applied_ns = update->began_ns == 0 ? 0 : now_ns - update->began_ns;
+        waited_until_ns = update->began_ns == 0 ? now_ns : update->began_ns;
+    } else {
+        t.applied_ns = update->ended_ns - update->began_ns;
+    }
+    t.waited_ns = waited_until_ns > r->arrived_ns ? waited_until_ns - r->arrived_ns : 0;
+    return t;
+}
+
+/* Returns the time now. */
+static uint64_t trace_queue(struct ps_request *r)
+{
+    uint64_t waited_ns = ps_request_time(r).waited_ns;
+    ps_trace_request(r, TRACE_QUEUE, r->arrived_ns, r->arrived_ns + waited_ns, 0);
+    return chrono_now_ns();
+}
+
+void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    count(r, a);
+    r->answered = true;
+    unlink_request(r);
+    bool traced = r->stream != NULL && trace_on(&r->shard->ps->trace);
+    uint64_t began_ns = traced ? trace_queue(r) : 0;
+    r->answer(r, a, err);
+    if (traced) {
+        ps_trace_request(r, TRACE_ANSWER, began_ns, chrono_now_ns(), 0);
+    }
+    ps_request_unref(r);
+}
+
+void ps_request_drop(struct ps_request *r)
+{
+    if (r->answered) {
+        return;
+    }
+    struct shard_event e = {.kind = SHARD_GONE, .tag = r};
+    ps_shard_step(r->shard, &e);
+    r->answered = true;
+    unlink_request(r);
+    ps_request_unref(r);
+}
+
+struct fence ps_fence(const Gradus__V1__ShardRef *ref)
+{
+    return wire_fence_from_proto(ref->opening, &ref->secret);
+}
+
+/* ---- any thread ---- */
+
+void ps_request_post(struct ps_request *r)
+{
+    r->arrived_ns = chrono_now_ns();
+    struct ps_shard *s = ps_shard_ref(r->shard); /* the request may be gone when the strand is idle
+                                                    again, the strand must not be */
+    (void)strand_post(&s->strand, &r->task, run_request);
+    ps_shard_unref(s);
+}
+
+void ps_request_post_unary(struct ps_request *r)
+{
+    atomic_fetch_add(&r->refs, 1); /* of the call: ps_unary_done() */
+    rpc_set_data(r->call, r);
+    ps_request_post(r);
+}
+
+void ps_request_wait_unary(struct ps_request *r)
+{
+    atomic_fetch_add(&r->refs, 2); /* of the call, as above, and of the waiter */
+    rpc_set_data(r->call, r);
+    gate_wait(&r->shard->gradients, &r->waiter);
+}
+
+static void run_waited(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    if (r->answered) {
+        buffer_put(r->event.push.buffer); /* its client went away */
+    } else if (r->refused != NULL) {
+        struct shard_action refused = {.kind = SHARD_REPLY, .code = r->refused->code};
+        buffer_put(r->event.push.buffer);
+        ps_request_answer(r, &refused, r->refused);
+    } else {
+        run_request(task);
+    }
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+void ps_request_post_waited(struct ps_request *r)
+{
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    r->arrived_ns = chrono_now_ns();
+    (void)strand_post(&s->strand, &r->task, run_waited);
+    ps_shard_unref(s);
+}
+
+static void run_gone(struct strand_task *task)
+{
+    struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, gone));
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    ps_request_drop(r);
+    ps_request_unref(r);
+    ps_shard_unref(s);
+}
+
+void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)service;
+    struct ps_request *r = rpc_data(call);
+    if (r == NULL) {
+        return;
+    }
+    if (!cancelled) {
+        ps_request_unref(r);
+        return;
+    }
+    if (gate_cancel(&r->waiter)) {
+        ps_request_unref(r);
+    }
+    struct ps_shard *s = ps_shard_ref(r->shard);
+    (void)strand_post(&s->strand, &r->gone, run_gone);
+    ps_shard_unref(s);
+}
+
+struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*answer)(struct ps_request *, const struct shard_action *,
+                                           const struct err *))
+{
+    struct err err;
+    struct ps_shard *s = ps_find(ps, ref, &err);
+    if (s == NULL) {
+        (void)rpc_fail(call, &err);
+        return NULL;
+    }
+    struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
+    r->event.generation = ref->generation;
+    r->event.fence = ps_fence(ref);
+    ps_shard_unref(s);
+    return r;
+}
+
+/* ---- answers with a ShardState ---- */
+
+void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    if (a->code != 0) {
+        (void)rpc_fail(r->call, err);
+        return;
+    }
+    Gradus__V1__ShardState m = GRADUS__V1__SHARD_STATE__INIT;
+    Gradus__V1__Ledger ledger;
+    struct shard_info info;
+    shard_info(r->shard->core, &info);
+    m.generation = a->generation;
+    m.version = a->version;
+    m.elements = r->shard->elements;
+    m.examples = a->examples_applied;
+    m.pushes = info.pushes_applied;
+    m.duplicates = info.pushes_duplicate;
+    m.dropped = info.pushes_dropped;
+    m.skipped = r->shard->updates_skipped;
+    m.checkpoint_problem = r->shard->checkpoint_problem;
+    if (a->ledger != NULL) {
+        wire_ledger_to_proto(a->ledger, &ledger);
+        m.ledger = &ledger;
+    }
+    (void)rpc_reply(r->call, &m.base, NULL);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps/rpc/ps_service.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "ps/rpc/ps.h"
+#include "service/membership.h"
+
+#define LEAVE_MS_MAX 2000
+
+#define AT(member) offsetof(struct ps_settings, member)
+const struct field ps_fields[] = {
+    {.path = "master",
+     .type = FIELD_STRING,
+     .offset = AT(master),
+     .def = SERVICE_MASTER_ADDRESS,
+     .help = "Address of the master, host:port"},
+    {.path = "name",
+     .type = FIELD_STRING,
+     .offset = AT(name),
+     .def = "",
+     .help = "Id in the cluster; empty: the master chooses one"},
+    {.path = "checkpoint_dir",
+     .type = FIELD_STRING,
+     .offset = AT(checkpoint_dir),
+     .def = "gradus-state/checkpoints", /* as the master's */
+     .help =
+         "Directory of checkpoints; the master and all parameter servers must see the same one"},
+    {.path = "shards_max",
+     .type = FIELD_INT,
+     .offset = AT(shards_max),
+     .def = "16",
+     .min = 1,
+     .max = PS_SHARDS_MAX,
+     .help = "Jobs that may have a shard here at once"},
+    {.path = "memory_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(memory_bytes_max),
+     .def = "0",
+     .min = 0,
+     .max = 1e15,
+     .help = "Memory for parameters, optimizer slots and gradients; 0: as much as the machine has"},
+    {.path = "gradient_bytes_max",
+     .type = FIELD_BYTES,
+     .offset = AT(gradient_bytes_max),
+     .def = "4GiB",
+     .min = 0,
+     .max = 1e15,
+     .help =
+         "Memory for gradients that come in or are not applied yet, over all jobs, shared memory "
+         "included; workers wait when it is full; 0: as much as memory-bytes-max allows"},
+    {.path = "chunk_bytes",
+     .type = FIELD_BYTES,
+     .offset = AT(chunk_bytes),
+     .def = "512KiB",
+     .min = 4096,
+     .max = 67108864,
+     .help = "Parameters in one message of an exchange"},
+    {.path = "apply_threads",
+     .type = FIELD_INT,
+     .offset = AT(apply_threads),
+     .def = "0",
+     .min = 0,
+     .max = PS_APPLY_THREADS_MAX,
+     .help = "Threads that compute one update of a large shard, the same bits for any number; 0: "
+             "one for each processor, at most 4"},
+};
+#undef AT
+const size_t ps_field_count = sizeof ps_fields / sizeof ps_fields[0];
+
+struct state {
+    struct service_context *sc;
+    struct ps *ps;
+    struct membership *membership;
+};
+
+int ps_service_check(const void *settings, struct err *err)
+{
+    const struct ps_settings *c = settings;
+    if (c->chunk_bytes % (int64_t)sizeof(float) != 0) {
+        return err_set(err, ERR_INVALID, "chunk_bytes %" PRId64 " must be a multiple of 4",
+                       c->chunk_bytes);
+    }
+    return 0;
+}
+
+/* ---- membership ---- */
+
+static void on_joined(void *ctx, const struct membership_node *node)
+{
+    struct state *st = ctx;
+    char id[160];
+    service_set_unhealthy(st->sc, NULL);
+    ps_set_incarnation(st->ps, node->incarnation);
+    log_info("joined", "node=%s", log_quote(node->id, id, sizeof id));
+}
+
+static void on_lost(void *ctx, const struct err *reason)
+{
+    struct state *st = ctx;
+    char text[512];
+    log_warn("lost", "reason=%s", log_quote(reason->msg, text, sizeof text));
+    ps_drop(st->ps, NULL);
+}
+
+static void on_stop_job(void *ctx, const char *job)
+{
+    struct state *st = ctx;
+    if (job[0] != 0) { /* an empty id would mean all */
+        ps_drop(st->ps, job);
+    }
+}
+
+static void add_job(void *ctx, const char *job)
+{
+    membership_jobs_add(ctx, job, 0);
+}
+
+static void on_jobs(void *ctx, struct membership_jobs *jobs)
+{
+    struct state *st = ctx;
+    ps_jobs(st->ps, add_job, jobs);
+}
+
+static void on_works(void *ctx, struct membership_works *works)
+{
+    struct state *st = ctx;
+    ps_works(st->ps, works);
+}
+
+static void on_trouble(void *ctx, const struct err *err, uint64_t tried_ms)
+{
+    (void)ctx;
+    char text[512];
+    if (err == NULL) {
+        log_info("master_back", "after_ms=%" PRIu64, tried_ms);
+    } else {
+        log_warn("master_unreachable", "tried_ms=%" PRIu64 " error=%s", tried_ms,
+                 log_quote(err->msg, text, sizeof text));
+    }
+}
+
+static const struct membership_events membership_events = {
+    .joined = on_joined,
+    .lost = on_lost,
+    .stop_job = on_stop_job,
+    .jobs = on_jobs,
+    .works = on_works,
+    .trouble = on_trouble,
+};
+
+/* ---- hooks ---- */
+
+int ps_service_start(struct service_context *sc, struct err *err)
+{
+    const struct ps_settings *c = service_config(sc);
+    struct ps_options options = {.checkpoint_dir = c->checkpoint_dir,
+                                 .shards_max = (size_t)c->shards_max,
+                                 .memory_bytes_max = (uint64_t)c->memory_bytes_max,
+                                 .gradient_bytes_max = (uint64_t)c->gradient_bytes_max,
+                                 .chunk_bytes = (size_t)c->chunk_bytes,
+                                 .apply_threads = (unsigned)c->apply_threads,
+                                 .shared_memory = service_common(sc)->shared_memory,
+                                 .meters = service_meters(sc)};
+    struct ps *ps = ps_new(&options, err);
+    if (ps == NULL) {
+        return err->code;
+    }
+    struct service_methods methods = {.service = &gradus__v1__parameter_server__descriptor,
+                                      .methods = ps_methods,
+                                      .method_count = ps_method_count,
+                                      .ctx = ps};
+    int rc = service_serve(sc, &methods, err);
+    if (rc != 0) {
+        ps_free(ps);
+        return rc;
+    }
+    struct state *st = mem_new(1, sizeof *st);
+    *st = (struct state){.sc = sc, .ps = ps};
+    service_set_state(sc, st);
+    return 0;
+}
+
+int ps_service_ready(struct service_context *sc, struct err *err)
+{
+    struct state *st = service_state(sc);
+    const struct ps_settings *c = service_config(sc);
+    struct membership_options options = {.role = MEMBERSHIP_PS,
+                                         .master = c->master,
+                                         .name = c->name,
+                                         .address = service_advertised(sc),
+                                         .http_address = service_http_advertised(sc),
+                                         .events = &membership_events,
+                                         .ctx = st};
+    st->membership = membership_start(&options, err);
+    return st->membership == NULL ? err->code : 0;
+}
+
+void ps_service_drain(struct service_context *sc, int64_t grace_ms)
+{
+    struct state *st = service_state(sc);
+    if (st->membership != NULL) {
+        membership_leave(st->membership,
+                         (unsigned)(grace_ms < LEAVE_MS_MAX ? grace_ms : LEAVE_MS_MAX));
+    }
+    ps_drain(st->ps);
+}
+
+void ps_service_stop(struct service_context *sc)
+{
+    struct state *st = service_state(sc);
+    membership_free(st->membership);
+    ps_free(st->ps);
+    free(st);
+}

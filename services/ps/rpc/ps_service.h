@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A parameter server as a process: settings, membership, start and end. */
+#ifndef GRADUS_PS_RPC_PS_SERVICE_H
+#define GRADUS_PS_RPC_PS_SERVICE_H
+
+#include "service/service.h"
+
+struct ps_settings {
+    char *master;
+    char *name;
+    char *checkpoint_dir;
+    int64_t shards_max;
+    int64_t memory_bytes_max;
+    int64_t gradient_bytes_max;
+    int64_t chunk_bytes;
+    int64_t apply_threads;
+};
+extern const struct field ps_fields[];
+extern const size_t ps_field_count;
+
+/* Hooks of struct service. */
+int ps_service_check(const void *settings, struct err *err);
+int ps_service_start(struct service_context *sc, struct err *err);
+int ps_service_ready(struct service_context *sc, struct err *err);
+void ps_service_drain(struct service_context *sc, int64_t grace_ms);
+void ps_service_stop(struct service_context *sc);
+
+#endif

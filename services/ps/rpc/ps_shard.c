@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shard: its memory, and the actions of its core. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "job/plan/plan_memory.h"
+#include "ps/rpc/ps_shell.h"
+#include "wire/wire.h"
+
+/* ---- making one ---- */
+
+static int parse_spec(const Gradus__V1__OpenShardRequest *r, struct job_spec *spec, struct err *err)
+{
+    size_t n = strnlen(r->text, PS_JOB_TEXT_BYTES_MAX + 1);
+    if (n > PS_JOB_TEXT_BYTES_MAX) {
+        return err_set(err, ERR_INVALID, "the job file has more than %u bytes",
+                       PS_JOB_TEXT_BYTES_MAX);
+    }
+    struct diags diags = {0};
+    int rc = job_spec_parse(r->text, n, "job", NULL, 0, spec, &diags);
+    if (rc != 0) {
+        struct buf text = {0};
+        diags_format(&diags, &text);
+        rc = err_set(err, ERR_INVALID, "%s", buf_str(&text));
+        buf_release(&text);
+        job_spec_release(spec);
+        *spec = (struct job_spec){0};
+    }
+    diags_release(&diags);
+    return rc;
+}
+
+static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    int rc = wire_id_check(r->shard->job, "job", err);
+    rc = rc != 0 ? rc : parse_spec(r, &s->spec, err);
+    rc = rc != 0 ? rc : wire_plan_from_proto(r->plan, &s->plan, err);
+    rc = rc != 0 ? rc : wire_ledger_from_proto(r->ledger, &s->ledger, err);
+    rc = rc != 0 ? rc : wire_consistency_from_proto(r->consistency, &s->consistency, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (s->number >= s->plan.shard_count) {
+        return err_set(err, ERR_INVALID, "the plan has %" PRIu32 " shards", s->plan.shard_count);
+    }
+    s->elements = s->plan.shard_elements[s->number];
+    return 0;
+}
+
+static void run_shared(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+                       void (*done)(void *ctx, size_t n), void *ctx)
+{
+    crew_run(crew, count, one, done, ctx);
+}
+
+static int make_update(struct ps_shard *s, struct err *err)
+{
+    int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
+    if (rc == 0 && s->elements >= PS_SHARED_FLOATS_MIN) {
+        const struct update_crew crew = {run_shared, s->ps->crew, crew_threads(s->ps->crew)};
+        rc = update_share(s->update, &crew, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    s->rounds = plan_update_rounds(&s->plan, s->update);
+    s->needs_norms = update_needs_norms(s->update);
+    return 0;
+}
+
+static size_t count_bases(const struct ps_shard *s, const struct consistency *c, size_t workers)
+{
+    workers =
+        workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
+    return plan_memory_bases(&s->spec.update, c, workers);
+}
+
+static int reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
+{
+    const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
+    int rc = snapshots_reserve(&s->snapshots, bases, err);
+    if (s->base_pool.count > slots) {
+        (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
+    }
+    return rc != 0 ? rc
+                   : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
+                                         err);
+}
+
+static uint64_t slot_floats(const struct ps_shard *s)
+{
+    uint64_t floats = 0;
+    for (size_t i = 0; i < update_slot_count(s->update); i++) {
+        floats += update_slot_floats(s->update, i);
+    }
+    return floats;
+}
+
+/* Every job makes a checkpoint at its end, if not before. One that is admitted can. */
+static int reserve_copy(struct ps_shard *s, struct err *err)
+{
+    size_t copies = update_slot_count(s->update) > 0 ? 1 : 0;
+    return buffer_pool_reserve(&s->slot_copies, copies, "a copy of the slots", err);
+}
+
+/* As much as the arrays of the shard take at most, wherever they lie. */
+static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
+{
+    const uint64_t version =
+        plan_memory_version(s->elements, (enum value_type)s->spec.training.wire_parameters);
+    const size_t slots = update_slot_count(s->update);
+    uint64_t bytes = (2 + s->bases) * floats_bytes_max(version);
+    bytes += gradients * floats_bytes_max(s->elements);
+    bytes += update_needs_gradient(s->update) ? floats_bytes_max(s->elements) : 0;
+    for (size_t i = 0; i < slots; i++) {
+        bytes += floats_bytes_max(update_slot_floats(s->update, i));
+    }
+    bytes += slots == 0 ? 0 : floats_bytes_max(slot_floats(s));
+    const size_t base_slots = plan_memory_base_slots(&s->spec.update, s->bases);
+    return bytes +
+           (base_slots == 0 ? 0 : base_slots * floats_bytes_max(update_slot_floats(s->update, 0)));
+}
+
+/* What it takes at least, so that a job that cannot fit is told all of it at once. */
+static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
+{
+    char what[224];
+    char bases[64] = "";
+    const uint64_t bytes = bytes_needed(s, gradients);
+    if (s->bases > 0) {
+        (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
+                       plan_memory_base_slots(&s->spec.update, s->bases) > 0 ? " and a slot" : "",
+                       s->bases);
+    }
+    (void)snprintf(what, sizeof what,
+                   "two snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements", bases,
+                   update_slot_count(s->update),
+                   update_slot_count(s->update) == 0 ? "" : ", their copy for checkpoints",
+                   gradients, gradients == 1 ? "" : "s", s->elements);
+    int rc = budget_take(&s->ps->budget, bytes, what, err);
+    if (rc == 0) {
+        budget_give(&s->ps->budget, bytes);
+    } else if (s->ps->budget.bytes_max != 0 && bytes > s->ps->budget.bytes_max && err != NULL) {
+        err->code = rc = ERR_RANGE; /* whatever else is given back */
+    }
+    return rc;
+}
+
+static void fill_initial(struct ps_shard *s)
+{
+    float *values = s->snapshots.present->values.data;
+    size_t count;
+    const struct partition *p = plan_shard(&s->plan, s->number, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct variable_spec *v = &s->plan.variables[p[i].variable];
+        init_fill(&v->init, (uint64_t)s->spec.training.seed, v->name, p[i].first, p[i].count,
+                  values + p[i].offset);
+    }
+    update_slots_fill(s->update, values, s->slot_data);
+}
+
+static void freed(void *ctx);
+
+static int allocate_slots(struct ps_shard *s, struct err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < update_slot_count(s->update) && rc == 0; i++) {
+        rc = floats_init(&s->slots[i], update_slot_floats(s->update, i), 2 + i, &s->ps->budget,
+                         update_slot(s->update, i)->name, err);
+        s->slot_data[i] = s->slots[i].data;
+    }
+    return rc;
+}
+
+static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct ps *ps = s->ps;
+    enum value_type type = (enum value_type)s->spec.training.wire_parameters;
+    s->bases = count_bases(s, &s->consistency, r->n_workers);
+    size_t gradients = plan_memory_gradients(&s->consistency, r->n_workers, s->rounds);
+    int rc = check_memory(s, gradients, err);
+    rc = rc != 0 ? rc
+                 : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
+                                  s, err);
+    rc = rc != 0 ? rc : allocate_slots(s, err);
+    if (rc == 0 && update_needs_gradient(s->update)) {
+        rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
+    }
+    s->snapshots.gate = &ps->gate;
+    gate_join(&s->gradients, &ps->gate, s->elements, &ps->budget);
+    s->gradients.pool.norms = s->needs_norms ? s->plan.variable_count : 0;
+    rc = rc != 0 ? rc : gate_reserve(&s->gradients, gradients, err);
+    bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
+    buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
+                     SHARD_WORKERS_MAX + 1, &ps->budget);
+    buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
+    rc = rc != 0 ? rc : reserve_copy(s, err);
+    return rc != 0 ? rc : reserve_bases(s, s->bases, err);
+}
+
+static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    ps_look_for_directory(s, r->owner);
+    if (r->restore[0] != 0) {
+        return ps_restore(s, r->restore, r->owner, err);
+    }
+    fill_initial(s);
+    return 0;
+}
+
+static int make_core(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct shard_options o = {
+        .shard = s->number,
+        .generation = r->shard->generation,
+        .fence = ps_fence(r->shard),
+        .version = r->version,
+        .examples = ledger_records(&s->ledger),
+        .elements = s->elements,
+        .consistency = s->consistency,
+        .has_slots = update_slot_count(s->update) > 0,
+        .keeps_bases = s->spec.update.rule->base != RULE_BASE_NONE,
+        .rounds = s->rounds,
+        .ledger = &s->ledger,
+        .workers = (const char *const *)r->workers,
+        .worker_count = r->n_workers,
+    };
+    s->core = shard_new(&o, err);
+    return s->core == NULL ? ERR_INVALID : 0;
+}
+
+static void free_shard(struct ps_shard *s)
+{
+    shard_free(s->core);
+    shard_actions_release(&s->actions);
+    gate_leave(&s->gradients);
+    if (s->slot_copies.budget != NULL) {
+        buffer_pool_release(&s->slot_copies);
+        buffer_pool_release(&s->base_pool);
+    }
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
+        floats_release(&s->slots[i], &s->ps->budget);
+    }
+    floats_release(&s->nothing, &s->ps->budget);
+    ps_sums_release(&s->sums);
+    free(s->base_slots);
+    update_free(s->update);
+    if (s->snapshots.budget != NULL) {
+        snapshots_release(&s->snapshots);
+    }
+    ledger_release(&s->ledger);
+    plan_release(&s->plan);
+    job_spec_release(&s->spec);
+    free(s->job);
+    ps_unref(s->ps);
+    free(s);
+}
+
+struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    struct ps_shard *s = mem_new(1, sizeof *s);
+    s->ps = ps_ref(ps);
+    s->job = mem_strdup(r->shard->job);
+    s->number = r->shard->shard;
+    s->opened_generation = r->shard->generation;
+    atomic_store(&s->refs, 1);
+    int rc = read_request(s, r, err);
+    rc = rc != 0 ? rc : make_update(s, err);
+    rc = rc != 0 ? rc : allocate(s, r, err);
+    rc = rc != 0 ? rc : make_core(s, r, err);
+    rc = rc != 0 ? rc : fill(s, r, err);
+    if (rc != 0) {
+        (void)ps_shard_wrap(s, err);
+        free_shard(s);
+        return NULL;
+    }
+    return s;
+}
+
+struct ps_shard *ps_shard_ref(struct ps_shard *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+    return s;
+}
+
+void ps_shard_unref(struct ps_shard *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) == 1) {
+        free_shard(s);
+    }
+}
+
+int ps_shard_wrap(const struct ps_shard *s, struct err *err)
+{
+    char shown[64];
+    return err_wrap(err, "job %s shard %" PRIu32, text_shown(s->job, shown, sizeof shown),
+                    s->number);
+}
+
+uint64_t ps_shard_bytes(struct ps_shard *s)
+{
+    struct snapshots_usage usage;
+    snapshots_usage(&s->snapshots, &usage);
+    uint64_t bytes = usage.bytes;
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
+        bytes += s->slots[i].bytes;
+    }
+    return bytes + buffer_pool_bytes(&s->gradients.pool) + buffer_pool_bytes(&s->slot_copies) +
+           buffer_pool_bytes(&s->base_pool);
+}
+
+/* ---- steps ---- */
+
+/* Who waits for an update that failed hears of it. */
+static void reply(struct ps_shard *s, const struct shard_action *a)
+{
+    const struct shard_event *e = &((const struct ps_request *)a->tag)->event;
+    bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
+    if (s->failed.code == 0 || e->kind != SHARD_EXCHANGE || pinned || a->code != 0) {
+        ps_request_answer(a->tag, a, &s->actions.err);
+        return;
+    }
+    struct shard_action refused = {.kind = SHARD_REPLY,
+                                   .code = s->failed.code,
+                                   .version = a->version,
+                                   .generation = a->generation};
+    ps_request_answer(a->tag, &refused, &s->failed);
+}
+
+/* Sums of gradients, with a look at the clock when somebody asks for it. */
+static void sum(struct ps_shard *s, const struct shard_action *a)
+{
+    bool traced = trace_on(&s->ps->trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
+    if (a->kind == SHARD_REDUCE) {
+        ps_reduce(s, a);
+    } else {
+        ps_add(s, a->buffer, a->source);
+    }
+    if (traced) {
+        ps_trace_shard(s, TRACE_SUM, began_ns, 0);
+    }
+}
+
+/* @behind: how many actions follow this one. */
+static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
+{
+    switch (a->kind) {
+    case SHARD_REDUCE:
+    case SHARD_ADD:
+        sum(s, a);
+        break;
+    case SHARD_SETTLE:
+        ps_settle(s, a);
+        break;
+    case SHARD_ABANDON:
+        s->update_begun = false;
+        break;
+    case SHARD_APPLY:
+        ps_apply(s, a, NULL, a + 1, behind);
+        break;
+    case SHARD_RELEASE:
+        buffer_put(a->buffer);
+        break;
+    case SHARD_KEEP:
+        snapshot_keep(&s->snapshots, a->version);
+        if (a->has_base) {
+            ps_base_keep(s, a->version);
+        }
+        if (a->buffer != NULL) {
+            s->slots_to = buffer_ref(a->buffer);
+        }
+        break;
+    case SHARD_FORGET:
+        snapshot_forget(&s->snapshots, a->version);
+        if (a->has_base) {
+            ps_base_forget(s, a->version);
+        }
+        break;
+    case SHARD_WRITE:
+        ps_write(a->tag, a);
+        break;
+    case SHARD_REPLY:
+        if (a->tag != NULL) {
+            reply(s, a);
+        }
+        break;
+    }
+}
+
+/* The last sum of a step and its update in one pass over memory: ADD, RELEASE of what was added,
+ * APPLY of the sum. */
+static bool is_fused(const struct shard_actions *actions, size_t i)
+{
+    const struct shard_action *a = &actions->items[i];
+    return i + 2 < actions->count && a[0].kind == SHARD_ADD && a[1].kind == SHARD_RELEASE &&
+           a[1].buffer == a[0].source && a[2].kind == SHARD_APPLY && a[2].buffer == a[0].buffer;
+}
+
+static void act_all(struct ps_shard *s)
+{
+    struct shard_actions *actions = &s->actions;
+    s->update_time = (struct ps_update_time){0};
+    for (size_t i = 0; i < actions->count; i++) {
+        if (is_fused(actions, i)) {
+            ps_apply(s, &actions->items[i + 2], actions->items[i].source, &actions->items[i + 3],
+                     actions->count - i - 3);
+            act(s, &actions->items[i + 1], 0);
+            i += 2;
+        } else {
+            act(s, &actions->items[i], actions->count - i - 1);
+        }
+    }
+}
+
+/* It is closed: who cannot use it any more must not hold its memory. Readers of a version, and
+ * files that are being written, keep theirs until they are done. */
+static void let_go(struct ps_shard *s)
+{
+    if (s->let_go) {
+        return;
+    }
+    s->let_go = true;
+    ps_streams_end(s);
+    gate_close(&s->gradients);
+    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
+        floats_release(&s->slots[i], &s->ps->budget);
+        s->slot_data[i] = NULL;
+    }
+    floats_release(&s->nothing, &s->ps->budget);
+    (void)buffer_pool_reserve(&s->slot_copies, 0, "", NULL);
+    (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
+    (void)buffer_pool_reserve(&s->base_pool, 0, "", NULL);
+    (void)buffer_pool_trim(&s->base_pool, SIZE_MAX, 0);
+    snapshots_close(&s->snapshots);
+}
+
+/* Its part of the gauges; nothing once it is closed, because it may live on for a while. */
+static void show(struct ps_shard *s)
+{
+    struct shard_info info;
+    struct snapshots_usage usage;
+    shard_info(s->core, &info);
+    s->consistency = info.consistency;
+    snapshots_usage(&s->snapshots, &usage);
+    usage.held = info.closed ? 0 : usage.held;
+    if (info.closed) {
+        let_go(s);
+    }
+    meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
+    meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);
+    meter_change(s->ps->meters.snapshots, (double)usage.held - (double)s->snapshots_shown);
+    s->parked_shown = info.parked;
+    s->queued_shown = info.queued;
+    s->snapshots_shown = usage.held;
+}
+
+/* Updates that waited for a snapshot. */
+static void go_on(struct ps_shard *s, uint64_t now_ms)
+{
+    while (!s->let_go && shard_wants_snapshot(s->core)) {
+        if (!snapshots_can_update(&s->snapshots)) {
+            snapshots_want(&s->snapshots);
+            break;
+        }
+        struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = now_ms, .can_apply = true};
+        shard_step(s->core, &more, &s->actions);
+        act_all(s);
+    }
+}
+
+void ps_shard_step(struct ps_shard *s, struct shard_event *e)
+{
+    e->now_ms = chrono_now_ms();
+    if (s->elements >= PS_SHARED_FLOATS_MIN) {
+        work_begin(&s->work, e->kind == SHARD_MEMBERSHIP ? "SetMembership" : "update", 0, "");
+    }
+    e->can_apply = e->has_push && !s->let_go && snapshots_can_update(&s->snapshots);
+    shard_step(s->core, e, &s->actions);
+    if (s->actions.err.code != 0) {
+        (void)ps_shard_wrap(s, &s->actions.err);
+    }
+    act_all(s);
+    if (s->slots_to != NULL) { /* of this version: no update comes before */
+        show(s);
+        ps_keep_slots(s);
+        return;
+    }
+    go_on(s, e->now_ms);
+    work_end(&s->work);
+    show(s);
+}
+
+/* Memory for as many bases as the new generation needs; refused when there is not so much. */
+void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
+{
+    const struct shard_event *e = &r->event; /* who runs the request keeps it */
+    if (s->let_go) {
+        ps_shard_step(s, &r->event); /* refused */
+        return;
+    }
+    bool changes = e->ledger != NULL && e->consistency != NULL;
+    const struct consistency *next = changes ? e->consistency : &s->consistency;
+    size_t bases = count_bases(s, next, e->worker_count);
+    size_t gradients = plan_memory_gradients(next, e->worker_count, s->rounds);
+    size_t had = (size_t)(s->gradients.reserve / s->gradients.unit);
+    struct shard_info before;
+    struct shard_info after;
+    struct err err;
+    if (shard_check_fence(s->core, e, &err) != 0) {
+        ps_shard_step(s, &r->event); /* which refuses it; a stranger moves no memory */
+        return;
+    }
+    shard_info(s->core, &before);
+    if ((bases > s->bases && reserve_bases(s, bases, &err) != 0) ||
+        (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
+        (void)reserve_bases(s, s->bases, NULL); /* no more than it had before */
+        struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
+        (void)ps_shard_wrap(s, &err);
+        ps_request_answer(r, &refused, &err);
+        return;
+    }
+    ps_shard_step(s, &r->event);
+    shard_info(s->core, &after);
+    if (after.generation != before.generation) {
+        s->bases = count_bases(s, &after.consistency, e->worker_count);
+        had = plan_memory_gradients(&after.consistency, e->worker_count, s->rounds);
+        if (e->ledger != NULL) {
+            ledger_release(&s->ledger);
+            ledger_copy(&s->ledger, e->ledger);
+        }
+    }
+    (void)reserve_bases(s, s->bases, NULL); /* no more than it has by now */
+    (void)gate_reserve(&s->gradients, had, NULL);
+}
+
+static void run_wake(struct strand_task *task)
+{
+    struct ps_shard *s = (struct ps_shard *)((char *)task - offsetof(struct ps_shard, wake));
+    atomic_store(&s->waking, false);
+    struct shard_event e = {.kind = SHARD_SNAPSHOT};
+    ps_shard_step(s, &e);
+    ps_shard_unref(s);
+}
+
+static void post_wake(void *ctx)
+{
+    struct ps_shard *s = ctx;
+    (void)ps_shard_ref(s); /* the task returns the other one */
+    (void)strand_post(&s->strand, &s->wake, run_wake);
+    ps_shard_unref(s);
+}
+
+void ps_shard_wake(struct ps_shard *s)
+{
+    if (!atomic_exchange(&s->waking, true)) {
+        post_wake(ps_shard_ref(s));
+    }
+}
+
+/* A snapshot is free. This may be a thread of gRPC in the middle of returning memory, where no
+ * update can be computed and no message sent, so another one goes on. */
+static void freed(void *ctx)
+{
+    struct ps_shard *s = ctx;
+    if (atomic_exchange(&s->waking, true)) {
+        return;
+    }
+    (void)ps_shard_ref(s);
+    if (pool_post(s->ps->work, post_wake, s, NULL) != 0) {
+        atomic_store(&s->waking, false); /* the server ends */
+        ps_shard_unref(s);
+    }
+}
+
+/* ---- the end ---- */
+
+static void dropped(struct ps_request *r, const struct shard_action *a, const struct err *err)
+{
+    (void)a;
+    (void)err;
+    ps_remove(r->shard->ps, r->shard);
+}
+
+void ps_shard_end(struct ps_shard *s)
+{
+    struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
+    ps_shard_step(s, &e);
+}
+
+void ps_shard_drop(struct ps_shard *s)
+{
+    struct ps_request *r = ps_request_new(s, SHARD_CLOSE, NULL, NULL, dropped);
+    r->event.generation = UINT64_MAX;
+    r->event.own = true;
+    ps_request_post(r);
+}

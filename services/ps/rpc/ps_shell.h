@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the shell share. */
+#ifndef GRADUS_PS_RPC_PS_SHELL_H
+#define GRADUS_PS_RPC_PS_SHELL_H
+
+#include "gradus/v1/ps.pb-c.h"
+#include "job/plan/plan_update.h"
+#include "ps/data/gate.h"
+#include "ps/rpc/ps.h"
+#include "ps/core/shard.h"
+#include "ps/data/snapshot.h"
+#include "execution/crew.h"
+#include "execution/pool.h"
+#include "execution/strand.h"
+#include "host/windows.h"
+#include "service/work.h"
+#include "trace/trace.h"
+#include "wire/wire_values.h"
+
+#define PS_VALUES_FIELD 15 /* of every message with values */
+#define PS_JOB_TEXT_BYTES_MAX (1U << 20)
+/* Shards below it are updated by one thread: waking another takes as long. */
+#define PS_SHARED_FLOATS_MIN (UINT64_C(1) << 20)
+
+struct ps_opening;
+struct ps_request;
+struct ps_stream;
+
+struct ps_meters {
+    struct meter *pushes[SHARD_PUSH_DROPPED + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
+    struct meter *updates, *updates_skipped;
+    struct meter *staleness;
+    struct meter *spares;
+    struct meter *decisions_made, *decisions_taken;
+    struct meter *apply_seconds, *wait_seconds;
+    struct meter *parked;
+    struct meter *queued;
+    struct meter *snapshots;
+    struct meter *shards;
+    struct meter *bytes;
+    struct meter *values_received, *values_sent;
+    struct meter *checkpoint_seconds;
+    struct meter *checkpoint_bytes;
+};
+
+/* Reference counted: its user holds one, and so does every shard, because gRPC may return the last
+ * memory of an answer after the server was stopped. */
+struct ps {
+    atomic_uint refs;
+    char *checkpoint_dir;
+    size_t chunk_bytes;
+    bool shared_memory;           /* open windows that workers offer (windows.h) */
+    _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
+    size_t shards_max;
+    struct budget budget;
+    struct gate gate;
+    struct crew *crew;  /* helps with large updates */
+    struct pool *work;  /* wakes shards and those who wait for memory; never busy for long */
+    struct pool *opens; /* makes shards, one after the other */
+    struct pool
+        *files; /* writes checkpoints; one thread, so that no file is written twice at once */
+    struct pool *copies; /* copies slots for pins */
+    struct ps_meters meters;
+    struct trace trace;
+
+    pthread_mutex_t lock; /* guards the table, and: */
+    struct ps_opening *openings;
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t shard_count;
+    bool drained;
+};
+
+/* Sums over whole variables, packed (rule/update.h): this shard's part of the present round, the
+ * totals of the rounds before, and those of the step that was applied last. */
+struct ps_sums {
+    struct buf mine;
+    struct buf totals[SHARD_ROUNDS_MAX], last[SHARD_ROUNDS_MAX];
+};
+
+/* The last update among the actions that are being done. */
+struct ps_update_time {
+    uint64_t began_ns; /* 0: there was none */
+    uint64_t ended_ns; /* 0: it is being computed */
+};
+
+/* What slot 0 was when a version was made that is kept for a worker. */
+struct ps_base {
+    uint64_t version;
+    unsigned kept;
+    struct buffer *slot;
+};
+
+/* ---- shards (ps_shard.c) ---- */
+
+/* Reference counted: the table, every request, every answer on its way out and every file being
+ * written hold one. */
+struct ps_shard {
+    atomic_uint refs;
+    struct ps *ps;
+    char *job;
+    uint32_t number;
+    uint64_t opened_generation;
+    struct job_spec spec;
+    struct plan plan;
+    uint64_t elements;
+    uint32_t rounds;              /* of sums that shards exchange in a step of sync */
+    bool needs_norms;             /* of pushes, in other modes */
+    char checkpoint_problem[512]; /* as of the opening; "" none */
+
+    struct work work;      /* what keeps the strand busy */
+    struct work file_work; /* and the thread that writes its file, or will */
+
+    struct strand strand; /* owns what follows, up to the pools */
+    struct shard *core;
+    struct shard_actions actions;
+    struct consistency consistency; /* of the core, as of its last step */
+    struct ledger ledger;           /* where it began */
+    bool let_go; /* it is closed, and what it held is given back as far as nobody reads it */
+    struct ps_stream *streams;
+    struct snapshots snapshots;
+    size_t bases; /* versions that may be kept for workers: memory for them is reserved */
+    struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
+    size_t base_count, base_capacity;
+    struct buffer_pool base_pool;
+    struct update *update;
+    struct floats slots[UPDATE_SLOTS_MAX];
+    float *slot_data[UPDATE_SLOTS_MAX];
+    struct floats nothing; /* the gradient of a step without records, where one is needed */
+    struct buffer
+        *slots_to;     /* all slots go there before anything else happens; keeps a reference */
+    bool update_begun; /* `step` is: SHARD_REDUCE came, SHARD_APPLY not yet */
+    struct update_step step;
+    struct ps_sums sums;
+    struct ps_update_time update_time;
+    uint64_t updates_skipped;
+    struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
+    size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
+
+    struct gate_share gradients;
+    struct buffer_pool slot_copies; /* all slots, one behind the other */
+    struct strand_task wake;
+    atomic_bool waking;
+};
+
+/* Make the shard that @r asks for; it is in no table yet. Returns owned. Errors: ERR_INVALID,
+ * ERR_EXHAUSTED; those of checkpoints. */
+struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest *r,
+                              struct err *err);
+struct ps_shard *ps_shard_ref(struct ps_shard *s);
+void ps_shard_unref(struct ps_shard *s);
+/* On the strand: step the core and do what it says. */
+void ps_shard_step(struct ps_shard *s, struct shard_event *e);
+/* See whether updates wait for nothing any more. */
+void ps_shard_wake(struct ps_shard *s);
+/* On the strand: a SHARD_MEMBERSHIP of request @r, which may need other memory. */
+void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r);
+/* On the strand: end it, whatever its generation. */
+void ps_shard_end(struct ps_shard *s);
+/* The same, after the requests that came before; and it leaves the table. */
+void ps_shard_drop(struct ps_shard *s);
+uint64_t ps_shard_bytes(struct ps_shard *s);
+/* "job a-1 shard 0: " in front of the message. */
+int ps_shard_wrap(const struct ps_shard *s, struct err *err);
+
+/* ---- actions on floats (ps_apply.c), on the strand ---- */
+
+void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from);
+/* SHARD_REDUCE of round 0 begins the update; with @more: buffer += more in the same pass. */
+void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
+                     const struct buffer *more);
+/* With @add: buffer += add in the same pass. */
+/* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
+ * it is computed. */
+void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add,
+              const struct shard_action *replies, size_t count);
+/* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
+ */
+void ps_keep_slots(struct ps_shard *s);
+/* on_shard.c: tell of shards that are being opened, and those that wait for it. */
+void ps_openings_tell(struct ps *ps, struct membership_works *out);
+/* SHARD_KEEP, SHARD_FORGET: besides the values, slot 0 for rules that want it as the worker read.
+ */
+void ps_base_keep(struct ps_shard *s, uint64_t version);
+void ps_base_forget(struct ps_shard *s, uint64_t version);
+
+/* ---- sums over whole variables (ps_sums.c), on the strand ---- */
+
+void ps_reduce(struct ps_shard *s, const struct shard_action *a);
+void ps_settle(struct ps_shard *s, const struct shard_action *a);
+void ps_sums_applied(struct ps_shard *s);
+/* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
+ * ERR_INVALID they are no such thing. */
+int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
+/* What the reply @a says; borrowed. */
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct shard_action *a);
+void ps_sums_release(struct ps_sums *sums);
+
+/* ---- the server and its table (ps.c) ---- */
+
+struct ps *ps_ref(struct ps *ps);
+void ps_unref(struct ps *ps);
+
+/* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
+struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
+/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining. */
+int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
+void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
+bool ps_drained(struct ps *ps);                    /* it is, or will be */
+bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */
+/* References to all shards (of @job, when that is not NULL and not empty); returns their number. */
+size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MAX]);
+
+/* ---- requests (ps_request.c) ---- */
+
+/* What a SetMembership says, if it says it. */
+struct ps_change {
+    struct consistency consistency;
+    struct ledger ledger;
+};
+
+/* Something a shard is asked for, from its arrival to its answer: the tag of the core. */
+struct ps_request {
+    struct strand_task task;
+    struct strand_task gone;
+    atomic_uint refs; /* who answers it, and the call that may go away */
+    struct ps_shard *shard;
+    struct rpc_call *call; /* NULL: nobody asks */
+    struct rpc_msg *msg;   /* NULL, or where the event's strings are */
+    struct ps_change *change;
+    /* Of exchanges, which may wait for long: a message that waits with them would count against the
+     * bytes in flight that the others need. One more byte than any id has, and the NUL. */
+    char worker[SHARD_WORKER_BYTES + 1];
+    char pin_id[SHARD_PIN_ID_BYTES + 1];
+    uint8_t *decision, *totals;
+    struct shard_event event;
+    struct gate_waiter waiter; /* of a unary push; keeps a reference */
+    struct err *refused;       /* before the core sees it */
+    bool answered;             /* of the strand */
+    uint64_t arrived_ns;
+    /* Answer with @a, or with @err when a->code is not 0. */
+    void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);
+
+    struct ps_stream *stream; /* of an exchange; keeps a reference */
+    uint64_t exchange;
+    uint64_t sent;                  /* elements of the answer, */
+    uint64_t filled;                /* and of those in its window */
+    uint32_t values_window;         /* of the client's windows, from 1; 0: the values are sent */
+    bool offers_windows;            /* and the answer says what came of it */
+    enum value_type pushed, pulled; /* how the values of push and answer travel */
+    struct ps_request *next;        /* of the stream's that wait; of the strand */
+    struct ps_request **link;
+};
+
+/* One reference, for whoever answers. Keeps references to @shard, @call and @msg (may be NULL). */
+struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind kind,
+                                  struct rpc_call *call, struct rpc_msg *msg,
+                                  void (*answer)(struct ps_request *, const struct shard_action *,
+                                                 const struct err *));
+/* Copy what an exchange says who it is from; its pull must have been read before. */
+void ps_request_name(struct ps_request *r, const char *worker);
+/* Copy the decision that it brings. Errors: ERR_INVALID: longer than any can be. */
+int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err);
+void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in); /* copy */
+/* Step it on the shard's strand. */
+void ps_request_post(struct ps_request *r);
+/* The same for a unary call: when its client goes away, it waits no longer. */
+void ps_request_post_unary(struct ps_request *r);
+/* The same for one that waits for memory first; its waiter is ready to be told. */
+void ps_request_wait_unary(struct ps_request *r);
+/* It waits no longer: step it, or answer it with r->refused, unless its client went away. */
+void ps_request_post_waited(struct ps_request *r);
+void ps_request_unref(struct ps_request *r);
+/* On the strand, while it is answered: how long it waited for the update that made the answer (or
+ * for the answer, without one), and the time of that update so far. */
+struct ps_request_time {
+    uint64_t waited_ns, applied_ns;
+};
+struct ps_request_time ps_request_time(const struct ps_request *r);
+/* On the strand: answer it and return the reference of who answers. */
+void ps_request_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
+/* On the strand: nobody waits for it any more. */
+void ps_request_drop(struct ps_request *r);
+/* `done` of all unary methods. */
+void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
+
+/* Find the shard of a unary request and make the request, or fail the call (NULL). */
+/* What @ref says of who asks. */
+struct fence ps_fence(const Gradus__V1__ShardRef *ref);
+struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
+                            enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
+                            void (*answer)(struct ps_request *, const struct shard_action *,
+                                           const struct err *));
+/* Answer with a ShardState. */
+void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
+
+/* ---- values on their way out (ps_values.c), on the strand ---- */
+
+/* References for @count blobs of @version; each blob has ctx = the snapshot and this release. */
+struct snapshot *ps_values_acquire(struct ps_shard *s, uint64_t version, unsigned count);
+void ps_values_release(void *snapshot);
+/* The same for a snapshot that somebody else holds. */
+void ps_values_ref(struct ps_shard *s, struct snapshot *snapshot, unsigned count);
+/* What a reply with values sends. */
+struct ps_source {
+    const float *data;
+    void (*release)(void *ctx); /* one reference */
+    void *ctx;
+};
+/* @count references to what @a answers with: the values of its version, or the moving average of
+ * them where a pin is pulled of a job that evaluates it. */
+struct ps_source ps_values_answer(struct ps_shard *s, const struct shard_action *a, unsigned count);
+/* Elements [at, at + n) of @source as @r wants them (in 16 bits: of a snapshot); they are computed
+ * already. */
+struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_source *source,
+                                 uint64_t at, uint64_t n);
+
+/* ---- from and to messages (ps_values.c) ---- */
+
+/* Into the request, which has a shard. Errors: ERR_INVALID missing parts, numbers that are none,
+ * types that are not the job's. */
+int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *err);
+int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err);
+/* Of the push of @r, on the strand: is its type right for what it is? Errors: ERR_INVALID. */
+int ps_check_type(const struct ps_request *r, struct err *err);
+/* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */
+int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
+                  struct err *err);
+
+/* ---- streams (ps_stream.c, ps_answer.c) ---- */
+
+void ps_stream_ref(struct ps_stream *s);
+void ps_stream_unref(struct ps_stream *s);
+/* On the strand of @s, which is closed: end its streams, whether their clients read or not. */
+void ps_streams_end(struct ps_shard *s);
+/* On the strand: send what is new of the first @done elements of @next, which is not committed yet;
+ * ps_request_answer() sends the rest. Nothing when the answer @a is more than values. */
+void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
+                              struct snapshot *next, uint64_t done);
+/* On the strand: @r waits; the end of the stream ends it. */
+void ps_stream_wait(struct ps_stream *s, struct ps_request *r);
+
+/* ---- files (on_checkpoint.c) ---- */
+
+/* Values and slots of @s out of @directory, below the server's checkpoint directory; of any number
+ * of shards. Errors: ERR_INVALID no such place, another rule or other variables; those of
+ * checkpoint_open(). */
+int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err);
+/* Why no checkpoint of @s could be written into its job's directory, which is @owner's; "" none. */
+void ps_look_for_directory(struct ps_shard *s, const char *owner);
+
+/* On the strand: write what @a names for @r, which is answered from another thread. */
+void ps_write(struct ps_request *r, const struct shard_action *a);
+
+/* ---- traces (on_trace.c); for those who have seen trace_on() ---- */
+
+/* Any thread: of an exchange. */
+void ps_trace_request(struct ps_request *r, enum trace_kind kind, uint64_t begin_ns,
+                      uint64_t end_ns, uint64_t bytes);
+/* On the strand: until now. */
+void ps_trace_shard(struct ps_shard *s, enum trace_kind kind, uint64_t begin_ns, uint64_t version);
+
+/* ---- methods ---- */
+
+#define PS_HANDLERS(X)                                                                             \
+    X(open_shard)                                                                                  \
+    X(set_membership)                                                                              \
+    X(close_shard)                                                                                 \
+    X(pull)                                                                                        \
+    X(push)                                                                                        \
+    X(push_pull)                                                                                   \
+    X(exchange)                                                                                    \
+    X(pin)                                                                                         \
+    X(unpin)                                                                                       \
+    X(checkpoint)                                                                                  \
+    X(stats)                                                                                       \
+    X(trace)
+
+#define X(handler) void ps_on_##handler(struct rpc_call *call, struct rpc_msg *msg, void *service);
+PS_HANDLERS(X)
+#undef X
+void ps_stream_open(struct rpc_call *call, void *service);
+void ps_stream_half_close(struct rpc_call *call, void *service);
+void ps_stream_done(struct rpc_call *call, bool cancelled, void *service);
+
+#endif

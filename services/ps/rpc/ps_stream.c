@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a stream of exchanges. */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "ps/rpc/ps_stream.h"
+
+void ps_stream_ref(struct ps_stream *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+}
+
+void ps_stream_unref(struct ps_stream *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) != 1) {
+        return;
+    }
+    ps_windows_unref(s->windows);
+    if (s->shard != NULL) {
+        ps_shard_unref(s->shard);
+    }
+    rpc_call_unref(s->call);
+    free(s);
+}
+
+void ps_stream_wait(struct ps_stream *s, struct ps_request *r)
+{
+    r->next = s->waiting;
+    r->link = &s->waiting;
+    if (r->next != NULL) {
+        r->next->link = &r->next;
+    }
+    s->waiting = r;
+}
+
+/* There is memory for the gradient whose message waits. */
+static void go_on(struct gate_waiter *w)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)w - offsetof(struct ps_stream, waiter));
+    rpc_resume(s->call);
+    ps_stream_unref(s);
+}
+
+void ps_stream_open(struct rpc_call *call, void *service)
+{
+    struct ps_stream *s = mem_new(1, sizeof *s);
+    atomic_store(&s->refs, 1);
+    s->ps = service;
+    s->call = rpc_call_ref(call);
+    s->waiter.ready = go_on;
+    rpc_set_data(call, s);
+}
+
+/* ---- with the shard ---- */
+
+/* A client that does not run any more would hold its gradient, and the answers that it does not
+ * read, until its connection counts as lost. */
+static void end(struct ps_stream *s)
+{
+    struct err err;
+    bool drained = ps_drained(s->ps);
+    (void)err_set(&err, drained ? ERR_UNAVAILABLE : ERR_NOT_FOUND,
+                  drained ? "the server is shutting down" : "closed");
+    (void)ps_shard_wrap(s->shard, &err);
+    (void)rpc_abandon(s->call, &err);
+}
+
+static void run_begun(struct strand_task *task)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, begun));
+    struct ps_shard *shard = s->shard;
+    if (shard->let_go) {
+        end(s);
+    } else {
+        s->next = shard->streams;
+        s->link = &shard->streams;
+        if (s->next != NULL) {
+            s->next->link = &s->next;
+        }
+        shard->streams = s;
+    }
+    ps_stream_unref(s);
+}
+
+static void unlink_stream(struct ps_stream *s)
+{
+    if (s->link == NULL) {
+        return;
+    }
+    *s->link = s->next;
+    if (s->next != NULL) {
+        s->next->link = s->link;
+    }
+    s->link = NULL;
+}
+
+void ps_stream_begin(struct ps_stream *s)
+{
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    ps_stream_ref(s);
+    (void)strand_post(&shard->strand, &s->begun, run_begun);
+    ps_shard_unref(shard);
+}
+
+void ps_streams_end(struct ps_shard *shard)
+{
+    while (shard->streams != NULL) {
+        struct ps_stream *s = shard->streams;
+        unlink_stream(s);
+        ps_stream_ref(s);
+        end(s);
+        ps_stream_unref(s);
+    }
+}
+
+static void run_half_close(struct strand_task *task)
+{
+    struct ps_stream *s =
+        (struct ps_stream *)((char *)task - offsetof(struct ps_stream, half_close));
+    s->half_closed = true;
+    if (s->waiting == NULL) {
+        (void)rpc_finish(s->call);
+    }
+    ps_stream_unref(s);
+}
+
+/* The client sends no more, but what it asked for is still answered. */
+void ps_stream_half_close(struct rpc_call *call, void *service)
+{
+    (void)service;
+    struct ps_stream *s = rpc_data(call);
+    if (s->shard == NULL) {
+        (void)rpc_finish(call);
+        return;
+    }
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    ps_stream_ref(s);
+    (void)strand_post(&shard->strand, &s->half_close, run_half_close);
+    ps_shard_unref(shard);
+}
+
+static void run_gone(struct strand_task *task)
+{
+    struct ps_stream *s = (struct ps_stream *)((char *)task - offsetof(struct ps_stream, gone));
+    unlink_stream(s);
+    while (s->waiting != NULL) {
+        ps_request_drop(s->waiting);
+    }
+    ps_stream_unref(s);
+}
+
+void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)cancelled;
+    (void)service;
+    struct ps_stream *s = rpc_data(call);
+    rpc_set_data(call, NULL);
+    if (gate_cancel(&s->waiter)) {
+        ps_stream_unref(s);
+    }
+    while (s->incoming_count > 0) {
+        ps_stream_remove(s, &s->incoming[s->incoming_count - 1]);
+    }
+    if (s->shard == NULL) {
+        ps_stream_unref(s);
+        return;
+    }
+    struct ps_shard *shard = ps_shard_ref(s->shard);
+    (void)strand_post(&shard->strand, &s->gone, run_gone);
+    ps_shard_unref(shard);
+}

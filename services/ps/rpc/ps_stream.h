@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream of exchanges at the server: what the files that read, answer and end it share. */
+#ifndef GRADUS_PS_RPC_PS_STREAM_H
+#define GRADUS_PS_RPC_PS_STREAM_H
+
+#include "ps/rpc/ps_shell.h"
+#include "ps/data/ranges.h"
+
+#define INCOMING_MAX 64 /* exchanges whose chunks arrive at the same time */
+
+/* An exchange of which more chunks are to come. */
+struct incoming {
+    uint64_t exchange;
+    struct ps_request *request; /* NULL: refused; what is still to come is skipped */
+    struct buffer *buffer;      /* NULL: no values */
+    uint64_t arrived, total;    /* elements */
+    struct ranges taken;        /* of `buffer` */
+    enum value_type type;
+};
+
+/* One reference for the call, until it is over, and one for each request. */
+struct ps_stream {
+    atomic_uint refs;
+    struct ps *ps;
+    struct rpc_call *call;
+
+    /* Of the call's callbacks. */
+    struct ps_shard *shard; /* NULL until the first exchange */
+    struct incoming incoming[INCOMING_MAX];
+    size_t incoming_count;
+    struct gate_waiter waiter;  /* for the memory of a gradient; keeps a reference */
+    struct ps_windows *windows; /* NULL: the client offered none that can be opened. Set once,
+                                   before requests that name it */
+
+    /* Of the shard's strand. */
+    struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
+    struct strand_task begun;
+    struct ps_request *waiting;
+    bool half_closed;
+    struct strand_task half_close;
+    struct strand_task gone;
+};
+
+/* The call's callbacks: its shard is found; it ends when that is closed. */
+void ps_stream_begin(struct ps_stream *s);
+/* An exchange is over (on_exchange.c): give back what it holds. The last one takes its place. */
+void ps_stream_remove(struct ps_stream *s, struct incoming *in);
+/* Any thread may send (ps_answer.c): @exchange is refused, and why. */
+void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
+                      uint64_t version, const struct err *err);
+/* On the strand: the answer of every request of a stream. */
+void ps_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
+
+/* ---- memory that its client shares (ps_windows.c) ---- */
+
+/* One reference; borrows @s until the stream and all gradients have ended. NULL: what is offered
+ * cannot be opened, or is not what is said. */
+struct ps_windows *ps_windows_open(struct ps_shard *s, const Gradus__V1__Windows *offer);
+void ps_windows_unref(struct ps_windows *w); /* NULL is fine */
+/* Gradient window @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
+ * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gate_get(). */
+int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gate_waiter *waiter,
+                        struct buffer **out, struct err *err);
+/* Nobody will use what the client put there: it has it back. */
+void ps_windows_decline(struct ps_windows *w, uint32_t number);
+bool ps_windows_has_values(const struct ps_windows *w, uint32_t number);
+/* Elements [first, end) of @values into value window @number. */
+void ps_windows_fill(struct ps_windows *w, uint32_t number, const float *values, uint64_t first,
+                     uint64_t end);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over whole variables: what the core's rounds mean for bytes and floats, on the strand. */
+#include <assert.h>
+
+#include "ps/rpc/ps_shell.h"
+
+static void keep(struct buf *to, const void *data, size_t bytes)
+{
+    buf_reset(to);
+    buf_add(to, data, bytes);
+}
+
+void ps_reduce(struct ps_shard *s, const struct shard_action *a)
+{
+    if (a->sums_round == 0) {
+        ps_update_begin(s, a, NULL);
+    }
+    update_reduce(s->update, a->sums_round, &s->sums.mine);
+}
+
+/* ps_sums_check() has given them to the update. */
+void ps_settle(struct ps_shard *s, const struct shard_action *a)
+{
+    keep(&s->sums.totals[a->sums_round], a->totals, a->totals_bytes);
+}
+
+void ps_sums_applied(struct ps_shard *s)
+{
+    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
+        struct buf last = s->sums.last[i];
+        s->sums.last[i] = s->sums.totals[i];
+        s->sums.totals[i] = last;
+    }
+}
+
+int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err)
+{
+    if (!shard_takes_totals(s->core, e)) {
+        return 0; /* the core says what is wrong, or ignores them */
+    }
+    return update_settle(s->update, e->sums_round, e->totals, e->totals_bytes, err);
+}
+
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct shard_action *a)
+{
+    static const struct buf none;
+    assert(a->sums_round < SHARD_ROUNDS_MAX);
+    if (a->sums_over) {
+        return &none;
+    }
+    if (!a->sums_known) {
+        return &s->sums.mine;
+    }
+    struct shard_info info;
+    shard_info(s->core, &info);
+    return a->sums_step == info.version ? &s->sums.totals[a->sums_round]
+                                        : &s->sums.last[a->sums_round];
+}
+
+void ps_sums_release(struct ps_sums *sums)
+{
+    buf_release(&sums->mine);
+    for (size_t i = 0; i < SHARD_ROUNDS_MAX; i++) {
+        buf_release(&sums->totals[i]);
+        buf_release(&sums->last[i]);
+    }
+}

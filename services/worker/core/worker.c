@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/core/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "base/text.h"
+#include "worker/core/worker_state.h"
+
+void worker_actions_release(struct worker_actions *a)
+{
+    free(a->items);
+    *a = (struct worker_actions){0};
+}
+
+struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind)
+{
+    struct worker_actions *out = w->out;
+    out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
+    struct worker_action *action = &out->items[out->count++];
+    memset(action, 0, sizeof *action);
+    action->kind = kind;
+    return action;
+}
+
+uint64_t worker_backoff(uint32_t attempts)
+{
+    uint64_t ms = WORKER_BACKOFF_MS_MIN;
+    while (attempts-- > 1 && ms < WORKER_BACKOFF_MS_MAX) {
+        ms *= 2;
+    }
+    return ms < WORKER_BACKOFF_MS_MAX ? ms : WORKER_BACKOFF_MS_MAX;
+}
+
+uint32_t worker_slot_take(struct worker *w)
+{
+    for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+        if (w->slot_users[i] == 0) {
+            w->slot_users[i] = 1;
+            w->made[i].whole = false;
+            return i;
+        }
+    }
+    abort(); /* neither the tree nor single replicas take so many; see WORKER_SLOTS_MAX */
+}
+
+void worker_slot_drop(struct worker *w, uint32_t slot)
+{
+    if (slot != WORKER_SLOT_NONE) {
+        w->slot_users[slot]--;
+    }
+}
+
+struct worker *worker_new(const struct worker_config *config)
+{
+    struct worker *w = mem_new(1, sizeof *w);
+    w->config = *config;
+    for (int i = 0; i < WORKER_SET_COUNT; i++) {
+        w->versions[i] = mem_new(config->shard_count, sizeof(uint64_t));
+        worker_set_forget(w, (enum worker_set)i);
+    }
+    w->gradient_versions = mem_new(config->shard_count, sizeof(uint64_t));
+    w->sums_wanted = mem_new(config->shard_count, sizeof(bool));
+    w->heard = mem_new(config->shard_count, sizeof(uint64_t));
+    return w;
+}
+
+void worker_free(struct worker *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    for (int i = 0; i < WORKER_SET_COUNT; i++) {
+        free(w->versions[i]);
+    }
+    free(w->gradient_versions);
+    free(w->sums_wanted);
+    free(w->heard);
+    free(w->exchanges);
+    ledger_release(&w->ledger);
+    ledger_release(&w->next_ledger);
+    free(w);
+}
+
+uint64_t worker_generation(const struct worker *w)
+{
+    return w->next_pending ? w->next.generation : w->a.generation;
+}
+
+/* ---- the end ---- */
+
+/* Nothing is computed, sent or reported from now on. */
+static void stop(struct worker *w)
+{
+    w->stopped = true;
+    while (w->evaluation_count > 0) {
+        worker_evaluation_fail(w, ERR_CANCELLED, "the job was stopped");
+    }
+}
+
+void worker_fail_job(struct worker *w, int code, const char *message)
+{
+    uint64_t generation = worker_generation(w);
+    w->failure = (struct worker_action){.kind = WORKER_DO_FAIL_JOB, .code = code};
+    w->failure.generation = generation > 0 ? generation : w->config.generation;
+    text_copy(w->failure.message, sizeof w->failure.message, message);
+    *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+    w->failure.again = true;
+    stop(w);
+}
+
+/* A job whose worker has failed would wait for it for ever if the master did not hear of it. */
+static void on_failure_reported(struct worker *w, const struct worker_event *event)
+{
+    if (event->code == 0 || event->code == ERR_NOT_FOUND || event->code == ERR_ABORTED) {
+        return;
+    }
+    w->failure_attempts++;
+    w->failure_retry_ms = w->now_ms + worker_backoff(w->failure_attempts);
+    worker_add(w, WORKER_DO_TIMER)->at_ms = w->failure_retry_ms;
+}
+
+/* An older generation's failure counts for nothing, but what failed here fails in this one, too. */
+static void fail_again(struct worker *w, uint64_t generation)
+{
+    if (w->failure.code != 0 && generation > w->failure.generation) {
+        w->failure.generation = generation;
+        *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+    }
+}
+
+static void refuse_call(struct worker *w, enum worker_action_kind reply, uint64_t tag)
+{
+    struct worker_action *action = worker_add(w, reply);
+    action->tag = tag;
+    action->code = ERR_CANCELLED;
+    text_copy(action->message, sizeof action->message, "the job was stopped on this worker");
+}
+
+/* Answers to what was under way come too late for anything. */
+static void step_stopped(struct worker *w, const struct worker_event *event)
+{
+    switch (event->kind) {
+    case WORKER_ASSIGN:
+        refuse_call(w, WORKER_DO_REPLY_ASSIGN, event->tag);
+        fail_again(w, event->assign.generation);
+        break;
+    case WORKER_EVALUATE:
+        refuse_call(w, WORKER_DO_FAIL_EVALUATE, event->tag);
+        break;
+    case WORKER_FAILURE_REPORTED:
+        on_failure_reported(w, event);
+        break;
+    case WORKER_TIMER:
+        if (w->failure_retry_ms != 0 && w->failure_retry_ms <= w->now_ms) {
+            w->failure_retry_ms = 0;
+            *worker_add(w, WORKER_DO_FAIL_JOB) = w->failure;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- the step ---- */
+
+/* The earlier of @at and @candidate; 0 is none, and what is due already was done by pump(). */
+static uint64_t earlier(const struct worker *w, uint64_t at, uint64_t candidate)
+{
+    if (candidate <= w->now_ms) {
+        return at;
+    }
+    return at == 0 || candidate < at ? candidate : at;
+}
+
+static void set_timer(struct worker *w)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
+        if (w->exchanges[i].waiting) {
+            at = earlier(w, at, w->exchanges[i].retry_ms);
+        }
+    }
+    at = earlier(w, at, w->async.lease_retry_ms);
+    at = earlier(w, at, w->async.split_retry_ms);
+    at = earlier(w, at, w->sync.spare_ask_ms);
+    at = earlier(w, at, w->sync.level_ms);
+    at = earlier(w, at, w->report_open ? w->report_retry_ms : 0);
+    if (w->measured && !w->report_open) {
+        at = earlier(w, at, w->report_last_ms + WORKER_REPORT_MS);
+    }
+    if (at != 0) {
+        worker_add(w, WORKER_DO_TIMER)->at_ms = at;
+    }
+}
+
+static void pump(struct worker *w)
+{
+    worker_retry_exchanges(w);
+    worker_evaluation_pump(w);
+    if (w->next_pending && worker_quiet(w)) {
+        worker_begin_next(w);
+    }
+    if (w->stopped) {
+        return;
+    }
+    if (w->assigned && !w->fenced && !w->next_pending) {
+        if (w->a.consistency.mode == TRAINING_SYNC) {
+            worker_sync_pump(w);
+        } else {
+            worker_async_pump(w);
+        }
+    }
+    worker_report_pump(w);
+}
+
+/* Nothing of it was pushed. Parameters that came in part are no good: all are pulled anew, and not
+ * early, so the same batch is computed the next time. */
+static void given_up(struct worker *w, enum computing was)
+{
+    if (!MUTANT(lost_values_known)) {
+        worker_set_forget(w, w->current);
+    }
+    if (was == COMPUTING_PUSHED) {
+        worker_drop_pushes(w, w->computing_slot);
+    }
+    if (w->next_pending || w->fenced) {
+        return;
+    }
+    if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_given_up(w, was);
+    } else {
+        worker_async_given_up(w, was);
+    }
+}
+
+static void on_computed(struct worker *w, const struct worker_event *event)
+{
+    enum computing was = w->computing;
+    w->computing = COMPUTING_NOTHING;
+    if (was != COMPUTING_EVALUATION && event->code != 0) {
+        given_up(w, was);
+        return;
+    }
+    w->measured = w->measured || was == COMPUTING_BATCH || was == COMPUTING_PUSHED;
+    if (was != COMPUTING_EVALUATION && w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_made(w);
+    }
+    if (was != COMPUTING_BATCH && was != COMPUTING_SPARE) {
+        return;
+    }
+    if (w->next_pending || w->fenced) {
+        worker_slot_drop(w, w->computing_slot); /* of a generation that is over */
+    } else if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_computed(w, was);
+    } else {
+        worker_async_computed(w);
+    }
+}
+
+static void take_event(struct worker *w, const struct worker_event *event)
+{
+    switch (event->kind) {
+    case WORKER_ASSIGN:
+        worker_on_assign(w, event);
+        break;
+    case WORKER_EVALUATE:
+        worker_on_evaluate(w, event);
+        break;
+    case WORKER_COMPUTED:
+        on_computed(w, event);
+        break;
+    case WORKER_EXCHANGED:
+        worker_on_exchanged(w, event);
+        break;
+    case WORKER_LEASED:
+        worker_lease_leased(w, event);
+        break;
+    case WORKER_SPLIT_REPORTED:
+        worker_lease_split_reported(w, event);
+        break;
+    case WORKER_PROGRESS_REPORTED:
+        worker_on_progress_reported(w, event);
+        break;
+    case WORKER_TIMER:
+        break; /* pump() looks at what is due */
+    case WORKER_FAIL:
+        worker_fail_job(w, event->code, event->message);
+        break;
+    case WORKER_FAILURE_REPORTED: /* only a stopped worker reports one */
+        break;
+    case WORKER_STOP:
+        stop(w);
+        break;
+    }
+}
+
+void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out)
+{
+    w->out = out;
+    if (event->now_ms > w->now_ms) {
+        w->now_ms = event->now_ms;
+    }
+    if (w->stopped) {
+        step_stopped(w, event);
+    } else {
+        take_event(w, event);
+    }
+    if (!w->stopped) {
+        pump(w);
+    }
+    if (!w->stopped) {
+        set_timer(w);
+    }
+    w->out = NULL;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decisions of a worker about one job: what to compute, push, pull, lease and report next.
+ *
+ * worker_step() takes an event (with its time) and adds actions; the shell executes them in order
+ * and brings their results back as events. No clock, thread, socket, file or log is in here, and
+ * nothing of gRPC or protobuf: the simulator runs this very code. docs/protocol.md is the
+ * specification.
+ *
+ * Buffers are numbers. A *set* holds one copy of all parameters (two for training, one for
+ * evaluation); a *slot* holds one gradient of all variables; the shell allocates a slot when it is
+ * first named.
+ *
+ * Owner: the job's thread. Limits: WORKER_SLOTS_MAX gradients, WORKER_EVALUATIONS_MAX queued
+ * evaluations. */
+#ifndef GRADUS_WORKER_CORE_WORKER_H
+#define GRADUS_WORKER_CORE_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "job/progress/consistency.h"
+#include "job/progress/fence.h"
+#include "job/progress/ledger.h"
+#include "job/progress/tree.h"
+
+/* Sync with aggregate < replicas or speculation: replicas that one worker may have. Each may be a
+ * gradient of its own until its push is answered; a worker with more fails the job and says so. */
+#define WORKER_SINGLES_MAX 1024
+/* And the sums on the way to a node of the tree, one pushed and one computed: 2·log2(replicas) at
+ * most, replicas < 2^32. */
+#define WORKER_SLOTS_MAX (WORKER_SINGLES_MAX + 128)
+/* Open at once with one shard: a push of each replica or node of a step (≤ 64), and a pull, a
+ * decision, a spare replica's push, a request for one, the pull of an evaluation; a request for
+ * sums, and totals of a round each. */
+#define WORKER_EXCHANGES_MAX (WORKER_SINGLES_MAX + 64)
+/* The master sends one at a time; more than that is a mistake. */
+#define WORKER_EVALUATIONS_MAX 16
+#define WORKER_REPORT_MS 500 /* progress is reported so often while there is any */
+#define WORKER_BACKOFF_MS_MIN 100
+#define WORKER_BACKOFF_MS_MAX 2000
+#define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */
+#define WORKER_SLOT_NONE UINT32_MAX
+#define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
+#define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
+#define WORKER_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
+#define WORKER_ROUNDS_MAX 8 /* of sums over whole variables; no update takes more than four */
+
+enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
+
+struct worker_config {
+    uint64_t generation; /* of the StartJob */
+    uint32_t shard_count;
+    uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
+    struct ledger_shape shape;
+};
+
+struct worker_lease {
+    uint64_t epoch;
+    uint32_t split, batch_end;
+    bool fresh;
+};
+
+/* Worker.Assign, field for field. */
+struct worker_assignment {
+    uint64_t generation;
+    uint64_t number; /* within a generation the highest counts; 0: any order */
+    struct consistency consistency;
+    uint32_t replica_first, replica_end;
+    uint64_t step, step_limit;   /* versions of the shards */
+    const struct ledger *ledger; /* borrowed for the event; NULL: an empty one */
+    uint64_t ledger_step;
+    bool hold;
+    struct worker_lease leases[WORKER_LEASES_MAX]; /* async, bounded: all that it has from now on */
+    size_t lease_count;
+};
+
+enum worker_push_result { /* = PushResult */
+                          WORKER_PUSH_NONE,
+                          WORKER_PUSH_ACCEPTED,
+                          WORKER_PUSH_APPLIED,
+                          WORKER_PUSH_DUPLICATE,
+                          WORKER_PUSH_STALE,
+                          WORKER_PUSH_DROPPED,
+};
+
+enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
+
+enum worker_event_kind {
+    WORKER_ASSIGN,
+    WORKER_EVALUATE,
+    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; pushes that came with it may
+                         have been answered before. With a code: a COMPUTE was given up, because
+                         its parameters, which were said to be there `early`, did not all come;
+                         EXCHANGE actions right behind it that push its slot were skipped */
+    WORKER_EXCHANGED, /* an EXCHANGE is answered, well or with an error */
+    WORKER_LEASED,
+    WORKER_SPLIT_REPORTED,
+    WORKER_PROGRESS_REPORTED,
+    WORKER_FAILURE_REPORTED,
+    WORKER_TIMER,
+    WORKER_FAIL, /* an action could not be carried out: `code`, `message` */
+    WORKER_STOP,
+};
+
+struct worker_event {
+    enum worker_event_kind kind;
+    uint64_t now_ms;
+    uint64_t tag; /* ASSIGN, EVALUATE: of the call, for the reply */
+    int code;     /* 0 or ERR_*: COMPUTED, EXCHANGED, LEASED, …_REPORTED, FAIL */
+    const char *message;
+    struct worker_assignment assign;
+    const char *pin_id; /* EVALUATE */
+    uint64_t first, count;
+    uint64_t exchange; /* EXCHANGED */
+    uint64_t version;
+    bool partial; /* of an `early` one: the rest of the values is still coming */
+    uint32_t progress;
+    uint64_t clock; /* bounded: the answer to a pull that joined */
+    enum worker_push_result push;
+    bool has_decision; /* of the lead */
+    uint64_t decision_step;
+    const uint8_t *decision; /* borrowed for the event */
+    size_t decision_bytes;
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
+    bool has_sums;                /* the shell keeps them, by shard */
+    bool sums_known;              /* they are the totals */
+    bool sums_over;               /* nobody needs any */
+    enum worker_lease_kind lease; /* LEASED */
+    uint64_t generation;          /* LEASED, SPLIT_REPORTED: of the request */
+    struct worker_lease granted;  /* LEASED */
+};
+
+enum worker_action_kind {
+    WORKER_DO_COMPUTE,  /* gradient of `batch` with set → slot. EXCHANGE actions right behind it
+                           that push this slot may begin at once: what is made can leave; and what
+                           they pull may go to the same set, for it comes when all has left */
+    WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
+                           answer `tag` */
+    WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
+    WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
+                           the last sums of all shards joined; to be kept for this step */
+    WORKER_DO_EXCHANGE,
+    WORKER_DO_LEASE,
+    WORKER_DO_REPORT_SPLIT,
+    WORKER_DO_REPORT_PROGRESS, /* a new `sequence` takes all measurements so far; a repeated one
+                                  sends the same again */
+    WORKER_DO_PREFETCH,        /* `batch` will be computed after the ones named before */
+    WORKER_DO_TIMER,           /* WORKER_TIMER at `at_ms`, instead of any earlier one */
+    WORKER_DO_REPLY_ASSIGN,    /* `code` 0: position; else message */
+    WORKER_DO_FAIL_EVALUATE,
+    WORKER_DO_FAIL_JOB, /* tell the master: generation, code, message; nothing is to be computed any
+                           more. Told again in a generation that comes later */
+};
+
+enum worker_pull {
+    WORKER_PULL_NONE,
+    WORKER_PULL_LATEST,
+    WORKER_PULL_VERSION,
+    WORKER_PULL_PINNED,
+    WORKER_PULL_AT_LEAST,
+};
+
+struct worker_action {
+    enum worker_action_kind kind;
+    uint64_t tag;
+    int code;
+    char message[256];
+    /* EXCHANGE */
+    uint64_t exchange;
+    uint32_t shard;
+    uint64_t generation;
+    bool push;
+    bool idle;
+    uint64_t step; /* COMPUTE too: identity of the batch for dropout, with `replica` */
+    uint32_t replica_first, replica_end;
+    uint64_t examples;
+    uint64_t base_version;
+    enum worker_pull pull;
+    uint64_t version;
+    char pin_id[64];
+    bool progress;
+    uint64_t clock; /* bounded: Push.clock and Pull.clock */
+    bool joins;     /* bounded: Pull.joins */
+    bool early; /* EXCHANGE: what it pulls is for a COMPUTE, which may begin with a part of it */
+    enum worker_set set;
+    uint32_t slot, slot_from;
+    /* COMPUTE, PREFETCH, EXCHANGE of async, REPORT_SPLIT (batch_end only) */
+    struct ledger_batch batch;
+    uint32_t batch_end; /* EXCHANGE: the push covers batches up to it */
+    uint32_t replica;
+    bool spare;        /* COMPUTE: of another worker's replica: not measured. EXCHANGE: its push */
+    bool decided;      /* EXCHANGE: Push.decided */
+    bool ask_spare;    /* EXCHANGE: SpareRequest of `step`, alone */
+    bool has_decision; /* EXCHANGE */
+    uint64_t decision_step;
+    /* In the core's memory; as it is until the generation changes or decision_step is two steps
+     * back: the shell packs it when it sends. */
+    const uint8_t *decision;
+    size_t decision_bytes;
+    bool ask_sums;  /* EXCHANGE: SumsRequest of `round` of `step`, alone */
+    bool totals;    /* EXCHANGE: Totals of `round` of `step`, alone */
+    uint32_t round; /* JOIN, EXCHANGE */
+    bool known;     /* JOIN */
+    struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
+    size_t held_count;
+    uint64_t first, count; /* EVALUATE */
+    /* REPORT_PROGRESS, REPLY_ASSIGN */
+    uint64_t sequence, position;
+    uint64_t dropped, speculated; /* REPORT_PROGRESS: since the last new sequence */
+    bool idle_report;
+    bool again; /* REPORT_PROGRESS: the same measurements as last time; FAIL_JOB: told before */
+    uint64_t at_ms;
+};
+
+struct worker_actions {
+    struct worker_action *items;
+    size_t count, capacity;
+};
+void worker_actions_release(struct worker_actions *a);
+
+/* What a StartJob of @generation is to the job that is here, started with @started_generation (0:
+ * it was not). Calls may overtake each other, and an old one names servers that the job has left.
+ */
+enum worker_start {
+    WORKER_START_NEW,     /* start it */
+    WORKER_START_SAME,    /* it was started by this very request, or is being started */
+    WORKER_START_AGAIN,   /* drop it, and start it anew */
+    WORKER_START_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the job
+                             that is here, with @own, is another master's */
+};
+enum worker_start worker_start_decide(uint64_t started_generation, const struct fence *own,
+                                      uint64_t generation, const struct fence *asked,
+                                      struct err *err);
+/* Is a StopJob of @generation meant for it? Otherwise for a start that is over already. */
+bool worker_stop_decide(uint64_t started_generation, uint64_t generation);
+
+struct worker;
+
+struct worker *worker_new(const struct worker_config *config);
+void worker_free(struct worker *w);
+/* Takes one event; adds actions to @out (the caller empties it). */
+void worker_step(struct worker *w, const struct worker_event *event, struct worker_actions *out);
+
+uint64_t worker_generation(const struct worker *w);
+
+#endif

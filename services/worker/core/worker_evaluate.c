@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluations between batches: pull a pinned version once, compute chunks of it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "worker/core/worker_state.h"
+
+static void evaluation_pop(struct worker *w)
+{
+    w->evaluation_count--;
+    memmove(w->evaluations, w->evaluations + 1, w->evaluation_count * sizeof w->evaluations[0]);
+}
+
+void worker_evaluation_fail(struct worker *w, int code, const char *message)
+{
+    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
+    action->tag = w->evaluations[0].tag;
+    action->code = code;
+    text_copy(action->message, sizeof action->message, message);
+    evaluation_pop(w);
+}
+
+void worker_evaluation_pump(struct worker *w)
+{
+    if (w->evaluation_count == 0 || w->evaluation_open > 0 || w->computing != COMPUTING_NOTHING) {
+        return;
+    }
+    struct evaluation *e = &w->evaluations[0];
+    if (strcmp(e->pin_id, w->evaluation_pin) == 0) {
+        struct worker_action *action = worker_add(w, WORKER_DO_EVALUATE);
+        action->tag = e->tag;
+        action->first = e->first;
+        action->count = e->count;
+        action->set = WORKER_SET_EVALUATION;
+        w->computing = COMPUTING_EVALUATION;
+        evaluation_pop(w);
+        return;
+    }
+    w->evaluation_pin[0] = '\0';
+    text_copy(w->evaluation_pulling, sizeof w->evaluation_pulling, e->pin_id);
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.pull = WORKER_PULL_PINNED;
+        request.set = WORKER_SET_EVALUATION;
+        text_copy(request.pin_id, sizeof request.pin_id, e->pin_id);
+        worker_exchange(w, &request, true);
+    }
+}
+
+/* After one failure the other answers of that pull are of no use. */
+void worker_evaluation_exchanged(struct worker *w, const struct worker_event *event,
+                                 const char *pin_id)
+{
+    if (strcmp(w->evaluation_pulling, pin_id) != 0) {
+        return;
+    }
+    if (event->code != 0) {
+        w->evaluation_pulling[0] = '\0';
+        worker_evaluation_fail(w, event->code,
+                               event->message != NULL ? event->message : "pull failed");
+    } else if (w->evaluation_open == 0) {
+        w->evaluation_pulling[0] = '\0';
+        text_copy(w->evaluation_pin, sizeof w->evaluation_pin, pin_id);
+    }
+}
+
+void worker_on_evaluate(struct worker *w, const struct worker_event *event)
+{
+    if (w->evaluation_count == WORKER_EVALUATIONS_MAX) {
+        struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
+        action->tag = event->tag;
+        action->code = ERR_EXHAUSTED;
+        (void)snprintf(action->message, sizeof action->message, "%d evaluations are queued already",
+                       WORKER_EVALUATIONS_MAX);
+        return;
+    }
+    struct evaluation *e = &w->evaluations[w->evaluation_count++];
+    *e = (struct evaluation){.tag = event->tag, .first = event->first, .count = event->count};
+    text_copy(e->pin_id, sizeof e->pin_id, event->pin_id);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open exchanges: kept until they are answered, sent again after passing errors. */
+
+#include "base/mem.h"
+#include "base/mutant.h"
+#include "worker/core/worker_state.h"
+
+struct worker_action worker_request(const struct worker *w, uint32_t shard)
+{
+    return (struct worker_action){
+        .shard = shard,
+        .generation = w->a.generation,
+        .slot = WORKER_SLOT_NONE,
+        .set = w->current,
+    };
+}
+
+enum worker_set worker_other_set(const struct worker *w)
+{
+    return w->current == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;
+}
+
+bool worker_set_known(const struct worker *w, enum worker_set set)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->versions[set][s] == WORKER_VERSION_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool worker_set_is(const struct worker *w, enum worker_set set, uint64_t version)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->versions[set][s] != version && !(MUTANT(mixed_versions) && s > 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void worker_set_forget(struct worker *w, enum worker_set set)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        w->versions[set][s] = WORKER_VERSION_NONE;
+    }
+}
+
+void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation)
+{
+    request->kind = WORKER_DO_EXCHANGE;
+    request->exchange = ++w->exchange_last;
+    w->exchanges =
+        mem_grow(w->exchanges, &w->exchange_capacity, w->exchange_count + 1, sizeof *w->exchanges);
+    w->exchanges[w->exchange_count++] =
+        (struct exchange){.request = *request, .evaluation = evaluation};
+    if (evaluation) {
+        w->evaluation_open++;
+    } else {
+        w->training_open++;
+    }
+    if (request->slot != WORKER_SLOT_NONE) {
+        w->slot_users[request->slot]++;
+    }
+    if (request->pull != WORKER_PULL_NONE) {
+        w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
+    }
+    *worker_add(w, WORKER_DO_EXCHANGE) = *request;
+}
+
+static void close_exchange(struct worker *w, size_t i)
+{
+    struct exchange *x = &w->exchanges[i];
+    worker_slot_drop(w, x->request.slot);
+    if (x->evaluation) {
+        w->evaluation_open--;
+    } else {
+        w->training_open--;
+    }
+    w->waiting_count -= x->waiting ? 1 : 0;
+    *x = w->exchanges[--w->exchange_count];
+}
+
+/* Failed exchanges that only wait to be tried again will not be: their generation is over. */
+void worker_drop_waiting(struct worker *w)
+{
+    for (size_t i = 0; i < w->exchange_count;) {
+        if (!w->exchanges[i].evaluation && w->exchanges[i].waiting) {
+            close_exchange(w, i);
+        } else {
+            i++;
+        }
+    }
+}
+
+void worker_drop_pushes(struct worker *w, uint32_t slot)
+{
+    for (size_t i = 0; i < w->exchange_count;) {
+        const struct worker_action *r = &w->exchanges[i].request;
+        if (r->push && r->slot == slot) {
+            close_exchange(w, i);
+        } else {
+            i++;
+        }
+    }
+}
+
+static bool retriable(int code)
+{
+    /* FAILED_PRECONDITION: the shard has not heard of this generation yet. NOT_FOUND: the server
+     * came back without the shard; the master will say what becomes of the job. */
+    return code == ERR_UNAVAILABLE || code == ERR_STATE || code == ERR_TIMEOUT ||
+           code == ERR_CANCELLED || code == ERR_NOT_FOUND || code == ERR_EXHAUSTED;
+}
+
+/* The shards know better than this worker what the generation is. PERMISSION: it is of this one,
+ * but they do not count it in: its assignment was meant for a process before it. */
+static bool fences(int code)
+{
+    return code == ERR_ABORTED || code == ERR_PERMISSION;
+}
+
+/* An exchange of this generation has failed: wait a little, or give up. */
+static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
+{
+    struct exchange *x = &w->exchanges[i];
+    if (worker_loose_outrun(w, &x->request, event->code)) {
+        close_exchange(w, i);
+    } else if (!retriable(event->code)) {
+        close_exchange(w, i);
+        worker_fail_job(w, event->code,
+                        event->message != NULL ? event->message : "exchange failed");
+    } else if (!x->waiting) {
+        x->waiting = true;
+        w->waiting_count++;
+        x->attempts++;
+        x->retry_ms = w->now_ms + worker_backoff(x->attempts);
+    }
+}
+
+void worker_on_exchanged(struct worker *w, const struct worker_event *event)
+{
+    size_t i = 0;
+    while (i < w->exchange_count && w->exchanges[i].request.exchange != event->exchange) {
+        i++;
+    }
+    if (i == w->exchange_count) {
+        return; /* answered before, or of a time that is over */
+    }
+    struct exchange *x = &w->exchanges[i];
+    struct worker_action request = x->request;
+    if (x->evaluation) {
+        if (event->code == 0) {
+            w->versions[WORKER_SET_EVALUATION][request.shard] = event->version;
+        }
+        close_exchange(w, i);
+        worker_evaluation_exchanged(w, event, request.pin_id);
+        return;
+    }
+    bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
+    if (event->code != 0 && !over && !fences(event->code)) {
+        exchange_failed(w, i, event);
+        return;
+    }
+    if (event->code == 0 && request.pull != WORKER_PULL_NONE) {
+        w->versions[request.set][request.shard] = event->version;
+        w->landing = w->landing || event->partial;
+    }
+    close_exchange(w, i);
+    if (event->code != 0) {
+        w->fenced = true;
+        worker_drop_waiting(w);
+    } else if (over) {
+        return;
+    } else if (w->a.consistency.mode == TRAINING_SYNC) {
+        worker_sync_exchanged(w, &request, event);
+    } else {
+        worker_async_exchanged(w, &request, event);
+    }
+}
+
+void worker_retry_exchanges(struct worker *w)
+{
+    if (w->fenced || w->next_pending) {
+        worker_drop_waiting(w);
+        return;
+    }
+    for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
+        struct exchange *x = &w->exchanges[i];
+        if (x->waiting && x->request.ask_spare && w->sync.step_over) {
+            close_exchange(w, i--); /* nobody is late any more */
+        } else if (x->waiting && x->retry_ms <= w->now_ms) {
+            x->waiting = false;
+            w->waiting_count--;
+            struct worker_action request = x->request;
+            *worker_add(w, WORKER_DO_EXCHANGE) = request;
+        }
+    }
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sync that need not wait for every worker (docs/protocol.md, Partial sync and Speculative sync).
+ *
+ * A step is over for a worker when every shard is past it, whether or not its replicas are in. So
+ * the next version is asked for with the first gradient of a step, as "at least", and goes to the
+ * other set; what this one holds can be computed on until then: replicas of its own, and spare ones
+ * of workers that are late. Then the worker goes on from where the shards are, be it further. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mutant.h"
+#include "worker/core/worker_state.h"
+
+/* Shards that are a step behind mostly follow at once. */
+#define LEVEL_MS 100
+/* Before the next shard is asked what it lacks: mostly it follows the one before at once. */
+#define SPARE_NEXT_MS 5
+/* Before the first one is, where not all replicas are waited for: rarely one is missed. */
+#define SPARE_PARTIAL_MS 20
+
+static bool partial(const struct worker *w)
+{
+    return consistency_is_partial(&w->a.consistency);
+}
+
+/* ---- versions ---- */
+
+static void pull(struct worker *w, uint32_t shard, enum worker_set set, enum worker_pull kind,
+                 uint64_t version)
+{
+    struct worker_action request = worker_request(w, shard);
+    request.pull = kind;
+    request.version = version;
+    request.set = set;
+    worker_exchange(w, &request, false);
+}
+
+void worker_loose_pull_next(struct worker *w, struct worker_action *request)
+{
+    w->sync.next_pulled = true;
+    if (request != NULL) {
+        request->pull = WORKER_PULL_AT_LEAST;
+        request->version = w->position + 1;
+        request->set = worker_other_set(w);
+        return;
+    }
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        pull(w, s, worker_other_set(w), WORKER_PULL_AT_LEAST, w->position + 1);
+    }
+    worker_sums_ask(w);
+}
+
+/* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
+bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code)
+{
+    if (code != ERR_RANGE || !consistency_is_loose(&w->a.consistency) || request->push ||
+        request->pull != WORKER_PULL_VERSION) {
+        return false;
+    }
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        uint64_t *version = &w->versions[request->set][s];
+        if (*version != WORKER_VERSION_NONE && *version <= request->version) {
+            *version = WORKER_VERSION_NONE;
+        }
+    }
+    return true;
+}
+
+/* Count the replicas of this worker in steps [position, version) that no sum will have. */
+static void count_skipped(struct worker *w, uint64_t version)
+{
+    uint32_t replica = w->sync.replica_next;
+    for (uint64_t step = w->position; step < version && partial(w); step++) {
+        for (; replica < w->a.replica_end; replica++) {
+            struct ledger_batch batch;
+            worker_sync_batch(w, step, replica, &batch);
+            w->dropped += batch.count > 0 ? 1 : 0;
+        }
+        replica = w->a.replica_first;
+    }
+    w->measured = w->measured || w->dropped > 0;
+}
+
+/* Speculation: how many replicas of its own the next step begins with. Those that it did not come
+ * to in this step were given to others, and the lead gives them away at once from now on. So a late
+ * worker does the first ones, each pushed as soon as it is there, and then asks what is left: the
+ * others need not do all of its work, and it does nothing that somebody else has done. */
+static void choose_own(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    uint32_t pushed = s->stack_count > 0 ? s->stack[0].block.lo : s->replica_next;
+    if (pushed < s->own_end) {
+        s->own_end = pushed > w->a.replica_first ? pushed : w->a.replica_first + 1;
+    } else if (s->own_spares < w->a.replica_end - s->own_end) {
+        s->own_end += s->own_spares;
+    } else {
+        s->own_end = w->a.replica_end; /* as fast as it should be, again */
+    }
+}
+
+static void go_on_from(struct worker *w, enum worker_set set, uint64_t version)
+{
+    struct sync_state *s = &w->sync;
+    s->prefetch_lost =
+        s->prefetch_lost || version > w->position + 1 || s->replica_next < w->a.replica_end;
+    if (version > w->position) {
+        count_skipped(w, version);
+        if (!partial(w)) {
+            choose_own(w);
+        }
+    }
+    w->current = set;
+    w->position = version;
+    worker_sync_step_begin(w);
+}
+
+/* Bring all shards' parts of @set to one version that is @least or later. */
+static void align(struct worker *w, enum worker_set set, uint64_t least, bool first)
+{
+    const uint64_t *versions = w->versions[set];
+    uint64_t lowest = UINT64_MAX;
+    uint64_t highest = 0;
+    bool complete = true;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (versions[s] == WORKER_VERSION_NONE || versions[s] < least) {
+            pull(w, s, set, WORKER_PULL_AT_LEAST, least);
+            complete = false;
+            continue;
+        }
+        lowest = versions[s] < lowest ? versions[s] : lowest;
+        highest = versions[s] > highest ? versions[s] : highest;
+    }
+    if (!complete) {
+        return;
+    }
+    if (lowest == highest) {
+        go_on_from(w, set, lowest);
+        return;
+    }
+    /* What is behind will follow: whoever made the others go on sends the same to all. But a step
+     * that was open when the generation began may be waiting for this very worker. */
+    uint64_t wanted = first && lowest == w->a.step ? lowest : highest;
+    if (wanted == highest) {
+        w->sync.level_set = set;
+        w->sync.level_version = highest;
+        w->sync.level_ms = MUTANT(never_steps_back) ? 0 : w->now_ms + LEVEL_MS;
+    }
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (versions[s] != wanted) {
+            pull(w, s, set, WORKER_PULL_VERSION, wanted);
+        }
+    }
+}
+
+/* The other shards did not follow: whoever made some go on may have stopped before it sent the same
+ * to all. The version before is readable on every shard, and what is missing of its step is made
+ * from there as in any other step. */
+static void step_back(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    enum worker_set other = s->level_set == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;
+    if (s->level_ms != 0 && s->level_ms <= w->now_ms) {
+        s->level_ms = 0;
+        s->steps_back = true;
+        for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
+            pull(w, shard, other, WORKER_PULL_VERSION, s->level_version - 1);
+        }
+    } else if (s->steps_back && worker_set_is(w, other, s->level_version - 1) &&
+               !worker_set_is(w, s->level_set, s->level_version)) {
+        go_on_from(w, other, s->level_version - 1);
+        s->next_pulled = true; /* by the pull that waits */
+        worker_sums_ask(w);
+    }
+}
+
+void worker_loose_settle(struct worker *w)
+{
+    if (w->training_open > 0) {
+        step_back(w);
+        return;
+    }
+    w->sync.level_ms = 0;
+    w->sync.steps_back = false;
+    if (w->sync.next_pulled) {
+        align(w, worker_other_set(w), w->position + 1, false);
+    } else if (!worker_set_is(w, w->current, w->position)) {
+        align(w, w->current, w->position, true);
+    }
+}
+
+/* ---- decisions ---- */
+
+/* Is a push of this step, or a request for its sums, still open with @shard? */
+static bool is_waited_for(const struct worker *w, uint32_t shard)
+{
+    for (size_t i = 0; i < w->exchange_count; i++) {
+        const struct worker_action *r = &w->exchanges[i].request;
+        if ((r->push || r->ask_sums) && r->shard == shard && r->step == w->position) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The lead has said which replicas make up the step: tell the shards that wait for them. */
+static void carry_decision(struct worker *w, const struct worker_event *event)
+{
+    struct sync_state *s = &w->sync;
+    if (event->decision_bytes > WORKER_DECISION_BYTES_MAX) {
+        char message[128];
+        (void)snprintf(message, sizeof message, "the lead's decision has %zu bytes; at most %d",
+                       event->decision_bytes, WORKER_DECISION_BYTES_MAX);
+        worker_fail_job(w, ERR_INVALID, message);
+        return;
+    }
+    s->decision_sent = true;
+    uint8_t *decision = s->decisions[w->position % 2];
+    memcpy(decision, event->decision, event->decision_bytes);
+    for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
+        if (shard == WORKER_LEAD || !is_waited_for(w, shard)) {
+            continue;
+        }
+        struct worker_action request = worker_request(w, shard);
+        request.has_decision = true;
+        request.decision_step = w->position;
+        request.decision = decision;
+        request.decision_bytes = event->decision_bytes;
+        worker_exchange(w, &request, false);
+    }
+}
+
+static void heed_decision(struct worker *w, const struct worker_event *event)
+{
+    if (event->has_decision && event->decision_step == w->position && partial(w) &&
+        !w->sync.decision_sent) {
+        carry_decision(w, event);
+    }
+}
+
+static void count_spare(struct worker *w, const struct worker_action *request,
+                        const struct worker_event *event)
+{
+    if (event->push != WORKER_PUSH_ACCEPTED && event->push != WORKER_PUSH_APPLIED) {
+        return; /* somebody else was faster */
+    }
+    bool own =
+        request->replica_first >= w->a.replica_first && request->replica_first < w->a.replica_end;
+    w->sync.own_spares += own ? 1 : 0;
+    w->speculated += own ? 0 : 1;
+    w->measured = w->measured || !own;
+}
+
+static void lead_answered_push(struct worker *w, const struct worker_action *request,
+                               const struct worker_event *event)
+{
+    if (request->examples > 0) {
+        w->sync.lead_holds--;
+        if (event->push == WORKER_PUSH_STALE) {
+            w->dropped++;
+            w->measured = true;
+        }
+    }
+    heed_decision(w, event);
+}
+
+/* ---- spare replicas ---- */
+
+/* The present one has all of the step. */
+static void ask_next_shard(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    s->spare_ask_ms = ++s->spare_shard < w->config.shard_count ? w->now_ms + SPARE_NEXT_MS : 0;
+}
+
+static void take_spare_answer(struct worker *w, const struct worker_event *event)
+{
+    struct sync_state *s = &w->sync;
+    if (!event->has_spare || (!event->spare_given && event->spare_wait_ms == 0)) {
+        ask_next_shard(w);
+    } else if (!event->spare_given) {
+        s->spare_ask_ms = w->now_ms + event->spare_wait_ms;
+    } else if (event->spare_replica >= w->a.consistency.replicas) {
+        char message[128];
+        (void)snprintf(message, sizeof message,
+                       "shard %" PRIu32 " gave spare replica %" PRIu32 " of %" PRIu32,
+                       s->spare_shard, event->spare_replica, w->a.consistency.replicas);
+        worker_fail_job(w, ERR_INVALID, message);
+    } else {
+        s->spare_given = true;
+        s->spare_replica = event->spare_replica;
+    }
+}
+
+/* To the shard that gave it and to all behind it: those before it have it. */
+static void push_spare(struct worker *w, uint32_t slot)
+{
+    w->sync.spare_given = false;
+    w->sync.spare_ask_ms = 0;
+    for (uint32_t s = w->sync.spare_shard; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.push = true;
+        request.spare = true;
+        request.step = w->position;
+        request.replica_first = w->sync.spare_replica;
+        request.replica_end = w->sync.spare_replica + 1;
+        request.examples = w->computing_batch.count;
+        request.slot = slot;
+        request.batch = w->computing_batch;
+        worker_exchange(w, &request, false);
+    }
+    worker_slot_drop(w, slot);
+}
+
+void worker_loose_spare_computed(struct worker *w)
+{
+    if (w->sync.step_over) {
+        w->sync.spare_given = false;
+        worker_slot_drop(w, w->computing_slot);
+    } else {
+        push_spare(w, w->computing_slot);
+    }
+}
+
+static void spare_compute(struct worker *w)
+{
+    struct ledger_batch batch;
+    worker_sync_batch(w, w->position, w->sync.spare_replica, &batch);
+    if (batch.count == 0) {
+        w->computing_batch = batch;
+        push_spare(w, WORKER_SLOT_NONE);
+        return;
+    }
+    w->sync.prefetch_lost = true;
+    worker_sync_compute(w, COMPUTING_SPARE, w->sync.spare_replica, &batch);
+}
+
+/* A request for one, or the push of one, is not answered yet. */
+static bool spare_open(const struct worker *w)
+{
+    for (size_t i = 0; i < w->exchange_count; i++) {
+        if (w->exchanges[i].request.ask_spare || w->exchanges[i].request.spare) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The shard to ask for a spare replica now; shard_count: none. It stays the same one until all that
+ * it was asked and pushed is answered. */
+static uint32_t spare_shard(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    uint32_t count = w->config.shard_count;
+    if (spare_open(w)) {
+        return count;
+    }
+    while (s->spare_shard < count && w->heard[s->spare_shard] > w->position) {
+        ask_next_shard(w);
+    }
+    if (MUTANT(lead_has_all) && s->spare_shard != WORKER_LEAD) {
+        return count;
+    }
+    return s->spare_ask_ms > w->now_ms ? count : s->spare_shard;
+}
+
+void worker_loose_wait(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    if (!s->next_pulled) {
+        worker_loose_pull_next(w, NULL); /* it has no replicas of its own */
+    }
+    if (s->step_over) {
+        return;
+    }
+    if (s->spare_given) {
+        spare_compute(w);
+        return;
+    }
+    if (partial(w) && !s->spare_waits) {
+        s->spare_waits = true;
+        s->spare_ask_ms = w->now_ms + SPARE_PARTIAL_MS;
+    }
+    uint32_t shard = spare_shard(w);
+    if (shard == w->config.shard_count) {
+        return;
+    }
+    struct worker_action request = worker_request(w, shard);
+    request.ask_spare = true;
+    request.step = w->position;
+    s->spare_ask_ms = 0;
+    worker_exchange(w, &request, false);
+}
+
+/* ---- answers ---- */
+
+static bool every_shard_is_past(const struct worker *w)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        if (w->heard[s] <= w->position) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void worker_loose_answered(struct worker *w, const struct worker_action *request,
+                           const struct worker_event *event)
+{
+    if (request->spare && request->shard == w->sync.spare_shard) {
+        count_spare(w, request, event);
+    } else if (request->shard == WORKER_LEAD && request->push && !request->spare) {
+        lead_answered_push(w, request, event);
+    }
+    if (request->shard == WORKER_LEAD && request->ask_sums) {
+        heed_decision(w, event);
+    }
+    if (request->ask_spare) {
+        take_spare_answer(w, event);
+    }
+    if (event->version > w->heard[request->shard]) {
+        w->heard[request->shard] = event->version;
+    }
+    if (w->sync.next_pulled && every_shard_is_past(w)) {
+        w->sync.step_over = true;
+    }
+}

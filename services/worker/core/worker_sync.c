@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sync: global step t from version t, replicas summed along the fixed tree (docs/protocol.md,
+ * Sync). Here are the steps and the tree; worker_loose.c has what differs when a step need not wait
+ * for every worker. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mutant.h"
+#include "worker/core/worker_state.h"
+
+void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
+                       struct ledger_batch *out)
+{
+    ledger_sync_batch(&w->ledger, w->a.consistency.replicas, step - w->a.ledger_step, replica, out);
+}
+
+static bool loose(const struct worker *w)
+{
+    return consistency_is_loose(&w->a.consistency);
+}
+
+bool worker_sync_stands_by(const struct worker *w)
+{
+    return w->a.replica_first == w->a.replica_end && !loose(w);
+}
+
+void worker_sync_step_begin(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    while (s->stack_count > 0) { /* others were faster with the sums that these would be part of */
+        worker_slot_drop(w, s->stack[--s->stack_count].slot);
+    }
+    s->step_begun = false;
+    s->replica_next = w->a.replica_first;
+    s->next_pulled = false;
+    s->step_over = false;
+    s->lead_holds = 0;
+    s->decision_sent = false;
+    s->spare_given = false;
+    s->spare_ask_ms = 0;
+    s->spare_waits = false;
+    s->spare_shard = WORKER_LEAD;
+    s->level_ms = 0;
+    s->steps_back = false;
+    worker_sums_step_begin(w);
+    s->own_spares = 0;
+    for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
+        w->heard[shard] = 0;
+    }
+    if (s->prefetch_step < w->position) {
+        s->prefetch_step = w->position;
+        s->prefetch_replica = w->a.replica_first;
+    }
+}
+
+void worker_sync_begin(struct worker *w)
+{
+    uint32_t mine = w->a.replica_end - w->a.replica_first;
+    if (loose(w) && mine > WORKER_SINGLES_MAX) { /* a late worker pushes each alone, too */
+        char message[192];
+        (void)snprintf(
+            message, sizeof message,
+            "%" PRIu32 " replicas on one worker; with %s each needs "
+            "a gradient of its own, and a worker has at most %d: use more workers",
+            mine, consistency_is_partial(&w->a.consistency) ? "replicas_to_aggregate" : "speculate",
+            WORKER_SINGLES_MAX);
+        worker_fail_job(w, ERR_EXHAUSTED, message);
+        return;
+    }
+    w->position = w->a.step;
+    w->sync.own_end = w->a.replica_end;
+    w->sync.prefetch_step = w->a.step;
+    w->sync.prefetch_replica = w->a.replica_first;
+    w->sync.prefetch_lost = true; /* named before: batches of the generation that is over */
+    worker_sync_step_begin(w);
+}
+
+/* ---- parameters ---- */
+
+static void pull_version(struct worker *w)
+{
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.pull = WORKER_PULL_VERSION;
+        request.version = w->position;
+        worker_exchange(w, &request, false);
+    }
+}
+
+/* ---- computing ---- */
+
+/* Name the batches that will be computed next, a few ahead. */
+static void prefetch(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    uint32_t mine = w->a.replica_end - w->a.replica_first;
+    for (;;) {
+        uint64_t ahead =
+            (s->prefetch_step - w->position) * mine + (s->prefetch_replica - w->a.replica_first);
+        uint64_t done = s->replica_next - w->a.replica_first;
+        if (s->prefetch_step >= w->a.step_limit || ahead >= done + WORKER_PREFETCH_MAX) {
+            return;
+        }
+        struct ledger_batch batch;
+        worker_sync_batch(w, s->prefetch_step, s->prefetch_replica, &batch);
+        if (batch.count > 0) {
+            worker_add(w, WORKER_DO_PREFETCH)->batch = batch;
+        }
+        if (++s->prefetch_replica == w->a.replica_end) {
+            s->prefetch_replica = w->a.replica_first;
+            s->prefetch_step++;
+        }
+    }
+}
+
+/* After a leap the reader has batches in front that nobody wants: this one is read when it is
+ * computed, and those behind it are named anew with the next. */
+static void prefetch_from_next(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    s->prefetch_lost = false;
+    s->prefetch_step = w->position;
+    s->prefetch_replica = s->replica_next + 1;
+    if (s->prefetch_replica == w->a.replica_end) {
+        s->prefetch_replica = w->a.replica_first;
+        s->prefetch_step++;
+    }
+}
+
+void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
+                         const struct ledger_batch *batch)
+{
+    w->computing_batch = *batch;
+    w->computing_slot = worker_slot_take(w);
+    w->computing = what;
+    w->computing_step = w->position;
+    w->computing_replica = replica;
+    w->landing = false;
+    struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
+    action->batch = *batch;
+    action->step = w->position;
+    action->replica = replica;
+    action->slot = w->computing_slot;
+    action->set = w->current;
+    action->generation = w->a.generation;
+    action->spare = what == COMPUTING_SPARE;
+}
+
+/* ---- pushing ---- */
+
+/* Push one finished node to every shard; the last node of the step also pulls the next version. */
+static void push_node(struct worker *w, const struct stacked *node, bool last)
+{
+    bool pull_next = loose(w) && !w->sync.next_pulled;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct worker_action request = worker_request(w, s);
+        request.push = true;
+        request.step = w->position;
+        request.replica_first = node->block.lo;
+        request.replica_end = node->block.hi;
+        request.examples = node->examples;
+        request.slot = node->slot;
+        request.batch = w->computing_batch;
+        if (pull_next) {
+            worker_loose_pull_next(w, &request);
+        } else if (last && !loose(w)) {
+            request.pull = WORKER_PULL_VERSION;
+            request.version = w->position + 1;
+            request.early = w->config.rounds == 0;
+        }
+        worker_exchange(w, &request, false);
+    }
+    w->sync.lead_holds += node->examples > 0 ? 1 : 0;
+    worker_slot_drop(w, node->slot);
+    if (pull_next || (last && !loose(w))) {
+        worker_sums_ask(w);
+    }
+}
+
+static bool within(const struct worker *w, struct tree_block b)
+{
+    return b.lo >= w->a.replica_first && b.hi <= w->a.replica_end;
+}
+
+/* Add the right node of a pair to the left one. An empty contribution is no summand at all, here as
+ * at the shards, so that the bits do not depend on who does the sum. */
+static void merge_pair(struct worker *w, struct stacked *left, struct stacked *right)
+{
+    if (left->slot == WORKER_SLOT_NONE) {
+        left->slot = right->slot;
+    } else if (right->slot != WORKER_SLOT_NONE) {
+        struct worker_action *add = worker_add(w, WORKER_DO_ADD);
+        w->made[left->slot].whole = false;
+        add->slot = left->slot;
+        add->slot_from = right->slot;
+        worker_slot_drop(w, right->slot);
+    }
+    left->block.hi = right->block.hi;
+    left->examples += right->examples;
+}
+
+static void stack_merge(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    while (s->stack_count >= 2) {
+        struct stacked *left = &s->stack[s->stack_count - 2];
+        struct stacked *right = &s->stack[s->stack_count - 1];
+        struct tree_block parent;
+        if (!tree_parent(w->a.consistency.replicas, right->block, &parent) ||
+            parent.lo != left->block.lo || parent.hi != right->block.hi ||
+            tree_split(parent.lo, parent.hi) != right->block.lo) {
+            return;
+        }
+        merge_pair(w, left, right);
+        s->stack_count--;
+    }
+}
+
+/* Push the nodes whose parent this worker cannot complete: nothing will be added to them here. */
+static void stack_push(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    bool last_replica = s->replica_next == w->a.replica_end;
+    size_t kept = 0;
+    for (size_t i = 0; i < s->stack_count; i++) {
+        struct tree_block parent;
+        bool has_parent = tree_parent(w->a.consistency.replicas, s->stack[i].block, &parent);
+        if (has_parent && within(w, parent)) {
+            s->stack[kept++] = s->stack[i];
+        } else {
+            push_node(w, &s->stack[i], last_replica && i + 1 == s->stack_count);
+        }
+    }
+    s->stack_count = kept;
+}
+
+static void remember(struct sync_state *s)
+{
+    s->before.replica_next = s->replica_next;
+    s->before.step_begun = s->step_begun;
+    s->before.stack_count = s->stack_count;
+    memcpy(s->before.stack, s->stack, s->stack_count * sizeof s->stack[0]);
+}
+
+static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
+{
+    struct sync_state *s = &w->sync;
+    struct stacked node = {
+        .block = {s->replica_next, s->replica_next + 1},
+        .slot = slot,
+        .examples = examples,
+    };
+    s->step_begun = true;
+    s->replica_next++;
+    bool is_late = s->own_end < w->a.replica_end;
+    if (consistency_is_partial(&w->a.consistency) || is_late) {
+        push_node(w, &node, false); /* whether it will be in the sum is not known yet */
+    } else {
+        s->stack[s->stack_count++] = node;
+        stack_merge(w);
+        stack_push(w);
+    }
+    if (loose(w) && !s->next_pulled) {
+        worker_loose_pull_next(w, NULL);
+    }
+}
+
+/* ---- gradients that are there already ---- */
+
+void worker_sync_made(struct worker *w)
+{
+    uint32_t slot = w->computing_slot;
+    w->made[slot].whole = true;
+    w->made[slot].step = w->computing_step;
+    w->made[slot].replica = w->computing_replica;
+    w->made[slot].batch = w->computing_batch;
+}
+
+static bool same_batch(const struct ledger_batch *a, const struct ledger_batch *b)
+{
+    return a->epoch == b->epoch && a->split == b->split && a->batch == b->batch &&
+           a->count == b->count;
+}
+
+/* A new generation forgets what was not applied, and a computation may take minutes: what this
+ * worker has made of the step is pushed again. The slot; WORKER_SLOT_NONE: it must be computed. */
+static uint32_t find_made(struct worker *w, uint32_t replica, const struct ledger_batch *batch)
+{
+    for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+        bool same_step = w->made[i].step == w->position || MUTANT(kept_gradient_of_any_step);
+        bool same = same_batch(&w->made[i].batch, batch) || MUTANT(kept_gradient_of_any_step);
+        if (w->made[i].whole && same_step && w->made[i].replica == replica &&
+            w->slot_users[i] == 0 && same) {
+            w->slot_users[i] = 1;
+            return i;
+        }
+    }
+    return WORKER_SLOT_NONE;
+}
+
+/* ---- events ---- */
+
+void worker_sync_computed(struct worker *w, enum computing was)
+{
+    if (was == COMPUTING_SPARE) {
+        worker_loose_spare_computed(w);
+    } else if (w->sync.step_over) {
+        worker_slot_drop(w, w->computing_slot); /* the step is complete without it */
+    } else {
+        take_in(w, w->computing_slot, w->computing_batch.count);
+    }
+}
+
+/* Those below it on the stack, which its pushes had with them, are all empty: without a slot. */
+void worker_sync_given_up(struct worker *w, enum computing was)
+{
+    struct sync_state *s = &w->sync;
+    s->prefetch_lost = true;
+    if (was != COMPUTING_PUSHED) {
+        worker_slot_drop(w, w->computing_slot);
+    } else if (!MUTANT(given_up_is_done)) {
+        s->replica_next = s->before.replica_next;
+        s->step_begun = s->before.step_begun;
+        s->stack_count = s->before.stack_count;
+        memcpy(s->stack, s->before.stack, s->stack_count * sizeof s->stack[0]);
+    }
+}
+
+void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
+                           const struct worker_event *event)
+{
+    if (request->ask_sums) {
+        worker_sums_answered(w, request, event);
+    }
+    if (loose(w)) {
+        worker_loose_answered(w, request, event);
+    } else if (w->training_open == 0 && w->sync.step_begun &&
+               w->sync.replica_next == w->a.replica_end) {
+        w->position++;
+        worker_sync_step_begin(w);
+    }
+}
+
+/* With so many replicas of one worker at the lead the step will be complete: more would be too
+ * many, and each is a gradient in memory. Not so with rounds of sums: what makes up the step may
+ * have been decided in a generation that is over. */
+static bool enough(const struct worker *w)
+{
+    return consistency_is_partial(&w->a.consistency) && w->config.rounds == 0 &&
+           w->sync.lead_holds >= w->a.consistency.aggregate;
+}
+
+/* Will the gradient that is computed next be pushed as it is, with nothing added to it before? */
+static bool goes_alone(const struct worker *w)
+{
+    const struct sync_state *s = &w->sync;
+    struct tree_block block = {s->replica_next, s->replica_next + 1};
+    struct tree_block parent;
+    size_t below = s->stack_count;
+    if (loose(w)) {
+        return false; /* the step may be over when it is computed */
+    }
+    while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
+        if (block.hi != parent.hi || below == 0 || s->stack[below - 1].slot != WORKER_SLOT_NONE) {
+            return false;
+        }
+        below--; /* the left one of the pair is empty */
+        block = parent;
+    }
+    return true;
+}
+
+static void compute_next(struct worker *w)
+{
+    struct sync_state *s = &w->sync;
+    while (s->replica_next < s->own_end && !s->step_over && !enough(w)) {
+        struct ledger_batch batch;
+        worker_sync_batch(w, w->position, s->replica_next, &batch);
+        uint32_t made = batch.count > 0 ? find_made(w, s->replica_next, &batch) : WORKER_SLOT_NONE;
+        if (made != WORKER_SLOT_NONE) {
+            s->prefetch_lost = true;
+            w->computing_batch = batch;
+            take_in(w, made, batch.count);
+            continue;
+        }
+        if (batch.count > 0) {
+            if (s->prefetch_lost) {
+                prefetch_from_next(w);
+            } else {
+                prefetch(w);
+            }
+            bool alone = goes_alone(w);
+            worker_sync_compute(w, COMPUTING_BATCH, s->replica_next, &batch);
+            if (alone) {
+                w->computing = COMPUTING_PUSHED;
+                remember(s);
+                take_in(w, w->computing_slot, batch.count);
+            }
+            return;
+        }
+        w->computing_batch = batch;
+        take_in(w, WORKER_SLOT_NONE, 0);
+    }
+}
+
+void worker_sync_pump(struct worker *w)
+{
+    if (w->computing != COMPUTING_NOTHING) {
+        return;
+    }
+    if (worker_sync_stands_by(w)) {
+        w->position = w->a.step_limit; /* nothing to contribute */
+        w->idle_due = true;
+        return;
+    }
+    if (loose(w)) {
+        worker_loose_settle(w);
+    }
+    if (!worker_set_is(w, w->current, w->position)) {
+        if (w->training_open == 0) {
+            pull_version(w);
+        }
+        return;
+    }
+    w->idle_due = w->position >= w->a.step_limit && !w->sync.step_begun;
+    if (w->idle_due) {
+        return;
+    }
+    compute_next(w);
+    if (loose(w) && w->computing == COMPUTING_NOTHING) {
+        worker_loose_wait(w);
+    }
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The master's calls to a job: any thread posts them, the job's thread answers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "wire/wire.h"
+#include "worker/job/worker_job_assign.h"
+#include "worker/job/worker_job_state.h"
+
+/* ---- messages to the job's thread ---- */
+
+struct request {
+    struct worker_job *job;
+    struct rpc_call *call;
+    struct rpc_msg *msg;
+    void (*handle)(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body);
+};
+
+void worker_job_fail_call(struct rpc_call *call, int code, const char *message)
+{
+    struct err err;
+    err_set(&err, code, "%s", message);
+    (void)rpc_fail(call, &err);
+}
+
+static void request_run(void *ctx)
+{
+    struct request *r = ctx;
+    if (loop_discarding(r->job->loop)) {
+        worker_job_fail_call(r->call, ERR_CANCELLED, "the job was stopped");
+    } else {
+        r->handle(r->job, r->call, r->msg->body);
+    }
+    rpc_msg_unref(r->msg);
+    rpc_call_unref(r->call);
+    free(r);
+}
+
+static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg,
+                         void (*handle)(struct worker_job *, struct rpc_call *,
+                                        const ProtobufCMessage *))
+{
+    struct request *r = mem_new(1, sizeof *r);
+    *r = (struct request){j, rpc_call_ref(call), rpc_msg_ref(msg), handle};
+    struct err err = {0};
+    if (loop_post(j->loop, request_run, r, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        rpc_msg_unref(r->msg);
+        rpc_call_unref(r->call);
+        free(r);
+    }
+}
+
+static uint64_t keep_call(struct worker_job *j, struct rpc_call *call)
+{
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].call == NULL) {
+            j->calls[i].call = rpc_call_ref(call);
+            j->calls[i].tag = ++j->tag_last;
+            if (j->calls_kept++ == 0) { /* assignments are answered at once */
+                work_begin(&j->tells->evaluations, "Evaluate", 0, "");
+            }
+            return j->tag_last;
+        }
+    }
+    return 0;
+}
+
+struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
+{
+    for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
+        if (j->calls[i].call != NULL && j->calls[i].tag == tag) {
+            struct rpc_call *call = j->calls[i].call;
+            j->calls[i].call = NULL;
+            if (--j->calls_kept == 0) {
+                work_end(&j->tells->evaluations);
+            }
+            return call;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the master's calls ---- */
+
+static int load(struct worker_job *j, struct err *err)
+{
+    if (!j->loaded) {
+        j->loaded = true;
+        uint64_t begin = chrono_now_ms();
+        if (worker_model_load(&j->model, j->text, j->data, &j->load_err) == 0) {
+            log_info("data_loaded", "job=%s records=%llu test_records=%llu known=%d ms=%llu", j->id,
+                     (unsigned long long)dataset_info(j->model.train)->records,
+                     (unsigned long long)(j->model.test != NULL
+                                              ? dataset_info(j->model.test)->records
+                                              : 0),
+                     (int)j->model.data_known, (unsigned long long)(chrono_now_ms() - begin));
+        }
+    }
+    return j->load_err.code == 0 ? 0 : err_set(err, j->load_err.code, "%s", j->load_err.msg);
+}
+
+static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out)
+{
+    gradus__v1__data_info__init(out);
+    wire_data_to_proto(dataset_info(j->model.train),
+                       j->model.test != NULL ? dataset_info(j->model.test) : NULL, out);
+}
+
+static void handle_inspect(struct worker_job *j, struct rpc_call *call,
+                           const ProtobufCMessage *body)
+{
+    (void)body;
+    struct err err = {0};
+    work_begin(&j->tells->work, "InspectData", 0, "");
+    int rc = load(j, &err);
+    work_end(&j->tells->work);
+    if (rc != 0) {
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    Gradus__V1__DataInfo info;
+    describe_data(j, &info);
+    (void)rpc_reply(call, &info.base, NULL);
+}
+
+static size_t staleness_bucket(uint64_t staleness)
+{
+    size_t bucket = 0;
+    if (staleness <= 2) {
+        return (size_t)staleness;
+    }
+    for (uint64_t top = 2; top < staleness && bucket < STALENESS_BUCKETS - 3; top *= 2) {
+        bucket++;
+    }
+    return bucket + 2;
+}
+
+/* One shard stands for all of them: a push counts once. */
+static void note_staleness(struct worker_job *j, const struct ps_answer *a)
+{
+    if (a->code == 0 && a->shard == 0 && a->has_staleness) {
+        j->measured.staleness[staleness_bucket(a->staleness)]++;
+    }
+}
+
+static void note_time(struct worker_job *j, const struct ps_answer *a)
+{
+    const struct step_exchange x = {.sent_ns = a->sent_ns,
+                                    .answered_ns = chrono_now_ns(),
+                                    .waited_ns = (uint64_t)a->waited_us * 1000,
+                                    .applied_ns = (uint64_t)a->applied_us * 1000};
+    uint64_t begin_ns = x.answered_ns;
+    if (a->training && a->sent_ns != 0) {
+        begin_ns = step_clock_answered(&j->clock, &x);
+    }
+    worker_job_trace_answered(j, a, &x, begin_ns);
+}
+
+static void on_answer(void *ctx, const struct ps_answer *a)
+{
+    struct worker_job *j = ctx;
+    if (a->code != 0) {
+        meter_add(j->meters->exchanges_failed, 1);
+    }
+    note_staleness(j, a);
+    note_time(j, a);
+    struct worker_event event = {
+        .kind = WORKER_EXCHANGED,
+        .exchange = a->exchange,
+        .code = a->code,
+        .message = a->message,
+        .version = a->version,
+        .partial = a->partial,
+        .progress = a->progress,
+        .clock = a->clock,
+        .push = a->push,
+        .has_decision = a->has_decision,
+        .decision_step = a->decision_step,
+        .decision = a->decision,
+        .decision_bytes = a->decision_bytes,
+        .has_spare = a->has_spare,
+        .spare_given = a->spare_given,
+        .spare_replica = a->spare_replica,
+        .spare_wait_ms = a->spare_wait_ms,
+        .has_sums = a->has_sums,
+        .sums_known = a->sums_known,
+        .sums_over = a->sums_known && a->sums_bytes == 0,
+    };
+    if (a->code == 0) {
+        worker_job_sums_take(&j->sums, a);
+    }
+    worker_job_step(j, &event);
+    if (a->code == ERR_ABORTED) {
+        worker_job_drain_over(j); /* its generation is over */
+    }
+}
+
+static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
+                          const char *worker, struct err *err)
+{
+    const char **addresses = mem_new(j->plan.shard_count, sizeof *addresses);
+    int rc = 0;
+    for (size_t i = 0; i < r->n_shards && rc == 0; i++) {
+        uint32_t shard = r->shards[i]->shard;
+        if (shard >= j->plan.shard_count || addresses[shard] != NULL) {
+            rc = err_set(err, ERR_INVALID, "the location of shard %u is given twice or unknown",
+                         shard);
+        } else {
+            addresses[shard] = r->shards[i]->address;
+        }
+    }
+    for (uint32_t s = 0; s < j->plan.shard_count && rc == 0; s++) {
+        if (addresses[s] == NULL) {
+            rc = err_set(err, ERR_INVALID, "the location of shard %u is missing", s);
+        }
+    }
+    struct ps_client_options options = {
+        .job = j->id,
+        .worker = worker,
+        .plan = &j->plan,
+        .variable_offsets = j->model.offsets,
+        .addresses = addresses,
+        .opening = r->opening,
+        .message_bytes_max = j->message_bytes_max,
+        .gradients = (enum value_type)j->model.spec.training.wire_gradients,
+        .parameters = (enum value_type)j->model.spec.training.wire_parameters,
+        .local_sockets = j->local_sockets,
+        .shared_memory = j->shared_memory,
+        .trace = &j->trace.recorder,
+        .loop = j->loop,
+        .answered = on_answer,
+        .ctx = j,
+    };
+    struct ps_client *client = NULL;
+    if (rc == 0) {
+        rc = ps_client_new(&options, &client, err);
+    }
+    pthread_mutex_lock(&j->mail->mutex);
+    j->client = client;
+    pthread_mutex_unlock(&j->mail->mutex);
+    free(addresses);
+    return rc;
+}
+
+static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
+                 const struct membership_node *node, struct err *err)
+{
+    int rc = load(j, err);
+    if (rc == 0 && r->data != NULL) {
+        Gradus__V1__DataInfo found;
+        describe_data(j, &found);
+        rc = wire_data_compare(r->data, &found, err);
+    }
+    if (rc == 0) {
+        rc = wire_plan_from_proto(r->plan, &j->plan, err);
+    }
+    if (rc == 0) {
+        rc = worker_model_build(&j->model, &j->plan, err);
+    }
+    if (rc == 0) {
+        rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update, err);
+    }
+    if (rc == 0) {
+        rc = connect_shards(j, r, node->id, err);
+    }
+    return rc;
+}
+
+static uint32_t split_batches_of(const struct worker_job *j)
+{
+    int64_t n = j->model.spec.training.split_batches;
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static void handle_start(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
+{
+    struct err err = {0};
+    if (!j->started && j->failed) {
+        worker_job_fail_call(call, ERR_STATE,
+                             "an earlier start of this job failed here; stop it first");
+        return;
+    }
+    struct membership_node node;
+    if (!membership_node(j->membership, &node)) { /* it was away: the next attempt may do */
+        worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker has not joined the master");
+        return;
+    }
+    if (!j->started) {
+        work_begin(&j->tells->work, "StartJob", 0, "");
+        int rc = start(j, (const Gradus__V1__StartJobRequest *)body, &node, &err);
+        work_end(&j->tells->work);
+        if (rc != 0) {
+            j->failed = true;
+            (void)rpc_fail(call, &err);
+            return;
+        }
+        struct worker_config config = {
+            .generation = ((const Gradus__V1__StartJobRequest *)body)->generation,
+            .shard_count = j->plan.shard_count,
+            .rounds = j->sums.rounds,
+            .shape = {.records = dataset_info(j->model.train)->records,
+                      .batch_records = (uint32_t)j->model.spec.training.batch_size,
+                      .split_batches = split_batches_of(j)},
+        };
+        j->core = worker_new(&config);
+        j->started = true;
+    }
+    Gradus__V1__StartJobResponse response = GRADUS__V1__START_JOB_RESPONSE__INIT;
+    (void)rpc_reply(call, &response.base, NULL);
+}
+
+static void handle_assign(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
+{
+    if (!j->started) {
+        worker_job_fail_call(call, ERR_STATE, "the job is not started on this worker");
+        return;
+    }
+    const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)body;
+    struct membership_node node;
+    (void)membership_node(j->membership, &node);
+    if (r->incarnation != 0 && r->incarnation != node.incarnation) {
+        worker_job_fail_call(call, ERR_ABORTED, "this was meant for another process");
+        return;
+    }
+    if (worker_job_assign_while_draining(j, call, r->generation, r->hold != 0)) {
+        return;
+    }
+    struct err err = {0};
+    struct ledger ledger = {0};
+    struct worker_event event = {.kind = WORKER_ASSIGN};
+    const struct ledger_shape data = {
+        .records = dataset_info(j->model.train)->records,
+        .batch_records = (uint32_t)j->model.spec.training.batch_size,
+    };
+    if (worker_job_assign_from_proto(r, worker_generation(j->core), &data, &ledger, &event.assign,
+                                     &err) != 0) {
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    event.tag = keep_call(j, call);
+    if (event.tag == 0) {
+        worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
+    } else {
+        j->assigned = true;
+        j->idle = false;
+        worker_job_step(j, &event);
+    }
+    ledger_release(&ledger);
+}
+
+static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
+                            const ProtobufCMessage *body)
+{
+    const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)body;
+    if (!j->started) {
+        worker_job_fail_call(call, ERR_STATE, "the job is not started on this worker");
+        return;
+    }
+    if (j->draining) {
+        worker_job_fail_call(call, ERR_UNAVAILABLE, "this worker is leaving");
+        return;
+    }
+    struct worker_event event = {
+        .kind = WORKER_EVALUATE,
+        .pin_id = r->pin_id,
+        .first = r->first,
+        .count = r->count,
+    };
+    if (strlen(r->pin_id) >= sizeof(((struct worker_action *)NULL)->pin_id) ||
+        r->pin_id[0] == '\0') {
+        worker_job_fail_call(call, ERR_INVALID, "pin_id must have 1 to 63 bytes");
+        return;
+    }
+    event.tag = keep_call(j, call);
+    if (event.tag == 0) {
+        worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
+        return;
+    }
+    worker_job_step(j, &event);
+}
+
+static void handle_trace(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)
+{
+    const Gradus__V1__TraceRequest *q = (const Gradus__V1__TraceRequest *)body;
+    if (q->action == GRADUS__V1__TRACE_REQUEST__ACTION__TAKE) {
+        worker_job_trace_stop(j, call, q);
+    } else {
+        worker_job_trace_begin(j, call, q);
+    }
+}
+
+/* ---- any thread ---- */
+
+void worker_job_inspect(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_inspect);
+}
+
+void worker_job_start(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_start);
+}
+
+void worker_job_assign(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_assign);
+}
+
+void worker_job_evaluate(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_evaluate);
+}
+
+void worker_job_trace(struct worker_job *j, struct rpc_call *call, struct rpc_msg *msg)
+{
+    post_request(j, call, msg, handle_trace);
+}

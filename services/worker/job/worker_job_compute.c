@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The computation of a gradient: it may begin before the last of its parameters are there, and is
+ * given up when they do not come. */
+#include "base/chrono.h"
+#include "base/log.h"
+#include "worker/job/worker_job_state.h"
+
+/* ---- the end of a computation ---- */
+
+static void computed(void *ctx)
+{
+    struct worker_job *j = ctx;
+    if (!loop_discarding(j->loop)) {
+        struct worker_event event = {.kind = WORKER_COMPUTED, .code = j->computed_code};
+        worker_job_step(j, &event);
+    }
+}
+
+/* Behind the messages that came while it was computed: they may say that the next computation,
+ * which begins with this event, is not wanted any more. */
+void worker_job_tell_computed(struct worker_job *j, int code)
+{
+    j->computed_code = code;
+    if (loop_post(j->loop, computed, j, NULL) == ERR_EXHAUSTED) {
+        computed(j);
+    }
+}
+
+/* ---- what is measured ---- */
+
+/* NULL: the master was away for epochs; those in between go without train metrics. */
+static struct epoch_sums *sums_of(struct worker_job *j, uint64_t epoch)
+{
+    struct epoch_sums *free_one = NULL;
+    for (size_t i = 0; i < EPOCHS_MAX; i++) {
+        struct epoch_sums *e = &j->measured.epochs[i];
+        if (e->used && e->epoch == epoch) {
+            return e;
+        }
+        if (!e->used && free_one == NULL) {
+            free_one = e;
+        }
+    }
+    if (free_one != NULL) {
+        *free_one = (struct epoch_sums){.used = true, .epoch = epoch};
+        metrics_init(&free_one->sums, j->model.spec.model.metrics);
+    }
+    return free_one;
+}
+
+/* A batch more is in them, or was to be. */
+static void sums_end(struct epoch_sums *e, bool counts)
+{
+    e->batches += counts ? 1 : 0;
+    if (e->batches == 0) {
+        metrics_release(&e->sums);
+        e->used = false;
+    }
+}
+
+void worker_job_count_times(struct worker_job *j)
+{
+    const struct step_times *t = &j->clock.times;
+    meter_add(j->meters->steps, t->steps);
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        meter_change(j->meters->step_seconds[part], (double)t->ns[part] * 1e-9);
+    }
+    step_times_add(&j->measured.times, t);
+    j->clock.times = (struct step_times){0};
+}
+
+/* The thread loaded or computed until now. */
+static void account(struct worker_job *j, uint64_t now_ns)
+{
+    struct job_compute *c = &j->compute;
+    if (!c->loaded) {
+        uint64_t loaded_ns = c->since_ns + j->model.load_ns;
+        worker_job_busy(j, STEP_LOAD, TRACE_LOAD, c->since_ns, loaded_ns);
+        c->since_ns = loaded_ns;
+        c->loaded = true;
+    }
+    worker_job_busy(j, STEP_COMPUTE, TRACE_COMPUTE, c->since_ns, now_ns);
+    c->since_ns = now_ns;
+}
+
+/* ---- parameters ---- */
+
+static int need(void *ctx, size_t variable)
+{
+    struct worker_job *j = ctx;
+    struct job_compute *c = &j->compute;
+    if (ps_client_has_values(j->client, c->values, variable)) {
+        return 0;
+    }
+    uint64_t begin_ns = chrono_now_ns();
+    account(j, begin_ns);
+    int rc = ps_client_wait_values(j->client, c->values, variable, &c->lost);
+    c->since_ns = chrono_now_ns();
+    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, begin_ns, c->since_ns);
+    return rc;
+}
+
+static void begin(struct worker_job *j, const struct worker_action *a, uint64_t now_ns)
+{
+    j->compute = (struct job_compute){
+        .since_ns = now_ns, .values = j->model.sets[a->set], .need = {need, j}};
+}
+
+/* What was to go with it is not sent. */
+static void give_up(struct worker_job *j, const struct worker_action *a)
+{
+    log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
+             j->compute.lost.msg);
+    meter_add(j->meters->given_up, 1);
+    for (; j->at + 1 < j->actions.count; j->at++) {
+        const struct worker_action *next = &j->actions.items[j->at + 1];
+        if (next->kind != WORKER_DO_EXCHANGE || !next->push || next->slot != a->slot) {
+            break;
+        }
+    }
+    worker_job_tell_computed(j, j->compute.lost.code);
+}
+
+/* ---- the action ---- */
+
+void worker_job_compute(struct worker_job *j, const struct worker_action *a)
+{
+    struct err err = {0};
+    if (worker_model_slot(&j->model, a->slot, &err) == NULL) {
+        worker_job_fail(j, &err);
+        return;
+    }
+    uint64_t began = chrono_now_ns();
+    step_clock_begin(&j->clock, a->step, began);
+    worker_job_trace_step(j, a->step, began);
+    if (j->client != NULL) {
+        ps_client_wait_sent(j->client, a->slot);
+    }
+    worker_job_sums_changed(&j->sums, a->slot);
+    uint64_t begin_ns = chrono_now_ns();
+    uint64_t used = chrono_thread_ns();
+    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, began, begin_ns);
+    struct runner_step identity = {
+        .seed = (uint64_t)j->model.spec.training.seed,
+        .step = a->step,
+        .replica = a->replica,
+    };
+    /* A replica of another worker is that one's to measure. */
+    struct epoch_sums *sums = a->spare ? NULL : sums_of(j, a->batch.epoch);
+    begin(j, a, begin_ns);
+    int rc = worker_model_gradient(
+        &j->model, &a->batch, &identity, a->set, a->slot, sums != NULL ? &sums->sums : NULL,
+        j->client != NULL ? &j->compute.need : NULL, worker_job_push_begin(j, a->slot), &err);
+    if (sums != NULL) {
+        sums_end(sums, rc == 0);
+    }
+    if (rc != 0 && j->compute.lost.code == 0) {
+        worker_job_fail(j, &err);
+        return;
+    }
+    slow_down_wait(&j->slow_down, begin_ns, chrono_thread_ns() - used);
+    account(j, chrono_now_ns());
+    if (rc != 0) {
+        give_up(j, a);
+        return;
+    }
+    worker_job_push_end(j);
+    worker_job_count_times(j);
+    meter_add(j->meters->batches, 1);
+    meter_add(j->meters->examples, a->batch.count);
+    worker_job_tell_computed(j, 0);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a job's shell share; nobody else includes it. All of it is the job's thread's.
+ */
+#ifndef GRADUS_WORKER_JOB_WORKER_JOB_STATE_H
+#define GRADUS_WORKER_JOB_WORKER_JOB_STATE_H
+
+#include <pthread.h>
+
+#include "execution/loop.h"
+#include "worker/ps_client/ps_client.h"
+#include "worker/job/slow_down.h"
+#include "worker/job/step_clock.h"
+#include "worker/job/worker_job.h"
+#include "worker/job/worker_job_sums.h"
+#include "worker/job/worker_job_trace.h"
+#include "worker/job/worker_model.h"
+
+#define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
+#define STALENESS_BUCKETS 24 /* 0, 1, 2, 3–4, 5–8, …: enough for every 64-bit lag we can meet */
+
+struct epoch_sums {
+    bool used;
+    uint64_t epoch, batches;
+    struct metrics sums;
+};
+
+/* What was measured: one in the making, one being reported. */
+struct measurements {
+    struct epoch_sums epochs[EPOCHS_MAX];
+    uint64_t staleness[STALENESS_BUCKETS];
+    struct step_times times;
+};
+
+/* How answers of the master find the job: it may be gone when they come. */
+struct job_mail {
+    pthread_mutex_t mutex; /* guards what follows, and the job's pointer to its client */
+    struct loop *loop;     /* NULL: the job is gone */
+    unsigned refs;
+};
+
+/* What leaves while it is computed. */
+struct job_push {
+    uint32_t slot;
+    struct runner_ready ready;
+    bool begun;
+    size_t next; /* the first action that was not begun along with it */
+};
+
+/* A computation, whose parameters may still be on their way. */
+struct job_compute {
+    uint64_t since_ns; /* what it took until then is accounted for */
+    bool loaded;       /* with the time for its batch */
+    const float *values;
+    struct runner_need need;
+    struct err lost; /* why they do not come; code 0: they do */
+};
+
+struct worker_job {
+    char *id, *text;
+    struct membership *membership;
+    const struct worker_meters *meters;
+    struct worker_tells *tells;
+    struct dataset_cache *data; /* the shell's */
+    size_t message_bytes_max;
+    const char *local_sockets;
+    bool shared_memory;
+    struct loop *loop;
+    struct loop_timer timer;
+    bool loaded, started, failed;
+    bool halted; /* the job failed here: what was still to be computed or sent is not */
+    struct err load_err;
+    struct worker_model model;
+    struct plan plan;
+    struct worker_job_sums sums;
+    struct ps_client *client; /* set once, under the mail's mutex: worker_job_free() looks */
+    struct worker *core;
+    struct worker_actions actions; /* of the running step */
+    size_t at;                     /* the one that is carried out */
+    bool stepping;
+    struct job_compute compute;
+    int computed_code; /* of the last computation, until the core hears of it */
+    struct job_push push;
+    struct measurements measured, reporting;
+    bool report_again; /* the report under way was sent before */
+    struct step_clock clock;
+    struct worker_job_trace trace;
+    struct slow_down slow_down;
+    /* Draining (worker_job_drain.c). */
+    bool assigned;    /* the master gave this worker work */
+    bool report_idle; /* the report under way says so, and nothing was begun since */
+    bool idle;        /* the master knows */
+    bool draining;
+    void (*drained)(void *ctx); /* not called yet */
+    void *drained_ctx;
+    struct job_mail *mail;
+    /* calls that wait for the core or for a computation */
+    struct {
+        uint64_t tag;
+        struct rpc_call *call;
+    } calls[WORKER_EVALUATIONS_MAX + 8];
+    size_t calls_kept;
+    uint64_t tag_last;
+};
+
+/* Feed one event to the core and carry out what it says. An action may bring the next event at once
+ * (a computation is over when it returns): its actions are appended behind those still to do. */
+void worker_job_step(struct worker_job *j, struct worker_event *event);
+
+/* What the clock has measured, to the meters and the next report. */
+void worker_job_count_times(struct worker_job *j);
+
+/* worker_job_calls.c */
+void worker_job_fail_call(struct rpc_call *call, int code, const char *message);
+/* The call of @tag, whose reference goes to the caller; NULL when it is gone. */
+struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag);
+
+/* worker_job_drain.c. */
+/* The master does not know yet that this worker leaves. True: @call is answered. */
+bool worker_job_assign_while_draining(struct worker_job *j, struct rpc_call *call,
+                                      uint64_t generation, bool hold);
+/* Nothing is left that is worth waiting for; nothing happens when the job does not drain. */
+void worker_job_drain_over(struct worker_job *j);
+
+/* worker_job_compute.c */
+void worker_job_compute(struct worker_job *j, const struct worker_action *a);
+/* The computation or evaluation is over; a code: it was given up. */
+void worker_job_tell_computed(struct worker_job *j, int code);
+void worker_job_fail(struct worker_job *j, const struct err *err);
+
+/* worker_job_push.c: around the computation into @slot, which is the action at `at`. Whom to tell
+ * what is made of its gradient; NULL: nobody. */
+const struct runner_ready *worker_job_push_begin(struct worker_job *j, uint32_t slot);
+/* All of it is made. */
+void worker_job_push_end(struct worker_job *j);
+
+/* worker_job_master.c: the actions that are calls to the master. */
+void worker_job_lease(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_split(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_progress(struct worker_job *j, const struct worker_action *a);
+void worker_job_report_failure(struct worker_job *j, const struct worker_action *a);
+void worker_job_measurements_clear(struct measurements *m);
+void worker_job_mail_drop(struct job_mail *mail);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/job/worker_job_sums.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static uint64_t count_elements(const struct plan *plan)
+{
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < plan->shard_count; s++) {
+        n += plan->shard_elements[s];
+    }
+    return n;
+}
+
+int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
+                         const struct update_spec *spec, struct err *err)
+{
+    if (plan->shard_count == 1) {
+        return 0; /* it has everything */
+    }
+    int rc = plan_update_whole(plan, spec, &s->update, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->rounds = plan_update_rounds(plan, s->update);
+    s->shard_count = plan->shard_count;
+    s->parts = mem_new(s->shard_count, sizeof *s->parts);
+    s->variable_count = plan->variable_count;
+    s->norms_slot = WORKER_SLOT_NONE;
+    if (update_spec_takes_norms(spec)) {
+        s->norms = mem_new(s->variable_count, sizeof *s->norms);
+        s->gradient = mem_try_aligned(count_elements(plan), sizeof(float), "a whole gradient", err);
+        return s->gradient == NULL ? ERR_EXHAUSTED : 0;
+    }
+    return 0;
+}
+
+void worker_job_sums_release(struct worker_job_sums *s)
+{
+    for (uint32_t i = 0; i < s->shard_count; i++) {
+        buf_release(&s->parts[i]);
+    }
+    for (size_t i = 0; i < WORKER_ROUNDS_MAX; i++) {
+        buf_release(&s->totals[i]);
+    }
+    free(s->parts);
+    free(s->gradient);
+    free(s->norms);
+    update_free(s->update);
+    *s = (struct worker_job_sums){0};
+}
+
+static void keep(struct buf *to, const void *data, size_t bytes)
+{
+    buf_reset(to);
+    buf_add(to, data, bytes);
+}
+
+void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer)
+{
+    if (answer->has_sums && answer->shard < s->shard_count) {
+        keep(&s->parts[answer->shard], answer->sums, answer->sums_bytes);
+    }
+}
+
+int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err)
+{
+    struct buf *totals = &s->totals[a->round];
+    if (a->known) {
+        keep(totals, s->parts[a->shard].data, s->parts[a->shard].len);
+        return 0;
+    }
+    const void **parts = mem_new(s->shard_count, sizeof *parts);
+    size_t *bytes = mem_new(s->shard_count, sizeof *bytes);
+    for (uint32_t i = 0; i < s->shard_count; i++) {
+        parts[i] = s->parts[i].data;
+        bytes[i] = s->parts[i].len;
+    }
+    int rc = update_join(parts, bytes, s->shard_count, totals, err);
+    free(parts);
+    free(bytes);
+    return rc == 0 ? 0
+                   : err_wrap(err, "sums of round %" PRIu32 " of step %" PRIu64, a->round, a->step);
+}
+
+/* The flat arrays of the model have gaps between variables. */
+static int make_norms(struct worker_job_sums *s, const struct worker_model *model,
+                      const struct worker_action *a, struct err *err)
+{
+    float *to = s->gradient;
+    for (size_t i = 0; i < model->variable_count; i++) {
+        uint64_t n = shape_count(&model_variable(model->model, i)->shape);
+        memcpy(to, model->slots[a->slot] + model->offsets[i], (size_t)n * sizeof(float));
+        to += n;
+    }
+    return update_norms(s->update, s->gradient, a->examples, s->norms, err);
+}
+
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a)
+{
+    bool of_batches = a->push && a->replica_first == a->replica_end;
+    return s->norms != NULL && of_batches && a->slot != WORKER_SLOT_NONE;
+}
+
+int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
+                           const struct worker_action *a, struct ps_payload *payload,
+                           struct err *err)
+{
+    if (a->totals) {
+        payload->totals = s->totals[a->round].data;
+        payload->totals_bytes = s->totals[a->round].len;
+    }
+    if (!worker_job_sums_needs_norms(s, a)) {
+        return 0;
+    }
+    if (s->norms_slot != a->slot) {
+        s->norms_slot = WORKER_SLOT_NONE;
+        int rc = make_norms(s, model, a, err);
+        if (rc != 0) {
+            return rc;
+        }
+        s->norms_slot = a->slot;
+    }
+    payload->norms = s->norms;
+    payload->norm_count = s->variable_count;
+    return 0;
+}
+
+void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot)
+{
+    if (s->norms_slot == slot) {
+        s->norms_slot = WORKER_SLOT_NONE;
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over whole variables, as far as they are bytes and floats: partial sums of the shards, the
+ * totals that are made of them, and the norms of gradients. Owner: the job's thread. */
+#ifndef GRADUS_WORKER_JOB_WORKER_JOB_SUMS_H
+#define GRADUS_WORKER_JOB_WORKER_JOB_SUMS_H
+
+#include "base/buf.h"
+#include "job/plan/plan_update.h"
+#include "worker/ps_client/ps_client.h"
+#include "worker/job/worker_model.h"
+
+struct worker_job_sums {
+    struct update *update; /* over all variables in one array; NULL: nobody needs sums */
+    uint32_t rounds;       /* in a step of sync */
+    uint32_t shard_count;
+    struct buf *parts; /* [shard_count] the last ones of each */
+    struct buf totals[WORKER_ROUNDS_MAX];
+    size_t variable_count;
+    float *gradient; /* all variables, one behind the other */
+    double *norms;   /* [variable_count] of the gradient in norms_slot; NULL: nobody needs norms */
+    uint32_t norms_slot;
+};
+
+/* @s is zeroed. @spec and @plan are borrowed. Errors: those of plan_update_whole(). */
+int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
+                         const struct update_spec *spec, struct err *err);
+void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
+
+/* The sums of @answer are the last ones of its shard. */
+void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer);
+/* WORKER_DO_JOIN. Errors: ERR_INVALID what came are no sums. */
+int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err);
+/* What the exchange @a of sums or of a gradient has to bring, into @payload. Errors: ERR_EXHAUSTED.
+ */
+int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
+                           const struct worker_action *a, struct ps_payload *payload,
+                           struct err *err);
+/* Does the exchange @a bring norms, which are known when all of its gradient is? */
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a);
+/* The gradient in @slot is another one from now on. */
+void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot);
+
+#endif

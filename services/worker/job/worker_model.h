@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bulk side of a job on a worker: data, model, parameters and gradients in flat arrays.
+ *
+ * Owner: the job's thread. Sets of parameters and slots of gradients are allocated when first used
+ * and kept. */
+#ifndef GRADUS_WORKER_JOB_WORKER_MODEL_H
+#define GRADUS_WORKER_JOB_WORKER_MODEL_H
+
+#include "data/dataset_cache.h"
+#include "data/loader.h"
+#include "graph/model.h"
+#include "job/spec/job_spec.h"
+#include "job/plan/plan.h"
+#include "worker/core/worker.h"
+
+struct worker_model {
+    struct job_spec spec;
+    struct dataset *train, *test; /* test may be NULL */
+    bool data_known;              /* they were in memory */
+    struct loader *loader;
+    struct model *model;
+    struct runner *runner;
+    size_t runner_batch;
+    struct batch test_batch;
+    uint64_t *records; /* numbers of test records, [runner_batch] */
+    size_t variable_count;
+    uint64_t *offsets; /* [variables] in a flat array */
+    uint64_t flat_count;
+    float *sets[WORKER_SET_COUNT];
+    float *slots[WORKER_SLOTS_MAX];
+    bool summed[WORKER_SLOTS_MAX]; /* and not rounded since */
+    const float **values;          /* [variables] scratch */
+    float **gradients;             /* [variables] scratch */
+    uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
+};
+
+/* @m is zeroed. Parse the job file and load its data, unless @cache (may be NULL) knows them:
+ * m->data_known. Errors: what the file or the data has. */
+int worker_model_load(struct worker_model *m, const char *text, struct dataset_cache *cache,
+                      struct err *err);
+/* Build the model; its variables must be the plan's. Errors: ERR_STATE naming the difference. */
+int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err);
+void worker_model_release(struct worker_model *m);
+/* NULL and ERR_EXHAUSTED without memory. */
+float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err);
+float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err);
+/* Have @batch decoded ahead; it need not be computed, and others may be. */
+void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
+/* The gradient of one batch, rounded to the type in which gradients travel, so that it is the same
+ * whether it is pushed or added to others here; both arrays exist. @metrics (may be NULL) gets the
+ * batch's contribution; @need (may be NULL) is asked for the parameters; @ready (may be NULL) hears
+ * what is made, which is not rounded yet. Errors: ERR_RANGE a batch outside the data: then nothing
+ * is; what @need refused with, which has said why. */
+int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
+                          const struct runner_step *step, enum worker_set set, uint32_t slot,
+                          struct metrics *metrics, const struct runner_need *need,
+                          const struct runner_ready *ready, struct err *err);
+void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
+/* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
+ * single ones are rounded already. */
+void worker_model_round_sum(struct worker_model *m, uint32_t slot);
+/* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
+int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
+                          struct metrics *metrics, struct err *err);
+
+#endif

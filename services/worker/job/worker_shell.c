@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/job/worker_shell.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/chrono.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "worker/job/slow_down.h"
+#include "worker/job/worker_shell_state.h"
+
+#define LEAVE_TIMEOUT_MS 2000
+
+const struct field worker_fields[] = {
+    {"master", FIELD_STRING, offsetof(struct worker_settings, master), SERVICE_MASTER_ADDRESS, 0, 0,
+     NULL, "Address of the master, host:port"},
+    {"name", FIELD_STRING, offsetof(struct worker_settings, name), "", 0, 0, NULL,
+     "Id in the cluster; empty: the master chooses one"},
+    {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,
+     NULL, "For experiments: every computation takes so many times as long; 1: off"},
+};
+const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
+
+void worker_shell_set_job(struct worker_shell *w, struct worker_job *job)
+{
+    w->job = job;
+    pthread_mutex_lock(&w->mutex);
+    text_copy(w->job_id, sizeof w->job_id, job != NULL ? worker_job_id(job) : "");
+    if (job != NULL) {
+        text_copy(w->work_id, sizeof w->work_id, w->job_id);
+        atomic_store(&w->tells.generation, 0);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    if (job != NULL) {
+        membership_hurry(w->membership);
+    }
+}
+
+/* Any thread. */
+static void on_drained(void *ctx)
+{
+    struct worker_shell *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    w->drained = true;
+    pthread_cond_signal(&w->drained_cond);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void worker_shell_drop_job(struct worker_shell *w, const char *why)
+{
+    struct worker_job *job = w->job;
+    if (job == NULL) {
+        return;
+    }
+    char quoted[256];
+    log_info("job_dropped", "job=%s reason=%s", worker_job_id(job),
+             log_quote(why, quoted, sizeof quoted));
+    worker_shell_set_job(w, NULL);
+    worker_job_free(job);
+    if (w->draining) {
+        on_drained(w);
+    }
+}
+
+/* ---- membership ---- */
+
+struct stop_message {
+    struct worker_shell *shell;
+    char job[WIRE_ID_BYTES_MAX + 1]; /* empty: whichever it is */
+    char why[128];
+};
+
+static void stop_run(void *ctx)
+{
+    struct stop_message *m = ctx;
+    struct worker_job *job = m->shell->job;
+    if (!loop_discarding(m->shell->loop) && job != NULL &&
+        (m->job[0] == '\0' || strcmp(worker_job_id(job), m->job) == 0)) {
+        worker_shell_drop_job(m->shell, m->why);
+    }
+    free(m);
+}
+
+static void post_stop(struct worker_shell *w, const char *job, const char *why)
+{
+    struct stop_message *m = mem_new(1, sizeof *m);
+    m->shell = w;
+    text_copy(m->job, sizeof m->job, job);
+    text_copy(m->why, sizeof m->why, why);
+    if (loop_post(w->loop, stop_run, m, NULL) != 0) {
+        free(m);
+    }
+}
+
+static void on_joined(void *ctx, const struct membership_node *node)
+{
+    (void)ctx;
+    log_info("joined", "node=%s", node->id);
+}
+
+static void on_lost(void *ctx, const struct err *reason)
+{
+    char quoted[512];
+    log_warn("lost", "reason=%s", log_quote(reason->msg, quoted, sizeof quoted));
+    post_stop(ctx, "", "the master does not know this worker any more");
+}
+
+static void on_stop_job(void *ctx, const char *job)
+{
+    post_stop(ctx, job, "the master says that the job is over");
+}
+
+static void on_jobs(void *ctx, struct membership_jobs *jobs)
+{
+    struct worker_shell *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    if (w->job_id[0] != '\0') {
+        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation));
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_works(void *ctx, struct membership_works *works)
+{
+    struct worker_shell *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    work_tell(&w->tells.work, w->work_id, works);
+    work_tell(&w->tells.evaluations, w->work_id, works);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_trouble(void *ctx, const struct err *err, uint64_t tried_ms)
+{
+    (void)ctx;
+    if (err == NULL) {
+        log_info("master_reached", "tried_ms=%llu", (unsigned long long)tried_ms);
+    } else {
+        char quoted[512];
+        log_warn("master_trouble", "tried_ms=%llu error=%s", (unsigned long long)tried_ms,
+                 log_quote(err->msg, quoted, sizeof quoted));
+    }
+}
+
+static const struct membership_events membership_hooks = {
+    .joined = on_joined,
+    .lost = on_lost,
+    .stop_job = on_stop_job,
+    .jobs = on_jobs,
+    .works = on_works,
+    .trouble = on_trouble,
+};
+
+/* ---- hooks of the service ---- */
+
+static void make_meters(struct worker_meters *m, struct meter_registry *r)
+{
+    m->batches = meter_counter(r, "worker_batches_total", "Mini-batches computed", NULL, 0);
+    m->examples = meter_counter(r, "worker_examples_total", "Training examples computed", NULL, 0);
+    m->evaluations =
+        meter_counter(r, "worker_evaluations_total", "Chunks of test records evaluated", NULL, 0);
+    m->exchanges_failed = meter_counter(r, "worker_exchanges_failed_total",
+                                        "Exchanges with shards that failed", NULL, 0);
+    m->given_up = meter_counter(
+        r, "worker_batches_given_up_total",
+        "Mini-batches whose parameters did not all come; they are computed again", NULL, 0);
+    m->steps = meter_counter(r, "worker_steps_total",
+                             "Steps begun: global ones in sync mode, else batches", NULL, 0);
+    for (int part = 0; part < STEP_PART_COUNT; part++) {
+        struct meter_label label = {"part", step_part_name((enum step_part)part)};
+        m->step_seconds[part] =
+            meter_total(r, "worker_step_seconds_total",
+                        "What steps spent their time on; the parts add up to all of it", &label, 1);
+    }
+}
+
+int worker_shell_start(struct service_context *sc, struct err *err)
+{
+    struct worker_shell *w = mem_new(1, sizeof *w);
+    w->sc = sc;
+    w->data = dataset_cache_new();
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* as chrono_now_ms() */
+    pthread_cond_init(&w->drained_cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+    w->loop = loop_new(0);
+    make_meters(&w->meters, service_meters(sc));
+    struct service_methods served = {
+        .service = &gradus__v1__worker__descriptor,
+        .methods = worker_shell_methods,
+        .method_count = worker_shell_method_count,
+        .ctx = w,
+    };
+    int rc = service_serve(sc, &served, err);
+    if (rc == 0) {
+        rc = loop_start(w->loop, "node", err);
+    }
+    if (rc != 0) {
+        loop_free(w->loop);
+        dataset_cache_free(w->data);
+        pthread_cond_destroy(&w->drained_cond);
+        pthread_mutex_destroy(&w->mutex);
+        free(w);
+        return rc;
+    }
+    service_set_state(sc, w);
+    return 0;
+}
+
+struct join {
+    struct worker_shell *shell;
+    struct err *err;
+};
+
+/* On the node's loop, which owns the membership: a call may come as soon as the master knows us. */
+static void join(void *ctx)
+{
+    struct join *j = ctx;
+    struct worker_shell *w = j->shell;
+    const struct worker_settings *settings = service_config(w->sc);
+    struct membership_options options = {
+        .role = MEMBERSHIP_WORKER,
+        .master = settings->master,
+        .name = settings->name,
+        .address = service_advertised(w->sc),
+        .http_address = service_http_advertised(w->sc),
+        .events = &membership_hooks,
+        .ctx = w,
+    };
+    w->membership = membership_start(&options, j->err);
+}
+
+int worker_shell_ready(struct service_context *sc, struct err *err)
+{
+    struct worker_shell *w = service_state(sc);
+    struct join j = {w, err};
+    int rc = loop_call(w->loop, join, &j, err);
+    if (rc == 0 && w->membership == NULL) {
+        rc = err->code != 0 ? err->code : ERR_INTERNAL;
+    }
+    return rc;
+}
+
+/* ---- the end ---- */
+
+static void drain_begin(void *ctx)
+{
+    struct worker_shell *w = ctx;
+    w->draining = true;
+    if (w->job == NULL || worker_job_drain(w->job, on_drained, w, NULL) != 0) {
+        on_drained(w);
+    }
+}
+
+static void drain_end(void *ctx)
+{
+    worker_shell_drop_job(ctx, "the worker stops");
+}
+
+static bool wait_drained(struct worker_shell *w, uint64_t deadline_ms)
+{
+    const struct timespec deadline = {.tv_sec = (time_t)(deadline_ms / 1000),
+                                      .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
+    pthread_mutex_lock(&w->mutex);
+    while (!w->drained && pthread_cond_timedwait(&w->drained_cond, &w->mutex, &deadline) == 0) {
+    }
+    bool drained = w->drained;
+    pthread_mutex_unlock(&w->mutex);
+    return drained;
+}
+
+void worker_shell_drain(struct service_context *sc, int64_t grace_ms)
+{
+    struct worker_shell *w = service_state(sc);
+    uint64_t begin_ms = chrono_now_ms();
+    if (loop_call(w->loop, drain_begin, w, NULL) == 0 &&
+        !wait_drained(w, begin_ms + (uint64_t)grace_ms)) {
+        log_warn("drain_cut", "grace_ms=%lld reason=\"work in hand was not finished\"",
+                 (long long)grace_ms);
+    }
+    (void)loop_call(w->loop, drain_end, w, NULL);
+    if (w->membership != NULL) {
+        membership_leave(w->membership, LEAVE_TIMEOUT_MS);
+    }
+    log_info("drained", "ms=%llu", (unsigned long long)(chrono_now_ms() - begin_ms));
+}
+
+void worker_shell_stop(struct service_context *sc)
+{
+    struct worker_shell *w = service_state(sc);
+    loop_stop(w->loop);
+    loop_join(w->loop);
+    worker_job_free(w->job);
+    membership_free(w->membership); /* its events post to the loop */
+    dataset_cache_free(w->data);
+    loop_free(w->loop);
+    pthread_cond_destroy(&w->drained_cond);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
+}

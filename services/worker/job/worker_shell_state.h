@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the worker's shell share; nobody else includes it. */
+#ifndef GRADUS_WORKER_JOB_WORKER_SHELL_STATE_H
+#define GRADUS_WORKER_JOB_WORKER_SHELL_STATE_H
+
+#include <pthread.h>
+
+#include "data/dataset_cache.h"
+#include "execution/loop.h"
+#include "wire/wire.h"
+#include "worker/job/worker_job.h"
+#include "worker/job/worker_shell.h"
+
+/* Owner: the node's loop, on a thread of its own; calls and membership events are posted to it. */
+struct worker_shell {
+    struct service_context *sc;
+    struct membership *membership; /* NULL until the server serves */
+    struct worker_meters meters;
+    struct loop *loop;
+    struct worker_job *job;     /* NULL: none */
+    struct dataset_cache *data; /* of the job, or the one before */
+    uint64_t start_generation;  /* of its StartJob; 0: none came yet */
+    struct fence fence;         /* that the job came with */
+    bool draining;
+    struct worker_tells tells;           /* of the job, or the one that is being dropped */
+    pthread_mutex_t mutex;               /* guards what follows */
+    char job_id[WIRE_ID_BYTES_MAX + 1];  /* for the heartbeat */
+    char work_id[WIRE_ID_BYTES_MAX + 1]; /* of that job: it may be busy for a while when it is not
+                                            named any more */
+    bool drained;
+    pthread_cond_t drained_cond;
+};
+
+/* On the node's loop. */
+void worker_shell_set_job(struct worker_shell *w, struct worker_job *job); /* NULL: none */
+/* Stop and free the job, if there is one. */
+void worker_shell_drop_job(struct worker_shell *w, const char *why);
+
+/* worker_shell_calls.c: the service of worker.proto; its context is the shell. */
+extern const struct rpc_method worker_shell_methods[];
+extern const size_t worker_shell_method_count;
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Channels and streams to the shards: made, opened again, cancelled, freed. */
+#include "worker/ps_client/ps_client.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "host/local_socket.h"
+#include "worker/ps_client/ps_client_state.h"
+
+/* ---- connections ---- */
+
+static bool find_local(const struct shard_link *link, char path[LOCAL_SOCKET_BYTES])
+{
+    const char *dir = link->client->local_sockets;
+    return dir != NULL && local_socket_path(dir, link->address, path, NULL) == 0 &&
+           local_socket_answers(path);
+}
+
+static int link_connect(struct shard_link *link, struct err *err)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    bool local = find_local(link, path);
+    char *target = local ? mem_printf("unix:%s", path) : mem_strdup(link->address);
+    struct rpc_channel_options options = {
+        .target = target,
+        .loop = link->client->rpc_loop,
+        .message_bytes_max = link->client->message_bytes_max,
+        .own_connection = true,
+    };
+    struct rpc_channel *channel = rpc_channel_new(&options, err);
+    free(target);
+    if (channel == NULL) {
+        return err->code != 0 ? err->code : ERR_INVALID;
+    }
+    pthread_mutex_lock(&link->mutex);
+    struct rpc_channel *old = link->channel;
+    link->channel = channel;
+    link->local = local;
+    bool cancelled = link->cancelled;
+    pthread_mutex_unlock(&link->mutex);
+    if (cancelled) {
+        rpc_channel_cancel(channel);
+    }
+    rpc_channel_free(old);
+    return 0;
+}
+
+/* A server that went away may come back without its socket, or with one. */
+static void link_reconnect(struct shard_link *link)
+{
+    char path[LOCAL_SOCKET_BYTES];
+    struct err err;
+    if (link->local != find_local(link, path)) {
+        (void)link_connect(link, &err); /* it worked once; else the old channel says why not */
+    }
+}
+
+/* ---- memory that is shared ---- */
+
+/* Windows hold floats: what travels in 16 bits goes in messages, and has the same bits on every
+ * way.
+ */
+static void windows_begin(struct shard_link *link)
+{
+    const struct ps_client *c = link->client;
+    bool plain = c->gradients == VALUE_FP32 && c->parameters == VALUE_FP32;
+    if (link->local && c->shared_memory && plain &&
+        link->elements * sizeof(float) >= PS_CLIENT_WINDOWS_FROM_BYTES) {
+        (void)windows_new(link->elements, &link->windows, NULL); /* or without */
+    }
+}
+
+/* After the stream's last callback: nothing comes any more that is about them. */
+static void windows_end(struct shard_link *link)
+{
+    windows_unref(link->windows);
+    link->windows = NULL;
+    link->windows_offered = false;
+    link->windows_open = false;
+}
+
+/* ---- one exchange ---- */
+
+static int link_open(struct shard_link *link, struct err *err)
+{
+    pthread_mutex_lock(&link->mutex);
+    struct rpc_stream *old = link->broken ? link->stream : NULL;
+    if (old != NULL) {
+        link->stream = NULL;
+    }
+    link->broken = false;
+    pthread_mutex_unlock(&link->mutex);
+    if (old != NULL) {
+        rpc_stream_free(old);
+        windows_end(link);
+        link_reconnect(link);
+    }
+    if (link->stream != NULL) {
+        return 0;
+    }
+    struct rpc_request request = {
+        .service = &gradus__v1__parameter_server__descriptor,
+        .method = "Exchange",
+        .request_bulk = PS_CLIENT_VALUES_FIELD,
+        .response_bulk = PS_CLIENT_VALUES_FIELD,
+    };
+    windows_begin(link);
+    link->stream = rpc_stream_open(link->channel, &request, &ps_client_events, link, err);
+    if (link->stream == NULL) {
+        windows_end(link);
+    }
+    return link->stream == NULL ? (err->code != 0 ? err->code : ERR_UNAVAILABLE) : 0;
+}
+
+static void answer_full(struct ps_client *c, uint32_t shard, uint64_t exchange)
+{
+    struct ps_answer full = {.exchange = exchange, .shard = shard, .code = ERR_EXHAUSTED};
+    (void)snprintf(full.message, sizeof full.message,
+                   "shard %" PRIu32 ": %d exchanges are open already", shard, WORKER_EXCHANGES_MAX);
+    c->answered(c->ctx, &full);
+}
+
+struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
+                               const struct ps_payload *payload)
+{
+    struct err err = {0};
+    int rc = link_open(link, &err);
+    pthread_mutex_lock(&link->mutex);
+    struct pending *p = ps_client_pending_take(link, request, payload->values);
+    bool full = p == NULL;
+    bool send = !full && rc == 0 && !link->broken;
+    bool due = !full && !send &&
+               ps_client_answer_error(link, p, ERR_UNAVAILABLE,
+                                      rc != 0 ? err.msg : "the stream was closed");
+    pthread_mutex_unlock(&link->mutex);
+    if (due) {
+        ps_client_deliver(link);
+    } else if (full) {
+        answer_full(link->client, link->shard, request->exchange);
+    }
+    return send ? p : NULL;
+}
+
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
+                        const struct ps_payload *payload)
+{
+    struct shard_link *link = &c->links[request->shard];
+    struct err err;
+    struct pending *p = ps_client_open(link, request, payload);
+    if (p == NULL) {
+        return;
+    }
+    if (ps_client_send(link, request, payload, p->window, &err) != 0) {
+        /* A stream that takes no more is over, or must be: it may hold half a request. */
+        rpc_stream_cancel(link->stream);
+    }
+    p->answer.sent_ns = chrono_now_ns(); /* answered or not: this thread has not heard of it */
+}
+
+/* ---- life ---- */
+
+static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shard,
+                     const struct ps_client_options *o, struct err *err)
+{
+    link->client = c;
+    link->shard = shard;
+    link->open_end = &link->open;
+    link->answered_end = &link->answered;
+    link->partitions = plan_shard(o->plan, shard, &link->partition_count);
+    link->pieces = mem_new(link->partition_count, sizeof *link->pieces);
+    link->variable_ends = mem_new(o->plan->variable_count, sizeof *link->variable_ends);
+    for (size_t i = 0; i < link->partition_count; i++) {
+        const struct partition *p = &link->partitions[i];
+        link->variable_ends[p->variable] = p->offset + p->count; /* they lie in a row */
+    }
+    link->elements = o->plan->shard_elements[shard];
+    link->address = mem_strdup(o->addresses[shard]);
+    return link_connect(link, err);
+}
+
+int ps_client_new(const struct ps_client_options *o, struct ps_client **out, struct err *err)
+{
+    struct err local = {0};
+    struct ps_client *c = mem_new(1, sizeof *c);
+    c->job = mem_strdup(o->job);
+    c->worker = mem_strdup(o->worker);
+    c->opening = o->opening;
+    c->plan = o->plan;
+    c->variable_offsets = o->variable_offsets;
+    c->message_bytes_max = o->message_bytes_max;
+    c->gradients = o->gradients;
+    c->parameters = o->parameters;
+    c->local_sockets = o->local_sockets;
+    c->shared_memory = o->shared_memory;
+    c->trace = o->trace;
+    c->loop = o->loop;
+    c->answered = o->answered;
+    c->ctx = o->ctx;
+    pthread_mutex_init(&c->sending_mutex, NULL);
+    pthread_cond_init(&c->sending_cond, NULL);
+    c->rpc_loop = rpc_loop_new(&local);
+    int rc = c->rpc_loop == NULL ? local.code : 0;
+    c->links = mem_new(o->plan->shard_count, sizeof *c->links);
+    c->link_count = o->plan->shard_count;
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        pthread_mutex_init(&c->links[s].mutex, NULL);
+        ps_client_tail_init(&c->links[s]);
+    }
+    for (uint32_t s = 0; s < c->link_count && rc == 0; s++) {
+        rc = link_init(&c->links[s], c, s, o, &local);
+    }
+    if (rc != 0) {
+        err_set(err, rc, "%s", local.msg);
+        ps_client_close(c);
+        ps_client_free(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+void ps_client_cancel(struct ps_client *c)
+{
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        struct shard_link *link = &c->links[s];
+        pthread_mutex_lock(&link->mutex);
+        link->cancelled = true;
+        rpc_channel_cancel(link->channel);
+        pthread_cond_broadcast(&link->landed);
+        pthread_mutex_unlock(&link->mutex);
+    }
+}
+
+void ps_client_close(struct ps_client *c)
+{
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        struct shard_link *link = &c->links[s];
+        if (link->stream != NULL) {
+            rpc_stream_free(link->stream);
+            link->stream = NULL;
+        }
+        if (link->channel != NULL) {
+            rpc_channel_free(link->channel);
+            link->channel = NULL;
+        }
+    }
+    ps_client_wait_all_sent(c);
+    if (c->rpc_loop != NULL) {
+        rpc_loop_free(c->rpc_loop);
+        c->rpc_loop = NULL;
+    }
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        windows_end(&c->links[s]); /* answers came until now */
+    }
+}
+
+void ps_client_free(struct ps_client *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    for (uint32_t s = 0; s < c->link_count; s++) {
+        ps_client_pending_release(&c->links[s]);
+        free(c->links[s].address);
+        free(c->links[s].pieces);
+        free(c->links[s].variable_ends);
+        ps_client_tail_release(&c->links[s]);
+        pthread_mutex_destroy(&c->links[s].mutex);
+    }
+    free(c->links);
+    ps_client_staged_release(c);
+    pthread_mutex_destroy(&c->sending_mutex);
+    pthread_cond_destroy(&c->sending_cond);
+    free(c->job);
+    free(c->worker);
+    free(c);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker's side of the data plane: one Exchange stream per shard.
+ *
+ * Gradients leave straight from the caller's arrays (in 16 bits: from copies, which are used again)
+ * and parameters land straight in them, in chunks; the plan says which part of which variable lies
+ * where in a shard. What a server answers is checked against what it was asked: whatever cannot be
+ * right is ERR_INTERNAL.
+ *
+ * Owner: the job's thread calls everything; answers come through `answered` on the same thread,
+ * because the client posts them to the job's loop. WORKER_EXCHANGES_MAX are open at once per shard;
+ * more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
+ * ERR_UNAVAILABLE and is opened again by the next exchange. */
+#ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
+#define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
+
+#include "job/plan/plan.h"
+#include "execution/loop.h"
+#include "tensor/half.h"
+#include "trace/trace.h"
+#include "worker/core/worker.h"
+
+#define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
+#define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
+/* Of a gradient in the making less is not sent before the end, and less than that of an answer is
+ * waited for: each message costs both sides a wake-up, which takes as long as so many bytes. */
+#define PS_CLIENT_PART_BYTES_MIN (512U << 10)
+/* How long the job's thread waits for the next message of an answer that has begun: four times as
+ * long as for the one before, but so long at least and at most. Meanwhile it hears of nothing. */
+#define PS_CLIENT_STALL_MS_MIN 1000
+#define PS_CLIENT_STALL_MS_MAX 10000
+
+struct ps_client;
+
+struct ps_answer {
+    uint64_t exchange;
+    uint32_t shard;
+    int code; /* 0 or ERR_*; with an error only `message` counts */
+    char message[256];
+    uint64_t begun_ns, sent_ns;     /* sending, by chrono_now_ns(); 0: it was refused at once */
+    uint32_t waited_us, applied_us; /* of this time, at the shard */
+    bool training;                  /* not a pull for an evaluation */
+    uint64_t version;
+    bool partial; /* the rest of the values is still coming */
+    uint32_t progress;
+    uint64_t clock;
+    enum worker_push_result push; /* NONE without a push */
+    bool has_staleness;           /* a push of batches (async, bounded) was applied */
+    uint64_t staleness;
+    bool has_decision;
+    uint64_t decision_step;
+    const uint8_t *decision; /* borrowed for the call */
+    size_t decision_bytes;   /* ≤ WORKER_DECISION_BYTES_MAX */
+    bool has_spare, spare_given;
+    uint32_t spare_replica, spare_wait_ms;
+    bool has_sums, sums_known;
+    const void *sums; /* borrowed for the call */
+    size_t sums_bytes;
+};
+
+/* What an exchange brings besides its request; all borrowed. */
+struct ps_payload {
+    float *values;         /* the flat array of the set to pull into; NULL without a pull */
+    const float *gradient; /* the flat array of the slot to push from; NULL: no values. It must not
+                              change before ps_client_wait_sent() */
+    const double *norms;   /* of the gradient */
+    size_t norm_count;
+    const void *totals;
+    size_t totals_bytes;
+};
+
+struct ps_client_options {
+    const char *job, *worker;
+    const struct plan *plan;          /* borrows */
+    const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
+    const char *const *addresses;     /* [shards] */
+    uint64_t opening;                 /* of the shards (job/fence.h) */
+    size_t message_bytes_max;
+    enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
+                                              so do sums of several replicas */
+    /* Servers on this host are reached through their sockets there (local_socket.h) when they have
+     * any; NULL: always by TCP. Borrows. */
+    const char *local_sockets;
+    bool shared_memory;  /* and values are handed over in memory where that is so (windows.h) */
+    struct trace *trace; /* gets TRACE_RECEIVE while it is on; borrows; NULL: none */
+    struct loop *loop;   /* borrows; gets one message per shard at a time */
+    void (*answered)(void *ctx, const struct ps_answer *answer);
+    void *ctx;
+};
+
+/* Errors: ERR_INVALID an address. */
+int ps_client_new(const struct ps_client_options *options, struct ps_client **out, struct err *err);
+/* Any thread: end what is under way and refuse what comes, so that the job's thread is not kept
+ * waiting by a server that takes or sends nothing. */
+void ps_client_cancel(struct ps_client *c);
+/* Cancel everything and wait until no thread posts to the loop or reads a gradient any more. */
+void ps_client_close(struct ps_client *c);
+/* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
+ * is fine. */
+void ps_client_free(struct ps_client *c);
+/* Carry out WORKER_DO_EXCHANGE. Failures are answered, not returned. */
+void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
+                        const struct ps_payload *payload);
+/* The same with a gradient that is not made yet: it leaves as it is made, from its end on. One with
+ * each shard, and nothing else is asked of the client until ps_client_made_all(). False: the shard
+ * has one already, or there is no gradient; nothing happened. */
+bool ps_client_begin(struct ps_client *c, const struct worker_action *request,
+                     const struct ps_payload *payload);
+/* Elements [first, first + count) of @variable are made, in the gradient of all that are begun. */
+void ps_client_made(struct ps_client *c, size_t variable, uint64_t first, uint64_t count);
+/* All of it is. */
+void ps_client_made_all(struct ps_client *c);
+/* Wait until nothing is sent from the gradient in @slot any more. */
+void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
+/* An exchange with `early` may be answered when the first variable has come, if the rest is much:
+ * it goes on landing in the array, until another exchange pulls into it. Is @variable there? */
+bool ps_client_has_values(struct ps_client *c, const float *values, size_t variable);
+/* Wait until it is. Errors: ERR_UNAVAILABLE the rest does not come, or nothing came for a while:
+ * the array is to be pulled anew. */
+int ps_client_wait_values(struct ps_client *c, const float *values, size_t variable,
+                          struct err *err);
+
+#endif

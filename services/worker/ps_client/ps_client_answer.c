@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers of the shards: checked against what was asked, values put where they belong, handed to
+ * the job's loop. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "wire/wire_values.h"
+#include "worker/ps_client/ps_client_state.h"
+
+_Static_assert((int)WORKER_PUSH_NONE == (int)GRADUS__V1__PUSH_RESULT__PUSH_NONE &&
+                   (int)WORKER_PUSH_ACCEPTED == (int)GRADUS__V1__PUSH_RESULT__ACCEPTED &&
+                   (int)WORKER_PUSH_APPLIED == (int)GRADUS__V1__PUSH_RESULT__APPLIED &&
+                   (int)WORKER_PUSH_DUPLICATE == (int)GRADUS__V1__PUSH_RESULT__DUPLICATE &&
+                   (int)WORKER_PUSH_STALE == (int)GRADUS__V1__PUSH_RESULT__STALE &&
+                   (int)WORKER_PUSH_DROPPED == (int)GRADUS__V1__PUSH_RESULT__DROPPED,
+               "worker.h and ps.proto number the results of a push alike");
+
+/* ---- open exchanges ---- */
+
+struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
+                                       float *values)
+{
+    if (link->pending_count == WORKER_EXCHANGES_MAX) {
+        return NULL;
+    }
+    ps_client_tail_detach(link, values);
+    struct pending *p = link->spare;
+    if (p != NULL) {
+        link->spare = p->next;
+    } else {
+        p = mem_new(1, sizeof *p);
+    }
+    uint8_t *decision = p->decision;
+    struct buf sums = p->sums;
+    size_t capacity = p->decision_capacity;
+    uint64_t now_ns = chrono_now_ns();
+    *p = (struct pending){
+        .values = values,
+        .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
+                                                       : WINDOWS_NONE,
+        .pull = a->pull,
+        .type = ps_client_pull_type(link->client, a),
+        .version = a->version,
+        .push = a->push,
+        .batches = a->push && a->replica_first == a->replica_end,
+        .ask_spare = a->ask_spare,
+        .ask_sums = a->ask_sums,
+        .early = a->early,
+        .step = a->step,
+        .round = a->round,
+        .answer = {.exchange = a->exchange,
+                   .shard = link->shard,
+                   .begun_ns = now_ns,
+                   .sent_ns = now_ns, /* until all of it is */
+                   .training = a->pull != WORKER_PULL_PINNED},
+        .decision = decision,
+        .decision_capacity = capacity,
+        .sums = sums,
+    };
+    *link->open_end = p;
+    link->open_end = &p->next;
+    link->pending_count++;
+    return p;
+}
+
+static struct pending *pending_find(struct shard_link *link, uint64_t exchange)
+{
+    struct pending *p = link->open;
+    while (p != NULL && p->answer.exchange != exchange) {
+        p = p->next;
+    }
+    return p;
+}
+
+static void pending_free_list(struct pending *p)
+{
+    while (p != NULL) {
+        struct pending *next = p->next;
+        free(p->decision);
+        buf_release(&p->sums);
+        free(p);
+        p = next;
+    }
+}
+
+void ps_client_pending_release(struct shard_link *link)
+{
+    pending_free_list(link->open);
+    pending_free_list(link->answered);
+    pending_free_list(link->spare);
+}
+
+/* ---- to the loop ---- */
+
+/* One message for all that is answered until it runs, in order. */
+static void deliver(void *ctx)
+{
+    struct shard_link *link = ctx;
+    struct ps_client *c = link->client;
+    pthread_mutex_lock(&link->mutex);
+    struct pending *answered = link->answered;
+    link->answered = NULL;
+    link->answered_end = &link->answered;
+    link->posted = false;
+    pthread_mutex_unlock(&link->mutex);
+    while (answered != NULL) {
+        struct pending *p = answered;
+        answered = p->next;
+        pthread_mutex_lock(&link->mutex);
+        link->pending_count--; /* there is room for the next one in the callback already */
+        pthread_mutex_unlock(&link->mutex);
+        if (!loop_discarding(c->loop)) {
+            c->answered(c->ctx, &p->answer);
+        }
+        pthread_mutex_lock(&link->mutex);
+        p->next = link->spare;
+        link->spare = p;
+        pthread_mutex_unlock(&link->mutex);
+    }
+}
+
+/* Without the link's mutex, which the message takes at once. A full mailbox cannot happen: it holds
+ * more messages than there are shards. When the loop has ended nobody waits for the answer. */
+void ps_client_deliver(struct shard_link *link)
+{
+    if (loop_post(link->client->loop, deliver, link, NULL) != 0) {
+        pthread_mutex_lock(&link->mutex);
+        link->posted = false;
+        pthread_mutex_unlock(&link->mutex);
+    }
+}
+
+bool ps_client_answer(struct shard_link *link, struct pending *p)
+{
+    struct pending **at = &link->open;
+    while (*at != p) {
+        at = &(*at)->next;
+    }
+    *at = p->next;
+    if (p->next == NULL) {
+        link->open_end = at;
+    }
+    p->next = NULL;
+    if (p->window != WINDOWS_NONE) {
+        windows_return_values(link->windows, p->window);
+        p->window = WINDOWS_NONE;
+    }
+    if (p->tail) {
+        ps_client_tail_end(link, p);
+        return false;
+    }
+    *link->answered_end = p;
+    link->answered_end = &p->next;
+    bool due = !link->posted;
+    link->posted = true;
+    return due;
+}
+
+bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
+                            const char *message)
+{
+    p->answer.code = code == 0 ? ERR_INTERNAL : code;
+    text_copy(p->answer.message, sizeof p->answer.message, message);
+    return ps_client_answer(link, p);
+}
+
+/* ---- what a message says ---- */
+
+/* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
+ * or from @window, which has them all. */
+static bool scatter(const struct shard_link *link, uint64_t first, uint64_t count,
+                    struct rpc_spans *spans, enum value_type type, const float *window,
+                    float *values)
+{
+    const struct ps_client *c = link->client;
+    for (size_t i = 0; i < link->partition_count && count > 0; i++) {
+        const struct partition *p = &link->partitions[i];
+        if (first >= p->offset + p->count) {
+            continue;
+        }
+        uint64_t skip = first - p->offset;
+        uint64_t n = p->count - skip < count ? p->count - skip : count;
+        float *to = values + c->variable_offsets[p->variable] + p->first + skip;
+        if (window != NULL) {
+            windows_copy(link->elements, to, window + first, n);
+        } else if (!wire_values_read(spans, type, to, n)) {
+            return false;
+        }
+        first += n;
+        count -= n;
+    }
+    return count == 0;
+}
+
+static int take_values(struct shard_link *link, struct pending *p,
+                       const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
+                       struct err *err)
+{
+    size_t each = value_type_bytes(p->type);
+    bool shared = r->in_window > 0;
+    uint64_t n = shared ? r->in_window : rpc_spans_bytes(spans) / each;
+    if (shared && (p->window == WINDOWS_NONE || rpc_spans_bytes(spans) > 0)) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a window it was not given",
+                       link->shard);
+    }
+    if (r->total == 0 && n == 0 && (p->values == NULL || link->elements == 0)) {
+        return 0;
+    }
+    if (p->values == NULL || r->total != link->elements || r->offset != p->received || n == 0 ||
+        n > link->elements - p->received || rpc_spans_bytes(spans) % each != 0) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered elements %" PRIu64 "+%" PRIu64 " of %" PRIu64
+                       ", expected %" PRIu64 " on of %" PRIu64,
+                       link->shard, r->offset, n, r->total, p->received, link->elements);
+    }
+    if ((int)r->type != (int)p->type) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered values of type %d, asked for %s", link->shard,
+                       (int)r->type, value_type_names[p->type]);
+    }
+    const float *window = shared ? windows_values(link->windows, p->window) : NULL;
+    if (!p->detached && !scatter(link, r->offset, n, spans, p->type, window, p->values)) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
+    }
+    p->received += n;
+    return 0;
+}
+
+/* All messages of an answer are of one version, and it is the one that was asked for. */
+static int take_version(const struct shard_link *link, struct pending *p,
+                        const Gradus__V1__ExchangeResponse *r, struct err *err)
+{
+    if (p->begun && r->version != p->answer.version) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " mixed versions %" PRIu64 " and %" PRIu64 " in one answer",
+                       link->shard, p->answer.version, r->version);
+    }
+    if ((p->pull == WORKER_PULL_VERSION && r->version != p->version) ||
+        (p->pull == WORKER_PULL_AT_LEAST && r->version < p->version)) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered version %" PRIu64 ", asked for %" PRIu64,
+                       link->shard, r->version, p->version);
+    }
+    p->answer.version = r->version;
+    return 0;
+}
+
+static int take_push_result(const struct shard_link *link, struct pending *p,
+                            const Gradus__V1__ExchangeResponse *r, struct err *err)
+{
+    if (!p->push) {
+        return 0;
+    }
+    int result = (int)r->push;
+    if (result <= WORKER_PUSH_NONE || result > WORKER_PUSH_DROPPED) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a push with result %d",
+                       link->shard, result);
+    }
+    p->answer.push = (enum worker_push_result)result;
+    p->answer.has_staleness = p->batches && p->answer.push == WORKER_PUSH_APPLIED;
+    p->answer.staleness = r->staleness;
+    return 0;
+}
+
+static int take_decision(const struct shard_link *link, struct pending *p,
+                         const Gradus__V1__Decision *d, struct err *err)
+{
+    if (!(p->push || p->ask_sums) || d == NULL) {
+        return 0;
+    }
+    size_t n = d->replicas.len;
+    if (n == 0 || n > WORKER_DECISION_BYTES_MAX) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a decision of %zu bytes",
+                       link->shard, n);
+    }
+    p->decision = mem_grow(p->decision, &p->decision_capacity, n, 1);
+    memcpy(p->decision, d->replicas.data, n);
+    p->answer.has_decision = true;
+    p->answer.decision_step = d->step;
+    p->answer.decision = p->decision;
+    p->answer.decision_bytes = n;
+    return 0;
+}
+
+static int take_spare(const struct shard_link *link, struct pending *p,
+                      const Gradus__V1__SpareResponse *s, struct err *err)
+{
+    if (!p->ask_spare) {
+        return 0;
+    }
+    if (s == NULL) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " did not say whether there is a replica to spare",
+                       link->shard);
+    }
+    p->answer.has_spare = true;
+    p->answer.spare_given = s->given != 0;
+    p->answer.spare_replica = s->replica;
+    p->answer.spare_wait_ms = s->wait_ms;
+    return 0;
+}
+
+static int take_sums(const struct shard_link *link, struct pending *p, const Gradus__V1__Sums *s,
+                     struct err *err)
+{
+    if (!p->ask_sums) {
+        return 0;
+    }
+    if (s == NULL || s->step != p->step || s->round != p->round ||
+        (s->data.len == 0 && s->known == 0)) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " did not answer sums of round %" PRIu32
+                       " of step %" PRIu64,
+                       link->shard, p->round, p->step);
+    }
+    buf_reset(&p->sums);
+    buf_add(&p->sums, s->data.data, s->data.len);
+    p->answer.has_sums = true;
+    p->answer.sums_known = s->known != 0;
+    p->answer.sums = p->sums.data;
+    p->answer.sums_bytes = p->sums.len;
+    return 0;
+}
+
+/* An error of the shard's. Its number comes from the wire: only those of gRPC mean something. */
+static int take_refusal(const struct shard_link *link, const Gradus__V1__ExchangeResponse *r,
+                        struct err *err)
+{
+    bool known = r->code > 0 && r->code <= -ERR_UNAUTHENTICATED;
+    return err_set(err, known ? -r->code : ERR_UNKNOWN, "shard %" PRIu32 ": %s", link->shard,
+                   r->message);
+}
+
+/* One message of an answer; ERR_* and a message when it is a refusal or cannot be right. */
+static int take_message(struct shard_link *link, struct pending *p,
+                        const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
+                        struct err *err)
+{
+    if (r->code != 0) {
+        return take_refusal(link, r, err);
+    }
+    int rc = take_version(link, p, r, err);
+    if (rc == 0) {
+        rc = take_push_result(link, p, r, err);
+    }
+    if (rc == 0) {
+        rc = take_decision(link, p, r->decision, err);
+    }
+    if (rc == 0) {
+        rc = take_spare(link, p, r->spare, err);
+    }
+    if (rc == 0) {
+        rc = take_sums(link, p, r->sums, err);
+    }
+    if (rc == 0) {
+        rc = take_values(link, p, r, spans, err);
+    }
+    p->answer.progress = r->progress;
+    p->answer.clock = r->clock;
+    p->answer.waited_us = r->waited_us;
+    p->answer.applied_us = r->applied_us;
+    p->begun = true;
+    return rc;
+}
+
+static void trace_receive(const struct shard_link *link, const struct pending *p, uint64_t began_ns,
+                          uint64_t bytes)
+{
+    const struct trace_span span = {.kind = TRACE_RECEIVE,
+                                    .shard = link->shard,
+                                    .begin_ns = began_ns,
+                                    .end_ns = chrono_now_ns(),
+                                    .exchange = p->answer.exchange,
+                                    .bytes = bytes};
+    trace_add(link->client->trace, link->client->job, &span, NULL);
+}
+
+/* Under the link's mutex: a message was taken that can be right. True: ps_client_deliver() is due.
+ */
+static bool taken(struct shard_link *link, struct pending *p, uint64_t total)
+{
+    uint64_t now_ns = chrono_now_ns();
+    if (p->message_ns != 0) {
+        link->gap_ns = now_ns - p->message_ns;
+    }
+    p->message_ns = now_ns;
+    if (p->received >= total) {
+        return ps_client_answer(link, p);
+    }
+    if (p->tail) {
+        ps_client_tail_landed(link, p);
+        return false;
+    }
+    return ps_client_tail_begin(link, p);
+}
+
+static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    struct shard_link *link = ctx;
+    const Gradus__V1__ExchangeResponse *r = (const Gradus__V1__ExchangeResponse *)msg->body;
+    pthread_mutex_lock(&link->mutex);
+    struct pending *p = pending_find(link, r->exchange);
+    link->windows_open |= r->windows_open && link->windows != NULL;
+    link->landing = p != NULL && p->tail;
+    pthread_mutex_unlock(&link->mutex);
+    if (p == NULL) {
+        return;
+    }
+    struct err err = {0};
+    struct trace *trace = link->client->trace;
+    bool traced = trace != NULL && trace_on(trace);
+    uint64_t began_ns = traced ? chrono_now_ns() : 0;
+    int rc = take_message(link, p, r, msg->bulk, &err);
+    if (traced) {
+        trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
+    }
+    if (rc != 0 && r->code == 0) {
+        p->window = WINDOWS_NONE; /* who knows what such a server still writes there */
+    }
+    pthread_mutex_lock(&link->mutex);
+    link->landing = false;
+    bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : taken(link, p, r->total);
+    pthread_mutex_unlock(&link->mutex);
+    if (due) {
+        ps_client_deliver(link);
+    }
+}
+
+static void on_done(struct rpc_stream *stream, const struct rpc_status *status, void *ctx)
+{
+    (void)stream;
+    struct shard_link *link = ctx;
+    pthread_mutex_lock(&link->mutex);
+    bool due = false;
+    link->broken = true;
+    while (link->open != NULL) {
+        due |= ps_client_answer_error(link, link->open, ERR_UNAVAILABLE,
+                                      status->err.code != 0 ? status->err.msg
+                                                            : "the stream was closed");
+    }
+    pthread_mutex_unlock(&link->mutex);
+    if (due) {
+        ps_client_deliver(link);
+    }
+}
+
+const struct rpc_stream_events ps_client_events = {.message = on_message, .done = on_done};

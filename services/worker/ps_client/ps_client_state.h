@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the data plane's client share; nobody else includes it. */
+#ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_STATE_H
+#define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_STATE_H
+
+#include <pthread.h>
+
+#include "base/buf.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "rpc/rpc.h"
+#include "host/windows.h"
+#include "worker/ps_client/ps_client.h"
+
+#define PS_CLIENT_VALUES_FIELD 15
+
+/* One exchange. In the link's list `open` it belongs to the stream's callbacks, in `answered` to
+ * the loop; `spare` ones are used again. The lists are under the link's mutex. */
+struct pending {
+    struct pending *next;
+    /* what was asked for, to check the answer against */
+    float *values;   /* NULL: no pull */
+    uint32_t window; /* of link->windows, where the values are to come; or WINDOWS_NONE */
+    enum worker_pull pull;
+    enum value_type type;
+    uint64_t version;
+    bool push, batches, ask_spare, ask_sums;
+    bool early;     /* may be answered before all values are there */
+    uint32_t round; /* and step: of sums */
+    uint64_t step;
+    /* what came */
+    bool begun;
+    bool tail;     /* it is answered: these are the values that were still to come */
+    bool detached; /* and nobody wants them any more */
+    uint64_t received;
+    uint64_t message_ns; /* when the last message came */
+    struct ps_answer answer;
+    uint8_t *decision; /* answer.decision points here */
+    size_t decision_capacity;
+    struct buf sums; /* answer.sums points here */
+};
+
+/* The push that leaves while its gradient is made; the job's thread. */
+struct parts {
+    bool open;
+    bool whole; /* it goes at the end, as any other */
+    bool begun; /* its first message is sent */
+    struct worker_action request;
+    struct ps_payload payload;
+    struct pending *pending; /* NULL: whole */
+    size_t partition;        /* behind the one that the last element that is not made lies in */
+    uint64_t made, sent;     /* elements of the shard from these on */
+};
+
+/* The values that are still to come of an answer that was delivered early. */
+struct tail {
+    const float *values;     /* the array they land in; NULL: there is none, or all of it came */
+    struct pending *pending; /* NULL: it failed */
+    uint64_t landed;         /* elements of the shard, from its first on */
+    char message[256];       /* why it failed */
+};
+
+struct shard_link {
+    struct ps_client *client;
+    uint32_t shard;
+    const struct partition *partitions;
+    size_t partition_count;
+    uint64_t *variable_ends;  /* [variables] the elements of the shard up to a variable's last one
+                                 there; 0: it has none of it */
+    struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
+    uint64_t elements;
+    char *address;
+    struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
+    bool local;                  /* it is a Unix-domain socket */
+    struct rpc_stream *stream;   /* the job's thread opens and frees */
+    struct parts parts;
+    /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
+     * was told: that memory is never used again. The job's thread makes and drops them. */
+    struct windows *windows;
+    bool windows_offered;  /* the job's thread */
+    pthread_mutex_t mutex; /* guards what follows */
+    bool windows_open;     /* the server has them */
+    bool cancelled;        /* for good */
+    bool broken;           /* `done` came: the stream is to be freed */
+    struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
+    struct pending *spare;
+    size_t pending_count; /* open and answered */
+    bool posted;          /* a message that delivers the answers is on its way */
+    struct tail tail;
+    bool landing;          /* a message of a tail is being put in its place */
+    uint64_t gap_ns;       /* between the last two messages of an answer */
+    pthread_cond_t landed; /* any of these changed */
+};
+
+struct ps_client {
+    char *job, *worker;
+    uint64_t opening;
+    const struct plan *plan;
+    const uint64_t *variable_offsets;
+    size_t message_bytes_max;
+    enum value_type gradients, parameters;
+    const char *local_sockets;
+    bool shared_memory;
+    struct trace *trace;
+    struct rpc_loop *rpc_loop;
+    struct loop *loop;
+    void (*answered)(void *ctx, const struct ps_answer *answer);
+    void *ctx;
+    struct shard_link *links;
+    uint32_t link_count;
+    /* Messages that still refer to the gradient in a slot. */
+    pthread_mutex_t sending_mutex;
+    pthread_cond_t sending_cond;
+    uint64_t sending[WORKER_SLOTS_MAX];
+    struct staged *staged; /* unused memory for chunks in 16 bits; its messages hold the others */
+    size_t staged_out;
+};
+
+/* ps_client_send.c, the job's thread */
+
+/* Queue all messages of an exchange; the values it pulls are to come in @window (WINDOWS_NONE: in
+ * messages). Errors: of rpc_stream_send() and of waiting for room; the
+ * stream may hold half a request then. */
+int ps_client_send(struct shard_link *link, const struct worker_action *a,
+                   const struct ps_payload *payload, uint32_t window, struct err *err);
+/* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
+ * ERR_EXHAUSTED, and nothing happened, when there is no room. */
+int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
+                        struct err *err);
+/* gRPC may hold a slice a little longer than the call that it belonged to. */
+void ps_client_wait_all_sent(struct ps_client *c);
+void ps_client_staged_release(struct ps_client *c);
+/* How the answer to @a travels. */
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a);
+
+/* ps_client.c: under way from now on; the job's thread may look at it until it takes the next
+ * message. NULL: answered with an error. */
+struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
+                               const struct ps_payload *payload);
+
+/* ps_client_answer.c */
+
+extern const struct rpc_stream_events ps_client_events; /* the context is the link */
+/* The job's thread: what an answer will be checked against. NULL when too many are open. */
+struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
+                                       float *values);
+/* Under the link's mutex: end an open exchange. True: ps_client_deliver() is due. */
+bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
+                            const char *message);
+/* The same, well. */
+bool ps_client_answer(struct shard_link *link, struct pending *p);
+/* Without the mutex: have the loop deliver what is answered. */
+void ps_client_deliver(struct shard_link *link);
+void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
+
+/* ps_client_tail.c, under the link's mutex */
+
+void ps_client_tail_init(struct shard_link *link);
+void ps_client_tail_release(struct shard_link *link);
+/* More is to come after this message of @p: answer it now, if that may be and helps. The message
+ * that follows finds the tail. True: ps_client_deliver() is due. */
+bool ps_client_tail_begin(struct shard_link *link, struct pending *p);
+/* A message of it was put in its place. */
+void ps_client_tail_landed(struct shard_link *link, const struct pending *p);
+/* @p, out of the list, is over: all of it came, or p->answer says why not. */
+void ps_client_tail_end(struct shard_link *link, struct pending *p);
+/* Something else is to land in @values: from now on nothing of a tail does. The job's thread. */
+void ps_client_tail_detach(struct shard_link *link, const float *values);
+/* How long the next message of an answer is waited for when the last one came @gap_ns after the one
+ * before it. */
+uint64_t ps_client_patience_ns(uint64_t gap_ns);
+
+#endif
