@@ -16,13 +16,13 @@ import termios
 import time
 import unittest
 
-from cluster import BIN, HOME, SOURCE, ClusterTest, gradus
+from cluster import BIN, HOME, SOURCE, TIMEOUT, ClusterTest, gradus
 
 DIGITS = SOURCE + "/examples/digits.yaml"
 COLUMNS = 80
 
 
-def on_terminal(*command, columns=COLUMNS, timeout=120, cwd=None):
+def on_terminal(*command, columns=COLUMNS, timeout=TIMEOUT, cwd=None):
     """What `command` writes to a terminal of so many columns, and its exit code."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -62,17 +62,17 @@ class Terminal(ClusterTest):
 
     def test_run_and_what_comes_after_it(self):
         gradus_path = os.path.join(BIN, "gradus")
-        sets = self.job(name="terminal", training__epochs=150, cluster__workers=2, cluster__ps=2,
+        sets = self.job(name="terminal", training__epochs=100, cluster__workers=2, cluster__ps=2,
                         training__evaluate_every="50 epochs")
         text, code = on_terminal(gradus_path, "run", DIGITS, *sets)
         self.assertEqual(code, 0, text)
         self.assert_fits(text)
-        moving = [line for line in shown_lines(text) if re.match(r"(RUNNING  )?epoch +[\d.]+/150 ", line)]
+        moving = [line for line in shown_lines(text) if re.match(r"(RUNNING  )?epoch +[\d.]+/100 ", line)]
         self.assertTrue(any("examples/s" in line and " left" in line for line in moving), moving)
         for line in moving:  # whole parts, no part of a number
             self.assertNotIn("…", line)
         # An evaluation has a line for each kind of data, numbers below numbers.
-        self.assertRegex(text, r"epoch 150\.00  step +\d+  train  loss [\d.e-]+  accuracy [\d.]+\r\n"
+        self.assertRegex(text, r"epoch 100\.00  step +\d+  train  loss [\d.e-]+  accuracy [\d.]+\r\n"
                                r" {28}test   loss [\d.]+  accuracy [\d.]+\r\n")
         for command in ("list", "status terminal-1", "evaluate terminal-1", "watch terminal-1", "rules", "schema",
                         "rules lamb", f"plan {DIGITS} --set data.dir={self.shared}/digits --set cluster.ps=2",
