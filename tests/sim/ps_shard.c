@@ -403,6 +403,9 @@ static void act(struct world *w, struct sim_shard *s, const struct shard_action 
         add(w, s, a);
         break;
     case SHARD_APPLY:
+        if (a->source != NULL) {
+            add(w, s, a);
+        }
         apply(w, s, a);
         break;
     case SHARD_REDUCE:

@@ -148,7 +148,8 @@ struct shard_event {
 
 enum shard_action_kind {
     SHARD_ADD,     /* buffer += source */
-    SHARD_APPLY,   /* version := the one before it, updated with buffer / examples; without a
+    SHARD_APPLY,   /* version := the one before it, updated with buffer / examples, or with a
+                      source: (buffer + source) / examples, in one pass over memory. Without a
                       buffer the values stay the same. The two newest versions stay readable.
                       With learning rate × lr_scale; with has_base: compensated by lambda for the
                       way from base_version, which is readable, to the one before the new one. */

@@ -160,7 +160,7 @@ static void fold(struct shard *s, uint32_t lo, uint32_t hi, struct shard_actions
     uint32_t middle = tree_split(lo, hi);
     fold(s, lo, middle, out);
     fold(s, middle, hi, out);
-    shard_sync_combine(&s->nodes[lo], &s->nodes[middle], out);
+    shard_sync_combine(s, lo, middle, hi - lo == s->replicas, out);
 }
 
 static void decide(struct shard *s)

@@ -124,6 +124,7 @@ struct shard {
     /* Sync. */
     uint32_t replicas;        /* 0 in other modes */
     struct shard_node *nodes; /* [replicas] */
+    void *addend;             /* the update adds it to the sum in nodes[0]; NULL between steps */
     uint32_t full_in;         /* partial: replicas with data that are in, */
     uint32_t empty_in;        /* and without */
     uint32_t missing;         /* partial, not the lead: replicas of a known decision not in yet */
@@ -196,8 +197,9 @@ void shard_sync_go_on(struct shard *s, const struct shard_event *e, struct shard
 /* Drop what is in of the unfinished step, which begins again at @now_ms. */
 void shard_sync_forget(struct shard *s, uint64_t now_ms, struct shard_actions *out);
 void shard_sync_resize(struct shard *s); /* for s->consistency; nothing is in */
-/* The left sum takes in the right one. */
-void shard_sync_combine(struct shard_node *left, struct shard_node *right,
+/* The sum that begins at @left takes in the one that begins at @right. @last: that makes it the sum
+ * of the whole step, which is applied before anything else happens. */
+void shard_sync_combine(struct shard *s, uint32_t left, uint32_t right, bool last,
                         struct shard_actions *out);
 
 /* ---- shard_decide.c: partial sync, a step with fewer than all ---- */

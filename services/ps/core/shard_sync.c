@@ -52,11 +52,15 @@ static bool is_covered(const struct shard *s, struct tree_block b)
     return true;
 }
 
-void shard_sync_combine(struct shard_node *left, struct shard_node *right,
+void shard_sync_combine(struct shard *s, uint32_t to, uint32_t from, bool last,
                         struct shard_actions *out)
 {
+    struct shard_node *left = &s->nodes[to];
+    struct shard_node *right = &s->nodes[from];
     if (left->buffer == NULL) {
         left->buffer = right->buffer;
+    } else if (right->buffer != NULL && last && s->sums.rounds == 0) {
+        s->addend = right->buffer;
     } else if (right->buffer != NULL) {
         struct shard_action *a = shard_act(out, SHARD_ADD);
         a->buffer = left->buffer;
@@ -69,20 +73,22 @@ void shard_sync_combine(struct shard_node *left, struct shard_node *right,
     *right = (struct shard_node){.in = right->in};
 }
 
-/* Add @b to its sibling as soon as both are there, and so on up the tree. */
-static void rise(struct shard *s, struct tree_block b, struct shard_actions *out)
+/* Add @b to its sibling as soon as both are there, and so on up the tree. @can_apply: the sum of
+ * the whole step is applied as soon as it is there. */
+static void rise(struct shard *s, struct tree_block b, bool can_apply, struct shard_actions *out)
 {
     struct tree_block parent;
     while (tree_parent(s->replicas, b, &parent)) {
         uint32_t middle = b.lo == parent.lo ? b.hi : b.lo;
-        struct shard_node *left = &s->nodes[parent.lo];
-        struct shard_node *right = &s->nodes[middle];
+        const struct shard_node *left = &s->nodes[parent.lo];
+        const struct shard_node *right = &s->nodes[middle];
         bool whole = left->sum_end == middle && right->sum_end == parent.hi;
         bool part = left->sum_end == middle && right->sum_end > middle;
         if (!whole && !(part && MUTANT(sync_as_they_come))) {
             return;
         }
-        shard_sync_combine(left, right, out);
+        bool last = whole && can_apply && parent.hi - parent.lo == s->replicas;
+        shard_sync_combine(s, parent.lo, middle, last, out);
         b = parent;
     }
 }
@@ -123,7 +129,7 @@ static void push_node(struct shard *s, const struct shard_event *e, struct shard
     node->pushes = 1;
     node->buffer = buffer;
     node->examples = p->examples;
-    rise(s, b, out);
+    rise(s, b, e->can_apply, out);
     request->push = SHARD_PUSH_ACCEPTED;
     shard_sync_go_on(s, e, out);
     if (s->version > p->step) {
@@ -170,10 +176,13 @@ static void apply(struct shard *s, uint64_t now_ms, struct shard_actions *out)
     const struct shard_node *root = &s->nodes[0];
     struct shard_action *a = shard_act(out, SHARD_APPLY);
     a->buffer = root->buffer;
+    a->source = s->addend;
     a->examples = root->examples;
     a->version = ++s->version;
     a->lr_scale = 1;
+    shard_release_buffer(out, s->addend);
     shard_release_buffer(out, root->buffer);
+    s->addend = NULL;
     s->examples += root->examples;
     s->pushes_applied += root->pushes;
     shard_spare_end(s);

@@ -89,10 +89,10 @@ static const float *base_of(struct ps_shard *s, uint64_t version)
 }
 
 /* @a: SHARD_REDUCE or SHARD_APPLY. */
-static struct update_step step_of(struct ps_shard *s, const struct shard_action *a,
-                                  const struct buffer *more)
+static struct update_step step_of(struct ps_shard *s, const struct shard_action *a)
 {
     const struct buffer *gradient = a->buffer;
+    const struct buffer *more = a->source;
     struct update_step step = {
         .version = a->version - 1,
         .lr_scale = (double)a->lr_scale,
@@ -116,9 +116,9 @@ static struct update_step step_of(struct ps_shard *s, const struct shard_action 
     return step;
 }
 
-void ps_update_begin(struct ps_shard *s, const struct shard_action *a, const struct buffer *more)
+void ps_update_begin(struct ps_shard *s, const struct shard_action *a)
 {
-    s->step = step_of(s, a, more);
+    s->step = step_of(s, a);
     update_begin(s->update, &s->step);
     s->update_begun = true;
 }
@@ -168,8 +168,8 @@ static void send_early(void *ctx, uint64_t end)
     }
 }
 
-static void run(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
-                struct early *early, struct update_result *result)
+static void run(struct ps_shard *s, const struct shard_action *a, struct early *early,
+                struct update_result *result)
 {
     float *out = early->next->values.data;
     if (s->update_begun) {
@@ -178,7 +178,7 @@ static void run(struct ps_shard *s, const struct shard_action *a, const struct b
         ps_sums_applied(s);
         return;
     }
-    struct update_step step = step_of(s, a, more);
+    struct update_step step = step_of(s, a);
     struct err err;
     step.progress = send_early;
     step.progress_ctx = early;
@@ -191,15 +191,15 @@ static void run(struct ps_shard *s, const struct shard_action *a, const struct b
     }
 }
 
-void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct buffer *more,
-              const struct shard_action *replies, size_t count)
+void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct shard_action *replies,
+              size_t count)
 {
     uint64_t began_ns = chrono_now_ns();
     s->update_time = (struct ps_update_time){.began_ns = began_ns};
     struct update_result result = {.outcome = UPDATE_KEPT};
     struct snapshot *next = snapshots_begin(&s->snapshots);
     struct early early = {next, replies, count};
-    run(s, a, more, &early, &result);
+    run(s, a, &early, &result);
     heed(s, a->version - 1, &result);
     snapshots_commit(&s->snapshots, next);
     s->update_time.ended_ns = chrono_now_ns();

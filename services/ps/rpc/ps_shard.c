@@ -363,7 +363,7 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         s->update_begun = false;
         break;
     case SHARD_APPLY:
-        ps_apply(s, a, NULL, a + 1, behind);
+        ps_apply(s, a, a + 1, behind);
         break;
     case SHARD_RELEASE:
         buffer_put(a->buffer);
@@ -394,28 +394,12 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
     }
 }
 
-/* The last sum of a step and its update in one pass over memory: ADD, RELEASE of what was added,
- * APPLY of the sum. */
-static bool is_fused(const struct shard_actions *actions, size_t i)
-{
-    const struct shard_action *a = &actions->items[i];
-    return i + 2 < actions->count && a[0].kind == SHARD_ADD && a[1].kind == SHARD_RELEASE &&
-           a[1].buffer == a[0].source && a[2].kind == SHARD_APPLY && a[2].buffer == a[0].buffer;
-}
-
 static void act_all(struct ps_shard *s)
 {
     struct shard_actions *actions = &s->actions;
     s->update_time = (struct ps_update_time){0};
     for (size_t i = 0; i < actions->count; i++) {
-        if (is_fused(actions, i)) {
-            ps_apply(s, &actions->items[i + 2], actions->items[i].source, &actions->items[i + 3],
-                     actions->count - i - 3);
-            act(s, &actions->items[i + 1], 0);
-            i += 2;
-        } else {
-            act(s, &actions->items[i], actions->count - i - 1);
-        }
+        act(s, &actions->items[i], actions->count - i - 1);
     }
 }
 

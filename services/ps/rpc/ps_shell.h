@@ -165,13 +165,11 @@ int ps_shard_wrap(const struct ps_shard *s, struct err *err);
 /* ---- actions on floats (ps_apply.c), on the strand ---- */
 
 void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from);
-/* SHARD_REDUCE of round 0 begins the update; with @more: buffer += more in the same pass. */
-void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce,
-                     const struct buffer *more);
-/* With @add: buffer += add in the same pass. */
+/* SHARD_REDUCE of round 0 begins the update. */
+void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce);
 /* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
  * it is computed. */
-void ps_apply(struct ps_shard *s, const struct shard_action *apply, const struct buffer *add,
+void ps_apply(struct ps_shard *s, const struct shard_action *apply,
               const struct shard_action *replies, size_t count);
 /* Copy what s->slots_to asks for. A large copy is made by another thread, while the strand waits.
  */

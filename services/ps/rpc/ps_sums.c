@@ -13,7 +13,7 @@ static void keep(struct buf *to, const void *data, size_t bytes)
 void ps_reduce(struct ps_shard *s, const struct shard_action *a)
 {
     if (a->sums_round == 0) {
-        ps_update_begin(s, a, NULL);
+        ps_update_begin(s, a);
     }
     update_reduce(s->update, a->sums_round, &s->sums.mine);
 }

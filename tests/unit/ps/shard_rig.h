@@ -266,15 +266,23 @@ static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
     }
 }
 
+static inline void rig_sum(const struct shard_action *a)
+{
+    for (size_t i = 0; i < RIG_FLOATS; i++) {
+        ((float *)a->buffer)[i] += ((float *)a->source)[i];
+    }
+}
+
 static inline void rig_do(struct rig *r, const struct shard_action *a)
 {
     switch (a->kind) {
     case SHARD_ADD:
-        for (size_t i = 0; i < RIG_FLOATS; i++) {
-            ((float *)a->buffer)[i] += ((float *)a->source)[i];
-        }
+        rig_sum(a);
         break;
     case SHARD_APPLY:
+        if (a->source != NULL) {
+            rig_sum(a);
+        }
         rig_apply(r, a);
         break;
     case SHARD_REDUCE:

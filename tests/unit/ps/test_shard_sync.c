@@ -105,6 +105,34 @@ static void test_blocks_of_workers_give_the_same_bits(void **state)
     }
 }
 
+/* The last sum of a step is part of its update; while no snapshot is free, it is made at once. */
+static void test_the_update_adds_the_last_two_sums(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_SYNC, 2);
+    rig_push_sync(&r, 1, 0, 1, 2, leaf(1), 4);
+    rig_push_sync(&r, 2, 0, 0, 1, leaf(0), 4);
+    assert_int_equal(r.actions.items[0].kind, SHARD_APPLY);
+    assert_non_null(r.actions.items[0].source);
+    assert_int_equal(r.buffers, 0);
+    check_tree_values(&r, 2);
+    rig_release(&r);
+
+    rig_init(&r, TRAINING_SYNC, 2);
+    rig_push_sync(&r, 1, 0, 0, 1, leaf(0), 4);
+    r.can_apply = false;
+    rig_push_sync(&r, 2, 0, 1, 2, leaf(1), 4);
+    assert_int_equal(r.actions.items[0].kind, SHARD_ADD);
+    assert_int_equal(r.buffers, 1);
+    struct shard_event snapshot = {.kind = SHARD_SNAPSHOT, .can_apply = true};
+    rig_step(&r, &snapshot);
+    assert_int_equal(r.actions.items[0].kind, SHARD_APPLY);
+    assert_null(r.actions.items[0].source);
+    check_tree_values(&r, 2);
+    rig_release(&r);
+}
+
 static void test_duplicates_change_nothing(void **state)
 {
     (void)state;
@@ -421,6 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_order_gives_the_bits_of_the_tree),
         cmocka_unit_test(test_blocks_of_workers_give_the_same_bits),
+        cmocka_unit_test(test_the_update_adds_the_last_two_sums),
         cmocka_unit_test(test_duplicates_change_nothing),
         cmocka_unit_test(test_wrong_pushes_are_refused),
         cmocka_unit_test(test_empty_contributions_count),
