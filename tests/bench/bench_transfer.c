@@ -33,7 +33,7 @@ struct client {
     char name[16];
     float *gradient, *values;
 
-    struct worker_action action; /* of the loop's thread, like the rest */
+    struct ps_client_request request; /* of the loop's thread, like the rest */
     struct samples samples;
     double seconds;
     uint64_t exchange, version, sent_ns;
@@ -55,26 +55,23 @@ static void die(const char *what, const struct err *err)
 
 static void next(struct client *c)
 {
-    struct worker_action *a = &c->action;
-    a->exchange = ++c->exchange;
-    a->base_version = c->version;
-    a->batch.split = c->split;
-    a->batch.batch = c->batch;
-    a->batch_end = c->batch + 1;
-    c->batch += a->push;
+    struct ps_client_request *r = &c->request;
+    struct exchange_push *push = &r->ask.push;
+    r->exchange = ++c->exchange;
+    push->base_version = c->version;
+    push->split = c->split;
+    push->batch = c->batch;
+    push->batch_end = c->batch + 1;
+    c->batch += r->ask.has_push;
     c->sent_ns = chrono_now_ns();
-    const struct ps_payload payload = {
-        .values = a->pull != WORKER_PULL_NONE ? c->values : NULL,
-        .gradient = a->push ? c->gradient : NULL,
-    };
-    ps_client_exchange(c->ps, a, &payload);
+    ps_client_exchange(c->ps, r);
 }
 
 static void answered(void *ctx, const struct ps_answer *answer)
 {
     struct client *c = ctx;
     if (answer->code == ERR_UNAVAILABLE && !c->connected) { /* gRPC gives it 100 ms */
-        c->batch -= c->action.push;
+        c->batch -= c->request.ask.has_push;
         next(c);
         return;
     }
@@ -107,12 +104,15 @@ static void measure(struct client *c, const char *kind, double seconds)
 {
     struct err err;
     bool pulls = strcmp(kind, "push") != 0;
-    c->action = (struct worker_action){
-        .kind = WORKER_DO_EXCHANGE,
+    bool pushes = strcmp(kind, "pull") != 0;
+    c->request = (struct ps_client_request){
         .generation = GENERATION,
-        .push = strcmp(kind, "pull") != 0,
-        .pull = pulls ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
-        .examples = 1,
+        .ask = {.kind = EXCHANGE_TRAIN,
+                .has_push = pushes,
+                .push = {.examples = 1},
+                .has_pull = pulls},
+        .values = pulls ? c->values : NULL,
+        .gradient = pushes ? c->gradient : NULL,
     };
     c->seconds = seconds;
     c->over = false;
@@ -217,6 +217,8 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
                                         .plan = &c->plan,
                                         .variable_offsets = offsets,
                                         .addresses = &target,
+                                        .exchanges_max = 1,
+                                        .gradients_max = 1,
                                         .gradients = type,
                                         .parameters = type,
                                         .local_sockets = "auto", /* where the server has one */

@@ -72,17 +72,18 @@ struct stepper {
 static void step(void *ctx)
 {
     struct stepper *s = ctx;
-    const struct worker_action a = {.kind = WORKER_DO_EXCHANGE,
-                                    .exchange = s->step + 1,
-                                    .generation = 1,
-                                    .push = true,
-                                    .step = s->step,
-                                    .replica_end = 1,
-                                    .examples = 10,
-                                    .pull = WORKER_PULL_VERSION,
-                                    .version = s->step + 1};
-    const struct ps_payload payload = {.values = s->values, .gradient = s->gradient};
-    ps_client_exchange(s->client, &a, &payload);
+    const struct ps_client_request request = {
+        .exchange = s->step + 1,
+        .generation = 1,
+        .ask = {.kind = EXCHANGE_TRAIN,
+                .has_push = true,
+                .push = {.step = s->step, .replica_end = 1, .examples = 10},
+                .has_pull = true,
+                .pull = {.kind = PULL_VERSION, .version = s->step + 1}},
+        .values = s->values,
+        .gradient = s->gradient,
+    };
+    ps_client_exchange(s->client, &request);
 }
 
 /* Are there more to come? Counts from the first warm one on, until a round allocates nothing. */
@@ -160,6 +161,8 @@ static void count(const char *training, enum value_type gradients, enum value_ty
                                         .plan = &plan,
                                         .variable_offsets = offsets,
                                         .addresses = &address,
+                                        .exchanges_max = 2,
+                                        .gradients_max = 1,
                                         .gradients = gradients,
                                         .parameters = parameters,
                                         .local_sockets = shared ? rig.local : NULL,

@@ -261,35 +261,22 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
                             .fence = {.opening = x->opening},
                             .tag = request_tag(w, r),
                             .worker = w->names[x->name],
-                            .has_push = x->has_push,
-                            .has_pull = x->has_pull,
-                            .idle = x->idle,
-                            .has_decision = x->has_decision,
-                            .decision_step = x->decision_step,
-                            .decision_bytes = x->decision_bytes,
-                            .has_spare = x->has_spare,
-                            .spare_step = x->spare_step,
-                            .has_sums = x->has_sums,
-                            .has_totals = x->has_totals,
-                            .sums_step = x->sums_step,
-                            .sums_round = x->sums_round,
-                            .push = x->push,
-                            .pull = x->pull};
+                            .ask = x->ask,
+                            .elements = x->elements};
     uint8_t decision[8];
     memcpy(decision, &x->decision, sizeof decision);
-    e.decision = decision;
+    e.ask.decision.replicas = decision;
     const struct sim_sums totals = x->sums;
-    if (x->has_totals) {
-        e.totals = &totals;
-        e.totals_bytes = sizeof totals;
+    if (x->ask.kind == EXCHANGE_TOTALS) {
+        e.ask.totals.data = &totals;
+        e.ask.totals.bytes = sizeof totals;
     }
-    e.pull.pin_id = x->pin_id;
-    if (x->has_push && x->push.elements > 0) {
+    if (x->elements > 0) {
         struct gradient *g = gradient_new(w);
         g->t = x->values;
         g->ids = x->ids;
         g->generation = x->generation;
-        e.push.buffer = g;
+        e.gradient = g;
         s->gradients++;
     }
     shard_take(w, s, &e);

@@ -135,18 +135,19 @@ void ps_reader(struct world *w, const struct event *e)
 
 static void reduce(struct world *w, struct sim_shard *s, const struct shard_action *a)
 {
-    const uint32_t round = a->sums_round;
+    const uint32_t round = a->round.round;
     const struct gradient *g = a->buffer;
-    if (a->sums_step != s->snapshots[s->present].version || round >= job_rounds(&w->jobs[s->job]) ||
-        s->begun != (round > 0) || (s->begun && s->settled != round)) {
+    if (a->round.step != s->snapshots[s->present].version ||
+        round >= job_rounds(&w->jobs[s->job]) || s->begun != (round > 0) ||
+        (s->begun && s->settled != round)) {
         violated(w, INVARIANT_ORDER, "shard %u reduces round %u of step %llu", s->number, round,
-                 (unsigned long long)a->sums_step);
+                 (unsigned long long)a->round.step);
     }
     s->settled = s->begun ? s->settled : 0;
     s->begun = true;
     uint64_t before = round == 0 ? 0 : s->totals[round - 1].value;
     s->mine = (struct sim_sums){
-        .step = a->sums_step,
+        .step = a->round.step,
         .round = round,
         .shards = 1U << s->number,
         .value = numbers_sums(g == NULL ? NULL : g->t.v, s->map, s->elements, round, before),
@@ -161,8 +162,8 @@ static void settle(struct world *w, struct sim_shard *s, const struct shard_acti
     if (a->totals_bytes == sizeof t) {
         memcpy(&t, a->totals, sizeof t);
     }
-    if (!s->begun || a->sums_step != s->snapshots[s->present].version ||
-        a->sums_round != s->settled || t.step != a->sums_step || t.round != a->sums_round ||
+    if (!s->begun || a->round.step != s->snapshots[s->present].version ||
+        a->round.round != s->settled || t.step != a->round.step || t.round != a->round.round ||
         t.shards != all) {
         violated(w, INVARIANT_SAME,
                  "shard %u at version %llu, round %u, believes totals of round %u of step %llu, of "
@@ -174,18 +175,18 @@ static void settle(struct world *w, struct sim_shard *s, const struct shard_acti
 }
 
 static struct sim_sums sums_of(struct world *w, const struct sim_shard *s,
-                               const struct shard_action *a)
+                               const struct exchange_sums *sums)
 {
     static const struct sim_sums none;
-    if (a->sums_over) {
+    if (sums->over) {
         return none;
     }
     const struct sim_sums *from = &s->mine;
-    if (a->sums_known) {
-        bool present = a->sums_step == s->snapshots[s->present].version;
-        from = present ? &s->totals[a->sums_round] : &s->last[a->sums_round];
+    if (sums->known) {
+        bool present = sums->of.step == s->snapshots[s->present].version;
+        from = present ? &s->totals[sums->of.round] : &s->last[sums->of.round];
     }
-    if (from->step != a->sums_step || from->round != a->sums_round) {
+    if (from->step != sums->of.step || from->round != sums->of.round) {
         violated(w, INVARIANT_ORDER, "shard %u answers with sums of round %u of step %llu",
                  s->number, from->round, (unsigned long long)from->step);
     }
@@ -326,30 +327,17 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
     if (a->code != 0) {
         snprintf(x->message, sizeof x->message, "%.110s", s->actions.err.msg);
     } else {
-        x->result = a->push;
-        x->progress = a->progress;
-        x->clock = a->clock;
-        x->staleness = a->staleness;
-        x->has_decision = a->has_decision;
-        x->decision_step = a->decision_step;
-        x->decision_bytes = a->has_decision ? a->decision_bytes : 0;
-        if (a->has_decision) {
-            memcpy(&x->decision, a->decision, x->decision_bytes > 8 ? 8 : x->decision_bytes);
+        const struct exchange_decision *d = &a->answer.decision;
+        const enum push_result push = a->answer.train.push;
+        x->answer = a->answer;
+        if (d->bytes > 0) {
+            memcpy(&x->decision, d->replicas, d->bytes > 8 ? 8 : d->bytes);
         }
-        x->has_spare = a->has_spare;
-        x->spare_given = a->spare_given;
-        x->spare_replica = a->spare_replica;
-        x->spare_wait_ms = a->spare_wait_ms;
-        x->has_sums = a->has_sums;
-        if (a->has_sums) {
-            x->sums_known = a->sums_known;
-            x->sums_over = a->sums_over;
-            x->sums_step = a->sums_step;
-            x->sums_round = a->sums_round;
-            x->sums = sums_of(w, s, a);
+        if (a->answer.kind == EXCHANGE_SUMS) {
+            x->sums = sums_of(w, s, &a->answer.sums);
         }
-        w->counts.duplicates += a->push == SHARD_PUSH_DUPLICATE;
-        w->counts.dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
+        w->counts.duplicates += push == PUSH_DUPLICATE;
+        w->counts.dropped += push == PUSH_STALE || push == PUSH_DROPPED;
         if (a->values) {
             fill_values(w, s, x, a->version);
         }
@@ -471,7 +459,7 @@ static bool step(struct world *w, struct sim_shard *s, struct shard_event *e)
 
 void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e)
 {
-    e->can_apply = e->has_push && can_apply(w, s);
+    e->can_apply = e->ask.has_push && can_apply(w, s);
     if (!step(w, s, e)) {
         return;
     }

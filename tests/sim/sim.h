@@ -288,26 +288,17 @@ struct exchange { /* a request or an answer on its way */
     uint32_t next; /* of a server's that wait, or of free ones */
     uint64_t number, generation, opening;
     uint16_t name;
-    bool has_push, has_pull, idle, has_decision, has_spare, spare_given, has_values;
-    bool partial; /* told early: the rest of the values is still coming */
-    struct shard_push push;
-    struct shard_pull pull;
-    char pin_id[64];
-    uint64_t decision_step, decision; /* a bit for each replica */
-    size_t decision_bytes;
-    uint64_t spare_step;
-    uint32_t spare_replica, spare_wait_ms;
-    bool has_sums, has_totals, sums_known, sums_over;
-    uint64_t sums_step;
-    uint32_t sums_round;
-    struct sim_sums sums;
+    struct exchange_request ask; /* bytes that it or the answer points to are in what follows */
+    uint64_t elements;           /* of its push */
+    uint64_t decision;           /* a bit for each replica */
+    struct sim_sums sums;        /* of the answer, or the totals that are asked to be taken */
     /* of an answer */
-    uint64_t clock;
+    struct exchange_answer answer;
     int code;
     char message[120];
-    enum shard_push_result result;
-    uint64_t version, staleness;
-    uint32_t progress;
+    uint64_t version;
+    bool has_values;
+    bool partial; /* told early: the rest of the values is still coming */
     struct tensor values;
     struct ids ids;  /* summed in the push; applied in the values */
     uint64_t opened; /* the generation that the shard was opened with */

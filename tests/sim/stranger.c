@@ -32,16 +32,19 @@ static void push(struct world *w, struct sim_shard *s, struct shard_event *e)
     e->kind = SHARD_EXCHANGE;
     e->generation = info.generation;
     e->worker = "worker-1";
-    e->has_push = true;
-    e->push = (struct shard_push){.step = info.version,
-                                  .replica_end = 1,
-                                  .epoch = info.ledger == NULL ? 0 : info.ledger->epoch,
-                                  .batch_end = 1,
-                                  .examples = 1,
-                                  .base_version = info.version,
-                                  .clock = 1,
-                                  .elements = s->elements,
-                                  .buffer = g};
+    e->gradient = g;
+    e->elements = s->elements;
+    e->ask = (struct exchange_request){.kind = EXCHANGE_TRAIN,
+                                       .has_push = true,
+                                       .push = {
+                                           .step = info.version,
+                                           .replica_end = 1,
+                                           .epoch = info.ledger == NULL ? 0 : info.ledger->epoch,
+                                           .batch_end = 1,
+                                           .examples = 1,
+                                           .base_version = info.version,
+                                           .clock = 1,
+                                       }};
 }
 
 static void call_shard(struct world *w, const struct sim_fault *f, struct sim_shard *s)

@@ -155,30 +155,39 @@ const char *trace_unary(const struct world *w, const struct unary *u, char *out,
     return out;
 }
 
+static void put_pull(struct text *t, const struct exchange_request *q)
+{
+    static const char *const PULLS[] = {"latest", "version", "at least"};
+    if (q->kind == EXCHANGE_PINNED) {
+        put(t, " pull pinned 0%s", q->pin_id);
+    } else if (q->has_pull) {
+        put(t, " pull %s %llu%s", PULLS[q->pull.kind], (unsigned long long)q->pull.version,
+            q->pull.progress ? " progress" : "");
+    }
+}
+
 static void put_request(struct text *t, const struct exchange *x)
 {
-    static const char *const PULLS[] = {"latest", "version", "pinned", "at least"};
+    const struct exchange_request *q = &x->ask;
+    const struct exchange_push *p = &q->push;
     put(t, " generation %llu", (unsigned long long)x->generation);
-    if (x->has_push) {
+    if (q->has_push) {
         put(t, " push step %llu [%u,%u) %llu:%u.%u-%u base %llu examples %llu%s%s",
-            (unsigned long long)x->push.step, x->push.replica_first, x->push.replica_end,
-            (unsigned long long)x->push.epoch, x->push.split, x->push.batch, x->push.batch_end,
-            (unsigned long long)x->push.base_version, (unsigned long long)x->push.examples,
-            x->push.decided ? " decided" : "", x->push.spare ? " spare" : "");
+            (unsigned long long)p->step, p->replica_first, p->replica_end,
+            (unsigned long long)p->epoch, p->split, p->batch, p->batch_end,
+            (unsigned long long)p->base_version, (unsigned long long)p->examples,
+            p->decided ? " decided" : "", p->spare ? " spare" : "");
     }
-    if (x->has_pull) {
-        put(t, " pull %s %llu%s%s", PULLS[x->pull.kind], (unsigned long long)x->pull.version,
-            x->pin_id, x->pull.progress ? " progress" : "");
-    }
-    if (x->idle) {
+    put_pull(t, q);
+    if (q->idle) {
         put(t, " idle");
     }
-    if (x->has_decision) {
-        put(t, " decision %llu:%llx", (unsigned long long)x->decision_step,
+    if (q->has_decision) {
+        put(t, " decision %llu:%llx", (unsigned long long)q->decision.step,
             (unsigned long long)x->decision);
     }
-    if (x->has_spare) {
-        put(t, " spare? step %llu", (unsigned long long)x->spare_step);
+    if (q->kind == EXCHANGE_SPARE) {
+        put(t, " spare? step %llu", (unsigned long long)q->spare_step);
     }
 }
 
@@ -186,19 +195,20 @@ static void put_answer(struct text *t, const struct exchange *x)
 {
     static const char *const RESULTS[] = {"",           " accepted", " applied",
                                           " duplicate", " stale",    " dropped"};
+    const struct exchange_answer *a = &x->answer;
     if (x->code != 0) {
         put(t, ": %s, %s", err_code_name(x->code), x->message);
         return;
     }
-    put(t, ":%s version %llu progress %u%s", RESULTS[x->result], (unsigned long long)x->version,
-        x->progress, x->has_values ? " values" : "");
-    if (x->has_decision) {
-        put(t, " decision %llu:%llx", (unsigned long long)x->decision_step,
+    put(t, ":%s version %llu progress %u%s", RESULTS[a->train.push], (unsigned long long)x->version,
+        a->train.progress, x->has_values ? " values" : "");
+    if (a->decision.bytes > 0) {
+        put(t, " decision %llu:%llx", (unsigned long long)a->decision.step,
             (unsigned long long)x->decision);
     }
-    if (x->has_spare) {
-        put(t, x->spare_given ? " spare %u" : " no spare, wait %u",
-            x->spare_given ? x->spare_replica : x->spare_wait_ms);
+    if (a->kind == EXCHANGE_SPARE) {
+        put(t, a->spare.given ? " spare %u" : " no spare, wait %u",
+            a->spare.given ? a->spare.replica : a->spare.wait_ms);
     }
 }
 

@@ -121,8 +121,7 @@ void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t 
     }
 }
 
-/* As the client: waits for the values, and gives up when they do not come. What was to be pushed
- * is skipped. */
+/* As the client: waits for the values, and gives up when they do not come. */
 static bool gives_up(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
@@ -140,12 +139,6 @@ static bool gives_up(struct world *w, uint32_t node)
           (unsigned long long)a->step, a->replica);
     w->counts.given_up++;
     j->slots[a->slot].examples = UINT64_MAX; /* there is no gradient */
-    for (; j->at < j->actions.count; j->at++) {
-        const struct worker_action *next = &j->actions.items[j->at];
-        if (next->kind != WORKER_DO_EXCHANGE || !next->push || next->slot != a->slot) {
-            break;
-        }
-    }
     return true;
 }
 
@@ -245,34 +238,19 @@ static void join(struct world *w, uint32_t node, const struct worker_action *a)
 
 /* ---- exchanges ---- */
 
-static void fill_push(struct world *w, const struct sim_worker_job *j,
-                      const struct worker_action *a, struct exchange *x)
+static void fill_gradient(struct world *w, const struct sim_worker_job *j,
+                          const struct worker_request *r, struct exchange *x)
 {
     const struct sim_job *job = &w->jobs[j->job];
-    x->push = (struct shard_push){.step = a->step,
-                                  .replica_first = a->replica_first,
-                                  .replica_end = a->replica_end,
-                                  .epoch = a->batch.epoch,
-                                  .split = a->batch.split,
-                                  .batch = a->batch.batch,
-                                  .batch_end = a->batch_end,
-                                  .examples = a->examples,
-                                  .base_version = a->base_version,
-                                  .decided = a->decided,
-                                  .spare = a->spare,
-                                  .clock = a->clock};
-    if (a->slot == WORKER_SLOT_NONE) {
-        return;
-    }
-    const struct worker_slot *slot = &j->slots[a->slot];
-    x->push.elements = job->shard_elements[a->shard];
-    for (uint32_t i = 0; i < job->shard_elements[a->shard]; i++) {
-        x->values.v[i] = slot->t.v[job->map[a->shard][i]];
+    const struct worker_slot *slot = &j->slots[r->slot];
+    x->elements = job->shard_elements[r->shard];
+    for (uint32_t i = 0; i < job->shard_elements[r->shard]; i++) {
+        x->values.v[i] = slot->t.v[job->map[r->shard][i]];
     }
     x->ids = slot->ids;
-    if (slot->examples != a->examples) {
+    if (slot->examples != r->ask.push.examples) {
         violated(w, INVARIANT_EXAMPLES, "a push of %llu examples says %llu",
-                 (unsigned long long)slot->examples, (unsigned long long)a->examples);
+                 (unsigned long long)slot->examples, (unsigned long long)r->ask.push.examples);
     }
 }
 
@@ -289,68 +267,46 @@ static struct pending_exchange *take_pending(struct world *w, struct sim_worker_
     return &j->pending[j->pending_count++];
 }
 
-static void exchange(struct world *w, uint32_t node, const struct worker_action *a)
+static void exchange(struct world *w, uint32_t node, const struct worker_request *r)
 {
-    static const enum shard_pull_kind KINDS[] = {
-        [WORKER_PULL_LATEST] = SHARD_PULL_LATEST,
-        [WORKER_PULL_VERSION] = SHARD_PULL_VERSION,
-        [WORKER_PULL_PINNED] = SHARD_PULL_PINNED,
-        [WORKER_PULL_AT_LEAST] = SHARD_PULL_AT_LEAST,
-    };
     struct sim_worker_job *j = w->nodes[node].job;
-    struct sim_link *link = &j->links[a->shard];
+    struct sim_link *link = &j->links[r->shard];
     if (link->stream == SIM_NONE || w->streams[link->stream].broken) {
-        link->stream = stream_open(w, node, link->node, j->job, a->shard);
+        link->stream = stream_open(w, node, link->node, j->job, r->shard);
     }
     uint32_t index = exchange_new(w);
     struct exchange *x = &w->exchanges[index];
+    const bool pulls = r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED;
+    const bool pushes = r->ask.has_push && r->slot != WORKER_SLOT_NONE;
     x->stream = link->stream;
-    x->number = a->exchange;
-    x->generation = a->generation;
+    x->number = r->exchange;
+    x->generation = r->generation;
     x->opening = j->fence.opening;
     x->name = j->name;
-    x->idle = a->idle;
-    x->has_push = a->push;
-    if (a->push) {
-        fill_push(w, j, a, x);
+    x->ask = r->ask;
+    if (pushes) {
+        fill_gradient(w, j, r, x);
     }
-    x->has_pull = a->pull != WORKER_PULL_NONE;
-    if (x->has_pull) {
-        x->pull = (struct shard_pull){.kind = KINDS[a->pull],
-                                      .version = a->version,
-                                      .progress = a->progress,
-                                      .epoch = a->batch.epoch,
-                                      .split = a->batch.split,
-                                      .clock = a->clock,
-                                      .joins = a->joins};
-        memcpy(x->pin_id, a->pin_id, sizeof x->pin_id);
-        j->filling[a->set]++;
+    if (pulls) {
+        j->filling[r->set]++;
     }
-    x->has_decision = a->has_decision;
-    x->decision_step = a->decision_step;
-    if (a->has_decision) {
-        x->decision_bytes = a->decision_bytes;
-        memcpy(&x->decision, a->decision, a->decision_bytes > 8 ? 8 : a->decision_bytes);
+    if (r->ask.has_decision) {
+        size_t n = r->ask.decision.bytes;
+        memcpy(&x->decision, r->ask.decision.replicas, n > 8 ? 8 : n);
     }
-    x->has_spare = a->ask_spare;
-    x->spare_step = a->step;
-    x->has_sums = a->ask_sums;
-    x->has_totals = a->totals;
-    if (a->ask_sums || a->totals) {
-        x->sums_step = a->step;
-        x->sums_round = a->round;
-        x->sums = j->totals[a->round];
+    if (r->ask.kind == EXCHANGE_TOTALS) {
+        x->sums = j->totals[r->ask.totals.of.round];
     }
     struct pending_exchange *p = take_pending(w, j);
     *p = (struct pending_exchange){.open = true,
-                                   .pulls = x->has_pull,
-                                   .early = a->early,
-                                   .number = a->exchange,
-                                   .shard = a->shard,
+                                   .pulls = pulls,
+                                   .early = r->early,
+                                   .number = r->exchange,
+                                   .shard = r->shard,
                                    .stream = link->stream,
-                                   .set = a->set,
-                                   .slot = a->slot,
-                                   .push = a->push && a->slot != WORKER_SLOT_NONE};
+                                   .set = r->set,
+                                   .slot = r->slot,
+                                   .push = pushes};
     stream_send(w, index);
 }
 
@@ -405,7 +361,7 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         add(w, node, a);
         break;
     case WORKER_DO_EXCHANGE:
-        exchange(w, node, a);
+        exchange(w, node, &a->request);
         break;
     case WORKER_DO_LEASE:
         lease(w, node, a);
@@ -447,7 +403,7 @@ static void act_all(struct world *w, uint32_t node)
             node_kill(w, node);
             return;
         }
-        if (a->kind == WORKER_DO_EXCHANGE && a->push && node_freezes(w, node)) {
+        if (a->kind == WORKER_DO_EXCHANGE && a->request.ask.has_push && node_freezes(w, node)) {
             return;
         }
         act(w, node, a);
@@ -473,6 +429,23 @@ void job_feed(struct world *w, uint32_t node, struct worker_event *e)
     }
 }
 
+/* The pushes of the gradient that was computed. False: the machine died or stopped among them. */
+static bool push_computed(struct world *w, uint32_t node)
+{
+    struct sim_worker_job *j = w->nodes[node].job;
+    for (size_t i = 0; i < j->computing.push_count && !j->halted; i++) {
+        if (node_acts(w, node)) {
+            node_kill(w, node);
+            return false;
+        }
+        if (node_freezes(w, node)) {
+            return false;
+        }
+        exchange(w, node, &j->computing.pushes[i]);
+    }
+    return true;
+}
+
 void job_go_on(struct world *w, uint32_t node)
 {
     struct sim_worker_job *j = w->nodes[node].job;
@@ -481,6 +454,9 @@ void job_go_on(struct world *w, uint32_t node)
         e.code = ERR_UNAVAILABLE;
     } else if (j->computing.kind == WORKER_DO_COMPUTE) {
         finish_compute(w, node);
+        if (!push_computed(w, node)) {
+            return;
+        }
     } else {
         finish_evaluate(w, node);
     }

@@ -262,25 +262,13 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
                              .exchange = x.number,
                              .version = x.version,
                              .partial = x.partial,
-                             .progress = x.progress,
-                             .clock = x.clock,
-                             .push = (enum worker_push_result)x.result,
-                             .has_decision = x.has_decision,
-                             .decision_step = x.decision_step,
-                             .decision = decision,
-                             .decision_bytes = x.decision_bytes,
-                             .has_spare = x.has_spare,
-                             .spare_given = x.spare_given,
-                             .spare_replica = x.spare_replica,
-                             .spare_wait_ms = x.spare_wait_ms,
-                             .has_sums = x.has_sums,
-                             .sums_known = x.sums_known,
-                             .sums_over = x.sums_over};
-    if (x.code == 0 && x.has_sums) {
+                             .answer = x.answer};
+    e.answer.decision.replicas = decision;
+    if (x.code == 0 && x.answer.kind == EXCHANGE_SUMS) {
         j->sums[w->streams[x.stream].shard] = x.sums;
     }
-    if (x.code == 0 && x.result == SHARD_PUSH_APPLIED) {
-        j->measured.staleness[staleness_bucket(x.staleness)]++;
+    if (x.code == 0 && x.answer.train.push == PUSH_APPLIED) {
+        j->measured.staleness[staleness_bucket(x.answer.train.staleness)]++;
     }
     job_feed(w, node, &e);
 }

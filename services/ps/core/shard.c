@@ -157,7 +157,7 @@ int shard_check_fence(const struct shard *s, const struct shard_event *e, struct
 static void step_fenced(const struct shard *s, const struct shard_event *e,
                         struct shard_actions *out)
 {
-    shard_release_buffer(out, e->push.buffer);
+    shard_release_buffer(out, e->gradient);
     shard_release_buffer(out, e->slots_buffer);
     shard_refuse(s, e->tag, out);
 }
@@ -165,7 +165,7 @@ static void step_fenced(const struct shard *s, const struct shard_event *e,
 static void step_closed(const struct shard *s, const struct shard_event *e,
                         struct shard_actions *out)
 {
-    shard_release_buffer(out, e->push.buffer);
+    shard_release_buffer(out, e->gradient);
     shard_release_buffer(out, e->slots_buffer);
     if (e->kind == SHARD_CLOSE) {
         shard_reply_state(s, e->tag, out);

@@ -22,6 +22,7 @@
 
 #include "base/err.h"
 #include "job/progress/consistency.h"
+#include "job/progress/exchange.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 
@@ -37,27 +38,11 @@
 
 struct shard;
 
-enum shard_push_result { /* = PushResult */
-                         SHARD_PUSH_NONE,
-                         SHARD_PUSH_ACCEPTED,
-                         SHARD_PUSH_APPLIED,
-                         SHARD_PUSH_DUPLICATE,
-                         SHARD_PUSH_STALE,   /* sync: its step is complete without it */
-                         SHARD_PUSH_DROPPED, /* async, bounded: above max_staleness */
-};
-
-enum shard_pull_kind { /* = Pull.Kind */
-                       SHARD_PULL_LATEST,
-                       SHARD_PULL_VERSION,
-                       SHARD_PULL_PINNED,
-                       SHARD_PULL_AT_LEAST, /* sync: the newest, when it is `version` or later */
-};
-
 /* ---- events ---- */
 
 /* One line per kind: its handler is shard_on_<name>(), in the file that is named here. */
 #define SHARD_EVENTS(X)                                                                            \
-    X(EXCHANGE, exchange)     /* shard_exchange.c: push, pull, idle, decision, spare, sums */      \
+    X(EXCHANGE, exchange)     /* shard_exchange.c: of any kind */                                  \
     X(MEMBERSHIP, membership) /* shard_membership.c: a new generation */                           \
     X(PIN, pin)               /* shard_pin.c */                                                    \
     X(UNPIN, unpin)           /* shard_pin.c */                                                    \
@@ -74,31 +59,6 @@ enum shard_event_kind {
         SHARD_EVENT_KINDS
 };
 
-struct shard_push {
-    uint64_t step; /* sync */
-    uint32_t replica_first, replica_end;
-    uint64_t epoch;                   /* async, bounded */
-    uint32_t split, batch, batch_end; /* batches [batch, batch_end); batch_end 0: batch + 1 */
-    uint64_t examples;
-    uint64_t base_version;
-    bool decided;      /* POLICY_MAX_STALENESS: the lead took it */
-    bool spare;        /* sync: of a replica that another worker is late with */
-    uint64_t clock;    /* bounded: of the worker, with these batches; 0: outside of all waiting */
-    uint64_t elements; /* that came; 0: an empty contribution */
-    void *buffer;      /* the gradient; NULL without one */
-};
-
-struct shard_pull {
-    enum shard_pull_kind kind;
-    uint64_t version;
-    const char *pin_id;
-    bool progress;
-    uint64_t epoch;
-    uint32_t split;
-    uint64_t clock; /* bounded: as in the push */
-    bool joins;     /* bounded: answer with the clock to count from */
-};
-
 struct shard_event {
     enum shard_event_kind kind;
     uint64_t now_ms;
@@ -108,25 +68,12 @@ struct shard_event {
     void *tag;          /* of the request, handed back in its reply; unique among those that wait */
     bool can_apply;     /* a snapshot is free to write the next version to */
 
-    /* SHARD_EXCHANGE; all borrowed but push.buffer */
+    /* SHARD_EXCHANGE; all borrowed but the gradient. Whoever makes it with totals has checked that
+     * they are whole; SHARD_SETTLE borrows them. */
     const char *worker;
-    bool has_push, has_pull;
-    bool idle;         /* bounded: nobody waits for this worker until its next push or pull */
-    bool has_decision; /* sync, aggregate < replicas: of the lead */
-    uint64_t decision_step;
-    const uint8_t *decision; /* a bit for each replica */
-    size_t decision_bytes;
-    bool has_spare; /* loose sync: the worker has nothing left to do at this step */
-    uint64_t spare_step;
-    bool has_sums;   /* sync: asks for the partial sums of a round */
-    bool has_totals; /* sync: brings the totals of a round, to be borrowed by SHARD_SETTLE; whoever
-                        makes the event has checked that they are whole */
-    uint64_t sums_step; /* of either */
-    uint32_t sums_round;
-    const void *totals;
-    size_t totals_bytes;
-    struct shard_push push;
-    struct shard_pull pull;
+    struct exchange_request ask;
+    void *gradient;    /* of its push; NULL: none came */
+    uint64_t elements; /* of that */
 
     /* SHARD_MEMBERSHIP */
     const char *const *workers;
@@ -156,8 +103,8 @@ enum shard_action_kind {
     SHARD_REDUCE,  /* sums over whole variables: begin round 0 of the update to `version` with
                       buffer / examples (no buffer: nobody had examples), or a later round with what
                       the rounds before were settled with. Keep the partial sums of this shard */
-    SHARD_SETTLE,  /* `totals` are those of round `sums_round`; keep them, and after SHARD_APPLY
-                      those of all rounds, until the next version's are made */
+    SHARD_SETTLE,  /* `totals` are those of `round`; keep them, and after SHARD_APPLY those of all
+                      rounds, until the next version's are made */
     SHARD_ABANDON, /* the update that SHARD_REDUCE began will not be: nothing of it stays */
     SHARD_RELEASE, /* buffer is not needed any more */
     SHARD_KEEP,    /* version, the newest, stays readable until SHARD_FORGET; with a buffer: copy
@@ -175,7 +122,7 @@ struct shard_action {
     void *source;
     uint64_t version;
     uint64_t examples;
-    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient; in the reply, too */
+    uint64_t staleness; /* SHARD_APPLY in async, bounded: of the gradient */
     float lr_scale;     /* SHARD_APPLY: 1 but for POLICY_SCALE_LR */
     /* SHARD_APPLY: a base of the gradient is kept. SHARD_KEEP, SHARD_FORGET: version is one, for a
      * worker; else it is pinned. */
@@ -184,27 +131,17 @@ struct shard_action {
     float lambda;
 
     /* SHARD_REPLY */
-    int code; /* 0, or ERR_*: shard_actions.err has the words */
-    enum shard_push_result push;
+    int code;    /* 0, or ERR_*: shard_actions.err has the words */
     bool values; /* send the values of `version` */
-    uint32_t progress;
     uint64_t generation;
-    const struct ledger *ledger; /* batches in `version`, or NULL; borrows until the next step */
-    uint64_t examples_applied;   /* with `version`: in all of the training. Also of SHARD_WRITE */
-    bool has_decision;           /* of the push's step; borrows until the next step */
-    uint64_t decision_step;
-    const uint8_t *decision;
-    size_t decision_bytes;
-    bool has_spare, spare_given;
-    uint32_t spare_replica, spare_wait_ms; /* wait 0: all of the step is in */
-    bool has_sums;       /* SHARD_REPLY: the partial sums of this round of the present step, */
-    bool sums_known;     /* or the totals of it; of the step that was applied last, maybe */
-    bool sums_over;      /* the step is so long over that its totals are gone: no data */
-    uint64_t sums_step;  /* of the reply, of SHARD_SETTLE and SHARD_REDUCE */
-    uint32_t sums_round; /* likewise */
-    const void *totals;  /* SHARD_SETTLE: borrowed from the event */
+    const struct ledger *ledger;   /* batches in `version`, or NULL; borrows until the next step */
+    uint64_t examples_applied;     /* with `version`: in all of the training. Also of SHARD_WRITE */
+    struct exchange_answer answer; /* to an exchange; its bytes are borrowed until the next step.
+                                      The shell has the data of sums */
+
+    struct exchange_round round; /* SHARD_REDUCE, SHARD_SETTLE */
+    const void *totals;          /* SHARD_SETTLE: borrowed from the event */
     size_t totals_bytes;
-    uint64_t clock; /* to a pull that joins */
 };
 
 /* The actions of one step, in the order in which they must be done. Zeroed is empty; kept between

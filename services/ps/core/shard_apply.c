@@ -6,18 +6,19 @@
 
 #define EXAMPLES_MAX (UINT64_C(1) << 40) /* in one push, so that no sum of them overflows */
 
-int shard_check_push(const struct shard *s, const struct shard_push *p, struct err *err)
+int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err)
 {
+    const struct exchange_push *p = &e->ask.push;
     if (p->examples > EXAMPLES_MAX) {
         return err_set(err, ERR_INVALID, "%" PRIu64 " examples in one push; at most %" PRIu64,
                        p->examples, EXAMPLES_MAX);
     }
-    bool whole = p->elements == s->elements && p->buffer != NULL;
-    bool none = p->elements == 0 && p->buffer == NULL;
+    bool whole = e->elements == s->elements && e->gradient != NULL;
+    bool none = e->elements == 0 && e->gradient == NULL;
     if (!whole && !(none && p->examples == 0)) {
         return err_set(err, ERR_INVALID,
                        "%" PRIu64 " gradient elements of %" PRIu64 " examples; expected %" PRIu64,
-                       p->elements, p->examples, s->elements);
+                       e->elements, p->examples, s->elements);
     }
     return 0;
 }

@@ -19,12 +19,12 @@ uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split)
     return s->ledger.done[split];
 }
 
-static uint32_t end_of(const struct shard_push *p)
+static uint32_t end_of(const struct exchange_push *p)
 {
     return p->batch_end != 0 ? p->batch_end : p->batch + 1;
 }
 
-static int check_identity(const struct shard *s, const struct shard_push *p, struct err *err)
+static int check_identity(const struct shard *s, const struct exchange_push *p, struct err *err)
 {
     uint32_t batches = ledger_shape_split_batches(&s->ledger.shape, p->split);
     if (p->split >= s->ledger.split_count || p->batch >= batches) {
@@ -50,7 +50,7 @@ static int check_identity(const struct shard *s, const struct shard_push *p, str
 
 /* The first queued push with which all of @p is in: its ticket, or 0. @next becomes the batch of
  * the split that is to come after what is applied and queued. */
-static uint64_t find_queued(const struct shard *s, const struct shard_push *p, uint32_t *next)
+static uint64_t find_queued(const struct shard *s, const struct exchange_push *p, uint32_t *next)
 {
     uint64_t ticket = 0;
     for (size_t i = 0; i < s->queue_count; i++) {
@@ -66,7 +66,7 @@ static uint64_t find_queued(const struct shard *s, const struct shard_push *p, u
     return ticket;
 }
 
-static int out_of_order(const struct shard *s, const struct shard_push *p, uint32_t next,
+static int out_of_order(const struct shard *s, const struct exchange_push *p, uint32_t next,
                         struct err *err)
 {
     return err_set(err, ERR_RANGE,
@@ -78,7 +78,7 @@ static int out_of_order(const struct shard *s, const struct shard_push *p, uint3
 
 /* 0 it is the next of its split, maybe the first of the next epoch; 1 it is in; ERR_RANGE it is not
  * its turn. */
-static int place(const struct shard *s, const struct shard_push *p, uint64_t *ticket,
+static int place(const struct shard *s, const struct exchange_push *p, uint64_t *ticket,
                  struct err *err)
 {
     *ticket = 0;
@@ -137,17 +137,17 @@ static int enqueue(struct shard *s, const struct shard_queued *q, uint64_t *tick
 static int take(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                 struct shard_actions *out)
 {
-    const struct shard_push *p = &e->push;
-    request->push = SHARD_PUSH_APPLIED; /* what is answered once its ticket is up */
-    request->staleness = s->version + s->queue_count - p->base_version;
-    if (shard_policy_drops(s, request->staleness)) {
-        shard_release_buffer(out, p->buffer);
-        request->push = SHARD_PUSH_DROPPED;
-        request->staleness = 0;
+    const struct exchange_push *p = &e->ask.push;
+    request->train.push = PUSH_APPLIED; /* what is answered once its ticket is up */
+    request->train.staleness = s->version + s->queue_count - p->base_version;
+    if (shard_policy_drops(s, request->train.staleness)) {
+        shard_release_buffer(out, e->gradient);
+        request->train.push = PUSH_DROPPED;
+        request->train.staleness = 0;
         return 0;
     }
-    struct shard_queued q = {p->epoch,    p->split,        p->batch,  end_of(p),
-                             p->examples, p->base_version, p->buffer, request->worker};
+    struct shard_queued q = {p->epoch,    p->split,        p->batch,    end_of(p),
+                             p->examples, p->base_version, e->gradient, request->worker};
     if (!e->can_apply || s->queue_count > 0) {
         int rc = enqueue(s, &q, &request->ticket, &out->err);
         request->ticket = MUTANT(ack_before_apply) ? 0 : request->ticket;
@@ -160,9 +160,9 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
 int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                      struct shard_actions *out)
 {
-    const struct shard_push *p = &e->push;
+    const struct exchange_push *p = &e->ask.push;
     int rc = check_identity(s, p, &out->err);
-    rc = rc != 0 ? rc : shard_check_push(s, p, &out->err);
+    rc = rc != 0 ? rc : shard_check_push(s, e, &out->err);
     rc = rc != 0 ? rc : shard_policy_check(s, p, &out->err);
     rc = rc != 0 ? rc : place(s, p, &request->ticket, &out->err);
     if (rc < 0) {
@@ -171,8 +171,8 @@ int shard_push_async(struct shard *s, const struct shard_event *e, struct shard_
     if (rc == 0) {
         return take(s, e, request, out);
     }
-    shard_release_buffer(out, p->buffer);
-    request->push = SHARD_PUSH_DUPLICATE;
+    shard_release_buffer(out, e->gradient);
+    request->train.push = PUSH_DUPLICATE;
     return 0;
 }
 

@@ -83,13 +83,14 @@ bool shard_decide_ready(const struct shard *s)
 /* ---- pushes ---- */
 
 /* Replica @r is in. Its gradient is not kept when the decision is known to be without it. */
-static void hold(struct shard *s, uint32_t r, const struct shard_push *p, struct shard_actions *out)
+static void hold(struct shard *s, uint32_t r, const struct shard_event *e,
+                 struct shard_actions *out)
 {
     const struct shard_decision *d = find(s, s->version);
     bool member = d == NULL || has(d, r);
     struct shard_node *node = &s->nodes[r];
     node->in = true;
-    if (p->examples == 0) {
+    if (e->ask.push.examples == 0) {
         s->empty_in++;
     } else {
         s->full_in++;
@@ -98,18 +99,18 @@ static void hold(struct shard *s, uint32_t r, const struct shard_push *p, struct
         assert(s->missing > 0);
         s->missing--;
     }
-    if (!member || p->examples == 0) {
-        shard_release_buffer(out, p->buffer);
+    if (!member || e->ask.push.examples == 0) {
+        shard_release_buffer(out, e->gradient);
         return;
     }
-    node->buffer = p->buffer;
-    node->examples = p->examples;
+    node->buffer = e->gradient;
+    node->examples = e->ask.push.examples;
 }
 
 void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                        struct shard_actions *out)
 {
-    const struct shard_push *p = &e->push;
+    const struct exchange_push *p = &e->ask.push;
     request->partial = true;
     request->step = p->step;
     request->replica = p->replica_first;
@@ -117,36 +118,33 @@ void shard_decide_push(struct shard *s, const struct shard_event *e, struct shar
         shard_spare_came(s, p, e->now_ms);
     }
     if (p->step < s->version || s->nodes[p->replica_first].in) {
-        shard_release_buffer(out, p->buffer);
-        request->push = SHARD_PUSH_DUPLICATE;
+        shard_release_buffer(out, e->gradient);
+        request->train.push = PUSH_DUPLICATE;
         return;
     }
-    hold(s, p->replica_first, p, out);
-    request->push = SHARD_PUSH_APPLIED;
+    hold(s, p->replica_first, e, out);
+    request->train.push = PUSH_APPLIED;
     shard_sync_go_on(s, e, out);
 }
 
-void shard_decide_tell(const struct shard *s, uint64_t step, struct shard_action *a)
+void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer)
 {
     const struct shard_decision *d = find(s, step);
     if (d != NULL && s->lead) {
-        a->has_decision = true;
-        a->decision_step = d->step;
-        a->decision = d->bits;
-        a->decision_bytes = bytes_of(d->replicas);
+        answer->decision = (struct exchange_decision){d->step, d->bits, bytes_of(d->replicas)};
     }
 }
 
 /* Without the decision it is a step so long ago that nobody can tell; whoever asks is behind by
  * more steps than it could still serve. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
-                         struct shard_action *a)
+                         struct exchange_answer *answer)
 {
     const struct shard_decision *d = find(s, p->step);
     if (d == NULL || !has(d, p->replica)) {
-        a->push = SHARD_PUSH_STALE;
+        answer->train.push = PUSH_STALE;
     }
-    shard_decide_tell(s, p->step, a);
+    shard_decide_tell(s, p->step, answer);
 }
 
 /* ---- the update ---- */
@@ -193,31 +191,31 @@ void shard_decide_sum(struct shard *s, struct shard_actions *out)
 
 /* ---- decisions of the lead ---- */
 
-static int check(const struct shard *s, const struct shard_event *e, struct err *err)
+static int check(const struct shard *s, const struct exchange_decision *d, struct err *err)
 {
     if (!consistency_is_partial(&s->consistency)) {
         return err_set(err, ERR_INVALID,
                        "a decision of step %" PRIu64 ", but every step has all its replicas",
-                       e->decision_step);
+                       d->step);
     }
     if (s->lead) {
         return err_set(err, ERR_INVALID, "a decision of step %" PRIu64 " for the lead, who decides",
-                       e->decision_step);
+                       d->step);
     }
-    if (e->decision_step > s->version) {
+    if (d->step > s->version) {
         return err_set(err, ERR_RANGE,
-                       "a decision of step %" PRIu64 ", but the shard is at step %" PRIu64,
-                       e->decision_step, s->version);
+                       "a decision of step %" PRIu64 ", but the shard is at step %" PRIu64, d->step,
+                       s->version);
     }
     return 0;
 }
 
-static int check_bits(const struct shard *s, const struct shard_event *e, struct err *err)
+static int check_bits(const struct shard *s, const struct exchange_decision *d, struct err *err)
 {
     uint32_t count = 0;
-    bool inside = e->decision != NULL && e->decision_bytes == bytes_of(s->replicas);
-    for (size_t i = 0; inside && i < e->decision_bytes * 8; i++) {
-        bool set = (e->decision[i / 8] >> (i % 8) & 1) != 0;
+    bool inside = d->replicas != NULL && d->bytes == bytes_of(s->replicas);
+    for (size_t i = 0; inside && i < d->bytes * 8; i++) {
+        bool set = (d->replicas[i / 8] >> (i % 8) & 1) != 0;
         inside = !set || i < s->replicas;
         count += set;
     }
@@ -225,8 +223,7 @@ static int check_bits(const struct shard *s, const struct shard_event *e, struct
         return err_set(err, ERR_INVALID,
                        "a decision of step %" PRIu64 " with %" PRIu32
                        " replicas in %zu bytes; expected at least %" PRIu32 " of %" PRIu32,
-                       e->decision_step, count, e->decision_bytes, s->consistency.aggregate,
-                       s->replicas);
+                       d->step, count, d->bytes, s->consistency.aggregate, s->replicas);
     }
     return 0;
 }
@@ -248,24 +245,25 @@ static void sort_out(struct shard *s, const struct shard_decision *d, struct sha
 
 int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    int rc = check(s, e, &out->err);
-    if (rc != 0 || e->decision_step < s->version) {
+    const struct exchange_decision *told = &e->ask.decision;
+    int rc = check(s, told, &out->err);
+    if (rc != 0 || told->step < s->version) {
         return rc;
     }
-    rc = check_bits(s, e, &out->err);
+    rc = check_bits(s, told, &out->err);
     if (rc != 0) {
         return rc;
     }
-    const struct shard_decision *known = find(s, e->decision_step);
+    const struct shard_decision *known = find(s, told->step);
     if (known != NULL) {
-        return memcmp(known->bits, e->decision, e->decision_bytes) == 0
+        return memcmp(known->bits, told->replicas, told->bytes) == 0
                    ? 0
                    : err_set(&out->err, ERR_INVALID,
                              "a second decision of step %" PRIu64 ", with other replicas",
-                             e->decision_step);
+                             told->step);
     }
     struct shard_decision *d = begin(s);
-    memcpy(d->bits, e->decision, e->decision_bytes);
+    memcpy(d->bits, told->replicas, told->bytes);
     sort_out(s, d, out);
     shard_sync_go_on(s, e, out);
     return 0;

@@ -1,58 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Push, pull, idle, decision, spare, sums and totals: what a worker asks for, in one event. */
+/* What a worker asks for, in one event. */
 #include <inttypes.h>
 
 #include "base/mutant.h"
 #include "base/text.h"
 #include "ps/core/shard_internal.h"
 
-static int check_pull(const struct shard *s, const struct shard_event *e, struct err *err)
+static int check_pull(const struct shard *s, const struct exchange_request *ask, struct err *err)
 {
-    if (e->pull.kind == SHARD_PULL_LATEST) {
+    if (ask->pull.kind == PULL_LATEST) {
         return 0;
     }
-    if (e->pull.kind != SHARD_PULL_VERSION && e->pull.kind != SHARD_PULL_AT_LEAST) {
-        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)e->pull.kind);
+    if (ask->pull.kind != PULL_VERSION && ask->pull.kind != PULL_AT_LEAST) {
+        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)ask->pull.kind);
     }
-    if (e->has_push && s->consistency.mode != TRAINING_SYNC) {
+    if (ask->has_push && s->consistency.mode != TRAINING_SYNC) {
         return err_set(err, ERR_INVALID,
                        "a push with a pull of version %" PRIu64
                        ": only in sync mode; pull the latest",
-                       e->pull.version);
+                       ask->pull.version);
     }
     return 0;
 }
 
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
-    bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
-    if (pinned && (e->has_push || e->idle || e->has_decision || e->has_spare || e->has_sums ||
-                   e->has_totals)) {
-        return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
-    }
-    if (pinned) {
+    const struct exchange_request *ask = &e->ask;
+    if (ask->kind == EXCHANGE_PINNED) {
         return 0; /* of any generation: an evaluation does not end with the workers' assignment */
     }
     int rc = shard_check_generation(s, e->generation, err);
-    bool lets_in = e->has_push ? MUTANT(push_of_any_generation)
-                               : e->has_pull && MUTANT(pull_of_any_generation);
+    bool lets_in = ask->has_push ? MUTANT(push_of_any_generation)
+                                 : ask->has_pull && MUTANT(pull_of_any_generation);
     if (rc != 0 && !(lets_in && e->generation < s->generation)) {
         return rc;
     }
-    bool other = e->has_push || e->has_pull || e->idle || e->has_decision;
-    int alone = e->has_spare + e->has_sums + e->has_totals;
-    if (!other && alone == 0) {
-        return err_set(err, ERR_INVALID, "neither a push nor a pull");
-    }
-    if (alone > 1 || (other && alone > 0)) {
-        return err_set(err, ERR_INVALID, "%s",
-                       e->has_spare ? "a request for a spare replica comes alone"
-                                    : "a request for sums comes alone, and so do totals");
-    }
-    if (e->has_sums || e->has_totals) {
+    switch (ask->kind) {
+    case EXCHANGE_TRAIN:
+        if (!ask->has_push && !ask->has_pull && !ask->idle && !ask->has_decision) {
+            break;
+        }
+        return ask->has_pull ? check_pull(s, ask, err) : 0;
+    case EXCHANGE_SUMS:
+    case EXCHANGE_TOTALS:
         return shard_sums_check(s, e, err);
+    case EXCHANGE_SPARE:
+    case EXCHANGE_PINNED:
+        return 0;
+    case EXCHANGE_NONE:
+        break;
     }
-    return e->has_pull ? check_pull(s, e, err) : 0;
+    return err_set(err, ERR_INVALID, "neither a push nor a pull");
 }
 
 static int find_worker(const struct shard *s, const struct shard_event *e, uint32_t *worker,
@@ -76,15 +74,15 @@ static int find_worker(const struct shard *s, const struct shard_event *e, uint3
 static int answer_pinned(const struct shard *s, const struct shard_event *e,
                          struct shard_actions *out)
 {
-    const struct shard_pin *pin = shard_pin_find(s, e->pull.pin_id);
+    const struct shard_pin *pin = shard_pin_find(s, e->ask.pin_id);
     if (pin == NULL) {
         char shown[64];
-        const char *id = e->pull.pin_id == NULL ? "" : e->pull.pin_id;
         return err_set(&out->err, ERR_NOT_FOUND, "no version is pinned as '%s'",
-                       text_shown(id, shown, sizeof shown));
+                       text_shown(e->ask.pin_id, shown, sizeof shown));
     }
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = e->tag;
+    a->answer.kind = EXCHANGE_PINNED;
     a->values = true;
     a->buffer = pin->slots_buffer;
     a->version = pin->version;
@@ -97,14 +95,15 @@ static int answer_pinned(const struct shard *s, const struct shard_event *e,
 static int take(struct shard *s, const struct shard_event *e, struct shard_parked *p,
                 struct shard_actions *out)
 {
-    int rc = e->has_decision ? shard_decide_take(s, e, out) : 0;
-    rc = rc == 0 && e->has_totals ? shard_sums_take(s, e, out) : rc;
-    if (rc == 0 && e->has_push) {
+    const struct exchange_request *ask = &e->ask;
+    int rc = ask->has_decision ? shard_decide_take(s, e, out) : 0;
+    rc = rc == 0 && ask->kind == EXCHANGE_TOTALS ? shard_sums_take(s, e, out) : rc;
+    if (rc == 0 && ask->has_push) {
         rc = s->consistency.mode == TRAINING_SYNC ? shard_push_sync(s, e, p, out)
                                                   : shard_push_async(s, e, p, out);
     }
-    if (rc != 0 && e->has_push) {
-        shard_release_buffer(out, e->push.buffer);
+    if (rc != 0 && ask->has_push) {
+        shard_release_buffer(out, e->gradient);
     }
     return rc;
 }
@@ -112,8 +111,8 @@ static int take(struct shard *s, const struct shard_event *e, struct shard_parke
 /* Of @e's worker with what @e brings. */
 static uint64_t clock_of(const struct shard_event *e)
 {
-    uint64_t push = e->has_push ? e->push.clock : 0;
-    uint64_t pull = e->has_pull ? e->pull.clock : 0;
+    uint64_t push = e->ask.push.clock;
+    uint64_t pull = e->ask.pull.clock;
     return push > pull ? push : pull;
 }
 
@@ -125,26 +124,19 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         .tag = e->tag,
         .since_ms = e->now_ms,
         .worker = worker,
-        .has_pull = e->has_pull,
-        .progress = e->pull.progress,
-        .pull_kind = e->pull.kind,
-        .pull_version = e->pull.version,
-        .epoch = e->pull.epoch,
-        .split = e->pull.split,
-        .sums = e->has_sums,
-        .step = e->sums_step,
-        .round = e->sums_round,
-        .waits = e->has_pull && e->pull.clock > 0,
-        .joins = e->has_pull && e->pull.joins,
+        .kind = e->ask.kind,
+        .has_pull = e->ask.has_pull,
+        .pull = e->ask.pull,
+        .sums = e->ask.sums,
     };
-    if (clock_of(e) > 0 || p.joins) {
-        shard_worker_activate(s, worker, p.joins);
+    if (clock_of(e) > 0 || p.pull.joins) {
+        shard_worker_activate(s, worker, p.pull.joins);
     }
     int rc = take(s, e, &p, out);
-    if (rc == 0 && p.push != SHARD_PUSH_DROPPED) {
+    if (rc == 0 && p.train.push != PUSH_DROPPED) {
         shard_worker_says(s, worker, clock_of(e));
     }
-    if (e->idle) {
+    if (e->ask.idle) {
         shard_worker_idle(s, worker);
     }
     if (rc == 0) {
@@ -156,11 +148,12 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
 static int answer(struct shard *s, const struct shard_event *e, uint32_t worker,
                   struct shard_actions *out)
 {
-    if (e->has_pull && e->pull.kind == SHARD_PULL_PINNED) {
+    if (e->ask.kind == EXCHANGE_PINNED) {
         return answer_pinned(s, e, out);
     }
     shard_spare_heard(s, e->now_ms);
-    return e->has_spare ? shard_spare_give(s, e, out) : exchange(s, e, worker, out);
+    return e->ask.kind == EXCHANGE_SPARE ? shard_spare_give(s, e, out)
+                                         : exchange(s, e, worker, out);
 }
 
 void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shard_actions *out)
@@ -168,13 +161,12 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
     uint32_t worker = SHARD_WORKER_NONE;
     uint64_t version = s->version;
     struct shard_sums sums = s->sums;
-    bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
     int rc = shard_check_request(s, e, &out->err);
-    if (rc == 0 && !pinned) {
+    if (rc == 0 && e->ask.kind != EXCHANGE_PINNED) {
         rc = find_worker(s, e, &worker, &out->err);
     }
-    if (rc != 0 || !e->has_push) {
-        shard_release_buffer(out, e->push.buffer);
+    if (rc != 0 || !e->ask.has_push) {
+        shard_release_buffer(out, e->gradient);
     }
     if (rc == 0) {
         rc = answer(s, e, worker, out);

@@ -82,22 +82,16 @@ struct shard_parked {
     uint64_t since_ms;
     uint64_t ticket; /* of a queued push that must be applied before anything else; 0: none */
     uint32_t worker;
-    enum shard_push_result push;
-    uint64_t staleness; /* of the push */
-    bool partial;       /* its push is of a step that need not have all; what it says of the push
-                           holds if that step has the replica */
+    struct exchange_trained train; /* of the push, to be answered */
+    bool partial; /* its push is of a step that need not have all; what it says of the push
+                     holds if that step has the replica */
     uint64_t step;
     uint32_t replica;
-    bool sums; /* it asks for those of `round` of `step`, and for nothing else */
-    uint32_t round;
+    /* what it asks for */
+    enum exchange_kind kind;
     bool has_pull;
-    bool progress;
-    enum shard_pull_kind pull_kind;
-    uint64_t pull_version;
-    uint64_t epoch;
-    uint32_t split;
-    bool waits; /* bounded: while its worker is too far ahead */
-    bool joins;
+    struct exchange_pull pull; /* with a clock it waits while its worker is too far ahead */
+    struct exchange_round sums;
 };
 
 struct shard_pin {
@@ -182,13 +176,13 @@ int shard_ledger_check(const struct ledger *l, struct err *err);
 
 /* ---- shard_apply.c: a push becomes an update ---- */
 
-/* Examples and elements of @p. Errors: ERR_INVALID. */
-int shard_check_push(const struct shard *s, const struct shard_push *p, struct err *err);
+/* Examples and elements of the push of @e. Errors: ERR_INVALID. */
+int shard_check_push(const struct shard *s, const struct shard_event *e, struct err *err);
 
 /* ---- shard_sync.c: all replicas of a step ---- */
 
-/* Take @e->push; @request->push becomes what to answer. The buffer is taken unless an error is
- * returned. */
+/* Take the push of @e; @request->train becomes what to answer. The gradient is taken unless an
+ * error is returned. */
 int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                     struct shard_actions *out);
 bool shard_sync_ready(const struct shard *s); /* everything of the step is there */
@@ -221,12 +215,12 @@ void shard_decide_erase(struct shard *s);
 bool shard_decide_includes(const struct shard *s, uint32_t replica);
 /* Take @e's decision. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_decide_take(struct shard *s, const struct shard_event *e, struct shard_actions *out);
-/* The result of a push whose step is complete, into its reply @a. */
+/* The result of a push whose step is complete. */
 void shard_decide_answer(const struct shard *s, const struct shard_parked *p,
-                         struct shard_action *a);
+                         struct exchange_answer *answer);
 
-/* The lead tells its decision of @step, if it is known, in the reply @a. */
-void shard_decide_tell(const struct shard *s, uint64_t step, struct shard_action *a);
+/* The lead tells its decision of @step, if it is known. */
+void shard_decide_tell(const struct shard *s, uint64_t step, struct exchange_answer *answer);
 
 /* ---- shard_sums.c: sums over whole variables ---- */
 
@@ -255,7 +249,7 @@ void shard_spare_forgive(struct shard *s); /* nobody is slow */
 /* A worker is there. */
 void shard_spare_heard(struct shard *s, uint64_t now_ms);
 /* @p, of the present step, came at @now_ms, new or not. */
-void shard_spare_came(struct shard *s, const struct shard_push *p, uint64_t now_ms);
+void shard_spare_came(struct shard *s, const struct exchange_push *p, uint64_t now_ms);
 /* Answer @e's request. Errors: ERR_INVALID, ERR_RANGE. */
 int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out);
 
@@ -272,7 +266,7 @@ uint32_t shard_progress(const struct shard *s, uint64_t epoch, uint32_t split);
 /* ---- shard_policy.c: gradients of old parameters ---- */
 
 /* May @p come to this shard? Errors: ERR_STATE: the lead has to take it first. */
-int shard_policy_check(const struct shard *s, const struct shard_push *p, struct err *err);
+int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err);
 bool shard_policy_drops(const struct shard *s, uint64_t staleness); /* the lead: too stale */
 /* How the update @a, with its staleness, makes up for the age of the gradient of @q. */
 void shard_policy_correct(const struct shard *s, const struct shard_queued *q,

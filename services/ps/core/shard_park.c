@@ -11,15 +11,16 @@ static struct shard_action *reply(struct shard *s, const struct shard_parked *p,
 {
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = p->tag;
-    a->push = p->push;
-    a->staleness = p->staleness;
     a->version = s->version;
     a->generation = s->generation;
+    a->answer.kind = p->kind;
+    a->answer.train = p->train;
     if (p->partial) {
-        shard_decide_answer(s, p, a);
+        shard_decide_answer(s, p, &a->answer);
     }
-    s->pushes_duplicate += a->push == SHARD_PUSH_DUPLICATE;
-    s->pushes_dropped += a->push == SHARD_PUSH_STALE || a->push == SHARD_PUSH_DROPPED;
+    const enum push_result push = a->answer.train.push;
+    s->pushes_duplicate += push == PUSH_DUPLICATE;
+    s->pushes_dropped += push == PUSH_STALE || push == PUSH_DROPPED;
     return a;
 }
 
@@ -29,8 +30,8 @@ static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t
     struct shard_action *a = reply(s, p, out);
     a->version = version;
     a->values = true;
-    if (p->progress) {
-        a->progress = shard_progress(s, p->epoch, p->split);
+    if (p->pull.progress) {
+        a->answer.train.progress = shard_progress(s, p->pull.epoch, p->pull.split);
     }
 }
 
@@ -44,7 +45,7 @@ static bool readable(const struct shard *s, uint64_t version)
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err)
 {
-    if (p->sums) {
+    if (p->kind == EXCHANGE_SUMS) {
         return shard_sums_answer(s, p, out, err);
     }
     if (p->ticket > s->tickets_applied || (p->partial && p->step >= s->version)) {
@@ -54,30 +55,30 @@ int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard
         (void)reply(s, p, out);
         return 0;
     }
-    if (p->pull_kind == SHARD_PULL_LATEST) {
-        if (p->waits && shard_worker_ahead(s, p->worker)) {
+    if (p->pull.kind == PULL_LATEST) {
+        if (p->pull.clock > 0 && shard_worker_ahead(s, p->worker)) {
             return 1;
         }
         reply_values(s, p, s->version, out);
-        if (p->joins && p->worker != SHARD_WORKER_NONE) {
-            out->items[out->count - 1].clock = s->workers[p->worker].clock;
+        if (p->pull.joins && p->worker != SHARD_WORKER_NONE) {
+            out->items[out->count - 1].answer.train.clock = s->workers[p->worker].clock;
         }
         shard_policy_sent(s, p->worker, out);
         return 0;
     }
-    if (p->pull_version > s->version) {
+    if (p->pull.version > s->version) {
         return 1;
     }
-    if (p->pull_kind == SHARD_PULL_AT_LEAST) {
+    if (p->pull.kind == PULL_AT_LEAST) {
         reply_values(s, p, s->version, out);
         return 0;
     }
-    if (!readable(s, p->pull_version)) {
+    if (!readable(s, p->pull.version)) {
         return err_set(err, ERR_RANGE,
                        "a pull of version %" PRIu64 ", which is gone; the shard is at %" PRIu64,
-                       p->pull_version, s->version);
+                       p->pull.version, s->version);
     }
-    reply_values(s, p, p->pull_version, out);
+    reply_values(s, p, p->pull.version, out);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
-int shard_policy_check(const struct shard *s, const struct shard_push *p, struct err *err)
+int shard_policy_check(const struct shard *s, const struct exchange_push *p, struct err *err)
 {
     if (s->consistency.policy != POLICY_MAX_STALENESS || s->lead || p->decided) {
         return 0;

@@ -122,7 +122,7 @@ static double late_times(const struct shard *s)
     return s->consistency.speculate > 0 ? s->consistency.speculate : LATE_TIMES;
 }
 
-void shard_spare_came(struct shard *s, const struct shard_push *push, uint64_t now_ms)
+void shard_spare_came(struct shard *s, const struct exchange_push *push, uint64_t now_ms)
 {
     struct shard_pacing *p = &s->pacing;
     if (p->late == NULL || push->spare) {
@@ -213,7 +213,7 @@ static void ask(struct shard_pacing *p, uint64_t now_ms)
     p->heard = true;
 }
 
-static void give(struct shard *s, uint64_t now_ms, struct shard_action *a)
+static void give(struct shard *s, uint64_t now_ms, struct exchange_spare *out)
 {
     if (has_all(s)) {
         return; /* what it waits for is not a replica */
@@ -221,42 +221,42 @@ static void give(struct shard *s, uint64_t now_ms, struct shard_action *a)
     ask(&s->pacing, now_ms);
     uint64_t limit = 0;
     if (!usual_times(s, late_times(s), &limit)) {
-        a->spare_wait_ms = LATE_MS_MIN;
+        out->wait_ms = LATE_MS_MIN;
         return;
     }
     uint64_t at = 0;
     struct shard_late *l = find_late(s, limit, now_ms, &at);
     if (l == NULL) {
-        a->spare_wait_ms = wait_ms(at, now_ms);
+        out->wait_ms = wait_ms(at, now_ms);
         return;
     }
     l->slow = true;
     l->given++;
     l->given_ms = now_ms;
-    a->spare_given = true;
-    a->spare_replica = (uint32_t)(l - s->pacing.late);
+    out->given = true;
+    out->replica = (uint32_t)(l - s->pacing.late);
 }
 
 int shard_spare_give(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
     if (s->pacing.late == NULL) {
         return err_set(&out->err, ERR_INVALID, "a request for a replica of step %" PRIu64 "; %s",
-                       e->spare_step,
+                       e->ask.spare_step,
                        s->lead ? "late ones are not given away in this job" : "ask the lead");
     }
-    if (e->spare_step > s->version) {
+    if (e->ask.spare_step > s->version) {
         return err_set(&out->err, ERR_RANGE,
                        "a request for a replica of step %" PRIu64
                        ", but the shard is at step %" PRIu64,
-                       e->spare_step, s->version);
+                       e->ask.spare_step, s->version);
     }
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = e->tag;
     a->version = s->version;
     a->generation = s->generation;
-    a->has_spare = true;
-    if (e->spare_step == s->version) {
-        give(s, e->now_ms, a);
+    a->answer.kind = EXCHANGE_SPARE;
+    if (e->ask.spare_step == s->version) {
+        give(s, e->now_ms, &a->answer.spare);
     }
     return 0;
 }

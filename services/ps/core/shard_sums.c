@@ -24,8 +24,7 @@ static void reduce(struct shard *s, struct shard_actions *out)
     a->examples = root->examples;
     a->version = s->version + 1;
     a->lr_scale = 1;
-    a->sums_step = s->version;
-    a->sums_round = s->sums.settled;
+    a->round = (struct exchange_round){s->version, s->sums.settled};
 }
 
 bool shard_sums_go_on(struct shard *s, struct shard_actions *out)
@@ -58,20 +57,22 @@ void shard_sums_forget(struct shard *s, struct shard_actions *out)
 
 int shard_sums_check(const struct shard *s, const struct shard_event *e, struct err *err)
 {
+    const struct exchange_round *of =
+        e->ask.kind == EXCHANGE_SUMS ? &e->ask.sums : &e->ask.totals.of;
     if (s->sums.rounds == 0 || s->consistency.mode != TRAINING_SYNC) {
         return err_set(err, ERR_INVALID,
                        "sums of step %" PRIu64 ", but this job takes none over several shards",
-                       e->sums_step);
+                       of->step);
     }
-    if (e->sums_round >= s->sums.rounds) {
+    if (of->round >= s->sums.rounds) {
         return err_set(err, ERR_INVALID,
                        "sums of round %" PRIu32 " of step %" PRIu64 "; there are %" PRIu32
                        " rounds",
-                       e->sums_round, e->sums_step, s->sums.rounds);
+                       of->round, of->step, s->sums.rounds);
     }
-    if (e->sums_step > s->version) {
+    if (of->step > s->version) {
         return err_set(err, ERR_RANGE,
-                       "sums of step %" PRIu64 ", but the shard is at step %" PRIu64, e->sums_step,
+                       "sums of step %" PRIu64 ", but the shard is at step %" PRIu64, of->step,
                        s->version);
     }
     return 0;
@@ -79,36 +80,33 @@ int shard_sums_check(const struct shard *s, const struct shard_event *e, struct 
 
 /* ---- requests ---- */
 
-/* Totals of step @p->step that this shard has, or that nobody needs any more. */
+/* Totals of what @p asks for that this shard has, or that nobody needs any more. */
 static bool is_settled(const struct shard *s, const struct shard_parked *p)
 {
-    return p->step < s->version || p->round < s->sums.settled;
+    return p->sums.step < s->version || p->sums.round < s->sums.settled;
 }
 
 int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
                       struct shard_actions *out, struct err *err)
 {
     bool settled = is_settled(s, p);
-    bool over = p->step + 1 < s->version;
-    if (!settled && (!s->sums.begun || p->round > s->sums.settled)) {
+    bool over = p->sums.step + 1 < s->version;
+    if (!settled && (!s->sums.begun || p->sums.round > s->sums.settled)) {
         return 1;
     }
-    if (p->step + 1 == s->version && !s->sums.kept) {
+    if (p->sums.step + 1 == s->version && !s->sums.kept) {
         return err_set(err, ERR_RANGE,
                        "sums of step %" PRIu64 ", which was not made here; the shard began at "
                        "step %" PRIu64,
-                       p->step, s->version);
+                       p->sums.step, s->version);
     }
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = p->tag;
     a->version = s->version;
     a->generation = s->generation;
-    a->has_sums = true;
-    a->sums_known = settled;
-    a->sums_over = over;
-    a->sums_step = p->step;
-    a->sums_round = p->round;
-    shard_decide_tell(s, p->step, a);
+    a->answer.kind = EXCHANGE_SUMS;
+    a->answer.sums = (struct exchange_sums){.of = p->sums, .known = settled, .over = over};
+    shard_decide_tell(s, p->sums.step, &a->answer);
     return 0;
 }
 
@@ -116,28 +114,29 @@ int shard_sums_answer(const struct shard *s, const struct shard_parked *p,
 
 bool shard_takes_totals(const struct shard *s, const struct shard_event *e)
 {
-    return !s->closed && e->kind == SHARD_EXCHANGE && e->has_totals &&
-           shard_check_request(s, e, NULL) == 0 && e->sums_step == s->version && s->sums.begun &&
-           e->sums_round == s->sums.settled;
+    const struct exchange_round *of = &e->ask.totals.of;
+    return !s->closed && e->kind == SHARD_EXCHANGE && e->ask.kind == EXCHANGE_TOTALS &&
+           shard_check_request(s, e, NULL) == 0 && of->step == s->version && s->sums.begun &&
+           of->round == s->sums.settled;
 }
 
 int shard_sums_take(struct shard *s, const struct shard_event *e, struct shard_actions *out)
 {
-    bool over = e->sums_step < s->version || e->sums_round < s->sums.settled;
+    const struct exchange_totals *t = &e->ask.totals;
+    bool over = t->of.step < s->version || t->of.round < s->sums.settled;
     if (over && !(s->sums.begun && MUTANT(old_totals))) {
         return 0; /* somebody was faster */
     }
-    if (!s->sums.begun || e->sums_round > s->sums.settled) {
+    if (!s->sums.begun || t->of.round > s->sums.settled) {
         return err_set(&out->err, ERR_RANGE,
                        "totals of round %" PRIu32 " of step %" PRIu64
                        ", which is not reduced here yet",
-                       e->sums_round, e->sums_step);
+                       t->of.round, t->of.step);
     }
     struct shard_action *a = shard_act(out, SHARD_SETTLE);
-    a->sums_step = e->sums_step;
-    a->sums_round = e->sums_round;
-    a->totals = e->totals;
-    a->totals_bytes = e->totals_bytes;
+    a->round = t->of;
+    a->totals = t->data;
+    a->totals_bytes = t->bytes;
     s->sums.settled++;
     if (shard_sums_wanting(s)) {
         reduce(s, out);

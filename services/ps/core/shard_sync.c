@@ -10,7 +10,7 @@
 #include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
-static int check_identity(const struct shard *s, const struct shard_push *p, struct err *err)
+static int check_identity(const struct shard *s, const struct exchange_push *p, struct err *err)
 {
     struct tree_block b = {p->replica_first, p->replica_end};
     if (b.lo >= b.hi || b.hi > s->replicas || !tree_is_node(s->replicas, b)) {
@@ -94,7 +94,7 @@ static void rise(struct shard *s, struct tree_block b, bool can_apply, struct sh
 }
 
 /* The sums inside of @p give way to it: parts of a node that is here as a whole now. */
-static void replace(struct shard *s, const struct shard_push *p, struct shard_actions *out)
+static void replace(struct shard *s, const struct exchange_push *p, struct shard_actions *out)
 {
     for (uint32_t r = p->replica_first; r < p->replica_end; r++) {
         s->pushes_duplicate += s->nodes[r].pushes;
@@ -107,18 +107,18 @@ static void replace(struct shard *s, const struct shard_push *p, struct shard_ac
 static void push_node(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                       struct shard_actions *out)
 {
-    const struct shard_push *p = &e->push;
+    const struct exchange_push *p = &e->ask.push;
     struct tree_block b = {p->replica_first, p->replica_end};
     if (p->step == s->version) {
         shard_spare_came(s, p, e->now_ms);
     }
     if ((p->step < s->version && !MUTANT(sync_old_step)) ||
         (is_covered(s, b) && !MUTANT(sync_push_again))) {
-        shard_release_buffer(out, p->buffer);
-        request->push = SHARD_PUSH_DUPLICATE;
+        shard_release_buffer(out, e->gradient);
+        request->train.push = PUSH_DUPLICATE;
         return;
     }
-    void *buffer = p->buffer;
+    void *buffer = e->gradient;
     if (p->examples == 0) {
         shard_release_buffer(out, buffer);
         buffer = NULL;
@@ -130,18 +130,18 @@ static void push_node(struct shard *s, const struct shard_event *e, struct shard
     node->buffer = buffer;
     node->examples = p->examples;
     rise(s, b, e->can_apply, out);
-    request->push = SHARD_PUSH_ACCEPTED;
+    request->train.push = PUSH_ACCEPTED;
     shard_sync_go_on(s, e, out);
     if (s->version > p->step) {
-        request->push = SHARD_PUSH_APPLIED;
+        request->train.push = PUSH_APPLIED;
     }
 }
 
 int shard_push_sync(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                     struct shard_actions *out)
 {
-    int rc = check_identity(s, &e->push, &out->err);
-    rc = rc != 0 ? rc : shard_check_push(s, &e->push, &out->err);
+    int rc = check_identity(s, &e->ask.push, &out->err);
+    rc = rc != 0 ? rc : shard_check_push(s, e, &out->err);
     if (rc != 0) {
         return rc;
     }

@@ -105,40 +105,67 @@ static bool comes_locally(struct rpc_call *call)
     return strncmp(rpc_peer(call), "unix:", 5) == 0;
 }
 
+/* What it is: one thing. */
+static int read_kind(const Gradus__V1__ExchangeRequest *m, struct exchange_request *ask,
+                     struct err *err)
+{
+    bool train = m->push != NULL || m->pull != NULL || m->idle || m->decision != NULL;
+    int kinds = train + (m->spare != NULL) + (m->sums != NULL) + (m->totals != NULL);
+    if (kinds > 1) {
+        return err_set(err, ERR_INVALID, "%s",
+                       m->spare != NULL ? "a request for a spare replica comes alone"
+                                        : "a request for sums comes alone, and so do totals");
+    }
+    ask->kind = train               ? EXCHANGE_TRAIN
+                : m->spare != NULL  ? EXCHANGE_SPARE
+                : m->sums != NULL   ? EXCHANGE_SUMS
+                : m->totals != NULL ? EXCHANGE_TOTALS
+                                    : EXCHANGE_NONE;
+    return 0;
+}
+
+static int read_ask(struct incoming *in, const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    struct ps_request *r = in->request;
+    struct exchange_request *ask = &r->event.ask;
+    int rc = read_kind(m, ask, err);
+    ask->idle = m->idle != 0;
+    if (m->push != NULL && rc == 0) {
+        rc = ps_read_push(m->push, r, err);
+        in->type = r->pushed;
+    }
+    if (m->decision != NULL && rc == 0) {
+        rc = ps_request_decision(r, m->decision, err);
+    }
+    if (m->pull != NULL && rc == 0) {
+        if (m->pull->kind == GRADUS__V1__PULL__KIND__PINNED && (ask->idle || ask->has_decision)) {
+            return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
+        }
+        rc = ps_read_pull(m->pull, r, err);
+    }
+    if (m->spare != NULL) {
+        ask->spare_step = m->spare->step;
+    }
+    if (m->sums != NULL) {
+        ask->sums = (struct exchange_round){m->sums->step, m->sums->round};
+    }
+    if (m->totals != NULL && rc == 0) {
+        ps_request_totals(r, m->totals);
+    }
+    return rc;
+}
+
 /* What the first message says; its values come after. */
 static int read_first(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
 {
     struct ps_request *r = in->request;
-    int rc = 0;
     r->exchange = m->exchange;
     r->stream = s;
     ps_stream_ref(s);
     r->event.generation = m->shard->generation;
     r->event.fence = ps_fence(m->shard);
-    r->event.has_push = m->push != NULL;
-    r->event.has_pull = m->pull != NULL;
-    r->event.idle = m->idle != 0;
-    r->event.has_spare = m->spare != NULL;
-    r->event.spare_step = m->spare == NULL ? 0 : m->spare->step;
-    if (m->push != NULL) {
-        rc = ps_read_push(m->push, r, err);
-        in->type = r->pushed;
-    }
-    if (m->pull != NULL && rc == 0) {
-        rc = ps_read_pull(m->pull, r, err);
-    }
-    if (m->decision != NULL && rc == 0) {
-        rc = ps_request_decision(r, m->decision, err);
-    }
-    if (m->sums != NULL) {
-        r->event.has_sums = true;
-        r->event.sums_step = m->sums->step;
-        r->event.sums_round = m->sums->round;
-    }
-    if (m->totals != NULL && rc == 0) {
-        ps_request_totals(r, m->totals);
-    }
+    int rc = read_ask(in, m, err);
     ps_request_name(r, m->worker);
     if (m->windows != NULL) {
         r->offers_windows = true;
@@ -231,8 +258,8 @@ static int take_values(struct ps_stream *s, struct incoming *in,
 static void post(struct ps_stream *s, struct incoming *in)
 {
     struct ps_request *r = in->request;
-    r->event.push.buffer = in->buffer;
-    r->event.push.elements = in->total;
+    r->event.gradient = in->buffer;
+    r->event.elements = in->total;
     in->request = NULL;
     in->buffer = NULL;
     ps_stream_remove(s, in);

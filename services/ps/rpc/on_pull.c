@@ -14,9 +14,9 @@ static void answer_values(struct ps_request *r, const struct shard_action *a, co
     }
     Gradus__V1__PullResponse m = GRADUS__V1__PULL_RESPONSE__INIT;
     m.version = a->version;
-    m.push = (Gradus__V1__PushResult)a->push;
-    m.progress = a->progress;
-    m.clock = a->clock;
+    m.push = (Gradus__V1__PushResult)a->answer.train.push;
+    m.progress = a->answer.train.progress;
+    m.clock = a->answer.train.clock;
     m.type = (Gradus__V1__WireType)r->pulled;
     struct ps_source values = ps_values_answer(r->shard, a, 1);
     struct rpc_piece piece = ps_values_piece(r, &values, 0, r->shard->elements);
@@ -32,7 +32,7 @@ static void answer_push(struct ps_request *r, const struct shard_action *a, cons
         return;
     }
     Gradus__V1__PushResponse m = GRADUS__V1__PUSH_RESPONSE__INIT;
-    m.push = (Gradus__V1__PushResult)a->push;
+    m.push = (Gradus__V1__PushResult)a->answer.train.push;
     m.version = a->version;
     (void)rpc_reply(r->call, &m.base, NULL);
 }
@@ -41,15 +41,14 @@ static void answer_push(struct ps_request *r, const struct shard_action *a, cons
 static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
                        struct err *err)
 {
-    struct shard_push *push = &r->event.push;
     struct buffer *buffer;
     int rc = gate_get(&r->shard->gradients, &r->waiter, &buffer, err);
     if (rc != 0) {
         return rc;
     }
-    (void)wire_values_read(spans, r->pushed, buffer->floats.data, push->elements);
+    (void)wire_values_read(spans, r->pushed, buffer->floats.data, r->event.elements);
     meter_add(r->shard->ps->meters.values_received, rpc_spans_bytes(spans));
-    push->buffer = buffer;
+    r->event.gradient = buffer;
     return ps_read_norms(r->shard, in, buffer, err);
 }
 
@@ -58,7 +57,6 @@ static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
 static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
                        struct err *err)
 {
-    struct shard_push *push = &r->event.push;
     int rc = ps_read_push(in, r, err);
     if (rc != 0) {
         return rc;
@@ -68,9 +66,10 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
         return err_set(err, ERR_INVALID, "%zu bytes of values are no whole number of floats",
                        bytes);
     }
-    r->event.has_push = true;
-    push->elements = bytes / value_type_bytes(r->pushed);
-    return push->elements != r->shard->elements || bytes == 0 ? 0 : take_values(r, in, spans, err);
+    r->event.ask.kind = EXCHANGE_TRAIN;
+    r->event.elements = bytes / value_type_bytes(r->pushed);
+    return r->event.elements != r->shard->elements || bytes == 0 ? 0
+                                                                 : take_values(r, in, spans, err);
 }
 
 static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)
@@ -119,7 +118,7 @@ static void post_or_fail(struct ps_request *r, const char *worker, int rc, struc
     }
     (void)ps_shard_wrap(r->shard, err);
     (void)rpc_fail(r->call, err);
-    buffer_put(r->event.push.buffer);
+    buffer_put(r->event.gradient);
     ps_request_unref(r);
 }
 
@@ -129,7 +128,6 @@ void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
     if (r != NULL) {
         struct err err;
-        r->event.has_pull = true;
         post_or_fail(r, m->worker, ps_read_pull(m->pull, r, &err), msg, &err);
     }
 }
@@ -150,8 +148,10 @@ void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
     if (r != NULL) {
         struct err err;
-        r->event.has_pull = true;
         int rc = ps_read_pull(m->pull, r, &err);
+        if (rc == 0 && r->event.ask.kind == EXCHANGE_PINNED) {
+            rc = err_set(&err, ERR_INVALID, "a pull of a pinned version comes alone");
+        }
         rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
         post_or_fail(r, m->worker, rc, msg, &err);
     }

@@ -110,26 +110,27 @@ static void send_well(struct ps_request *r, const struct shard_action *a,
 {
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
     Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
+    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
     uint8_t replicas[SHARD_REPLICAS_MAX / 8];
-    if (a->has_decision) {
-        assert(a->decision_bytes <= sizeof replicas);
-        memcpy(replicas, a->decision, a->decision_bytes);
-        decision.step = a->decision_step;
-        decision.replicas = (ProtobufCBinaryData){a->decision_bytes, replicas};
+    const struct exchange_answer *answer = &a->answer;
+    if (answer->decision.bytes > 0) {
+        assert(answer->decision.bytes <= sizeof replicas);
+        memcpy(replicas, answer->decision.replicas, answer->decision.bytes);
+        decision.step = answer->decision.step;
+        decision.replicas = (ProtobufCBinaryData){answer->decision.bytes, replicas};
         m->decision = &decision;
     }
-    if (a->has_spare) {
-        spare.given = a->spare_given;
-        spare.replica = a->spare_replica;
-        spare.wait_ms = a->spare_wait_ms;
+    if (answer->kind == EXCHANGE_SPARE) {
+        spare.given = answer->spare.given;
+        spare.replica = answer->spare.replica;
+        spare.wait_ms = answer->spare.wait_ms;
         m->spare = &spare;
     }
-    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
-    if (a->has_sums) {
-        const struct buf *data = ps_sums_of(r->shard, a);
-        sums.step = a->sums_step;
-        sums.round = a->sums_round;
-        sums.known = a->sums_known;
+    if (answer->kind == EXCHANGE_SUMS) {
+        const struct buf *data = ps_sums_of(r->shard, &answer->sums);
+        sums.step = answer->sums.of.step;
+        sums.round = answer->sums.of.round;
+        sums.known = answer->sums.known;
         sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
         m->sums = &sums;
     }
@@ -153,12 +154,12 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
 {
     gradus__v1__exchange_response__init(m);
     m->exchange = r->exchange;
-    m->push = (Gradus__V1__PushResult)a->push;
+    m->push = (Gradus__V1__PushResult)a->answer.train.push;
     m->version = a->version;
-    m->progress = a->progress;
-    m->clock = a->clock;
+    m->progress = a->answer.train.progress;
+    m->clock = a->answer.train.clock;
     m->generation = a->generation;
-    m->staleness = a->staleness;
+    m->staleness = a->answer.train.staleness;
     struct ps_request_time t = ps_request_time(r);
     m->waited_us = microseconds(t.waited_ns);
     m->applied_us = microseconds(t.applied_ns);
@@ -170,7 +171,7 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
 {
     uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
     Gradus__V1__ExchangeResponse m;
-    if (r->stream == NULL || a->has_decision || a->has_spare || a->has_sums) {
+    if (r->stream == NULL || a->answer.decision.bytes > 0) {
         return;
     }
     fill(r, a, &m);

@@ -56,11 +56,6 @@ void ps_request_name(struct ps_request *r, const char *worker)
 {
     memcpy(r->worker, worker, strnlen(worker, sizeof r->worker - 1));
     r->event.worker = r->worker;
-    if (r->event.has_pull && r->event.pull.pin_id != NULL) {
-        const char *pin_id = r->event.pull.pin_id;
-        memcpy(r->pin_id, pin_id, strnlen(pin_id, sizeof r->pin_id - 1));
-        r->event.pull.pin_id = r->pin_id;
-    }
 }
 
 int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err)
@@ -70,29 +65,23 @@ int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, st
         return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d", n,
                        SHARD_REPLICAS_MAX / 8);
     }
-    r->event.has_decision = true;
-    r->event.decision_step = in->step;
-    r->event.decision_bytes = n;
     if (n > 0) {
         r->decision = mem_new(n, 1);
         memcpy(r->decision, in->replicas.data, n);
-        r->event.decision = r->decision;
     }
+    r->event.ask.has_decision = true;
+    r->event.ask.decision = (struct exchange_decision){in->step, r->decision, n};
     return 0;
 }
 
 void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in)
 {
     size_t n = in->data.len;
-    r->event.has_totals = true;
-    r->event.sums_step = in->step;
-    r->event.sums_round = in->round;
-    r->event.totals_bytes = n;
     if (n > 0) {
         r->totals = mem_new(n, 1);
         memcpy(r->totals, in->data.data, n);
-        r->event.totals = r->totals;
     }
+    r->event.ask.totals = (struct exchange_totals){{in->step, in->round}, r->totals, n};
 }
 
 /* ---- on the strand ---- */
@@ -116,12 +105,12 @@ static int check_exchange(const struct ps_request *r, struct err *err)
     struct ps_shard *s = r->shard;
     const struct shard_event *e = &r->event;
     bool sync = s->consistency.mode == TRAINING_SYNC;
-    const struct buffer *gradient = e->push.buffer;
-    if (s->failed.code != 0 && !(e->has_pull && e->pull.kind == SHARD_PULL_PINNED)) {
+    const struct buffer *gradient = e->gradient;
+    if (s->failed.code != 0 && e->ask.kind != EXCHANGE_PINNED) {
         *err = s->failed;
         return s->failed.code;
     }
-    if (e->has_push && sync && s->rounds > 0 && r->stream == NULL) {
+    if (e->ask.has_push && sync && s->rounds > 0 && r->stream == NULL) {
         return err_set(err, ERR_UNSUPPORTED,
                        "steps of this job take sums over whole variables: push by Exchange, "
                        "with the sums");
@@ -131,7 +120,7 @@ static int check_exchange(const struct ps_request *r, struct err *err)
                        "a push without norms; this job needs those of %zu variables",
                        s->plan.variable_count);
     }
-    int rc = e->has_push ? ps_check_type(r, err) : 0;
+    int rc = e->ask.has_push ? ps_check_type(r, err) : 0;
     return rc != 0 ? rc : ps_sums_check(s, e, err);
 }
 
@@ -143,7 +132,7 @@ static void step_exchange(struct ps_shard *s, struct ps_request *r)
         return;
     }
     struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
-    buffer_put(r->event.push.buffer);
+    buffer_put(r->event.gradient);
     if (s->failed.code == 0) {
         (void)ps_shard_wrap(s, &err);
     }
@@ -172,19 +161,20 @@ static void run_request(struct strand_task *task)
 static void count(const struct ps_request *r, const struct shard_action *a)
 {
     const struct ps_meters *meters = &r->shard->ps->meters;
-    if (r->event.has_push) {
-        meter_add(meters->pushes[a->push], 1);
+    const struct exchange_request *ask = &r->event.ask;
+    if (ask->has_push) {
+        meter_add(meters->pushes[a->answer.train.push], 1);
     }
-    if (r->event.has_push && a->code == 0) {
+    if (ask->has_push && a->code == 0) {
         meter_observe(meters->wait_seconds, (double)ps_request_time(r).waited_ns * 1e-9);
     }
-    if (r->event.has_decision && a->code == 0) {
+    if (ask->has_decision && a->code == 0) {
         meter_add(meters->decisions_taken, 1);
     }
-    if (a->has_decision) {
+    if (a->answer.decision.bytes > 0) {
         meter_add(meters->decisions_made, 1);
     }
-    if (a->has_spare && a->spare_given) {
+    if (a->answer.spare.given) {
         meter_add(meters->spares, 1);
     }
 }
@@ -274,10 +264,10 @@ static void run_waited(struct strand_task *task)
     struct ps_request *r = (struct ps_request *)((char *)task - offsetof(struct ps_request, task));
     struct ps_shard *s = ps_shard_ref(r->shard);
     if (r->answered) {
-        buffer_put(r->event.push.buffer); /* its client went away */
+        buffer_put(r->event.gradient); /* its client went away */
     } else if (r->refused != NULL) {
         struct shard_action refused = {.kind = SHARD_REPLY, .code = r->refused->code};
-        buffer_put(r->event.push.buffer);
+        buffer_put(r->event.gradient);
         ps_request_answer(r, &refused, r->refused);
     } else {
         run_request(task);

@@ -321,7 +321,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
 static void reply(struct ps_shard *s, const struct shard_action *a)
 {
     const struct shard_event *e = &((const struct ps_request *)a->tag)->event;
-    bool pinned = e->has_pull && e->pull.kind == SHARD_PULL_PINNED;
+    bool pinned = e->ask.kind == EXCHANGE_PINNED;
     if (s->failed.code == 0 || e->kind != SHARD_EXCHANGE || pinned || a->code != 0) {
         ps_request_answer(a->tag, a, &s->actions.err);
         return;
@@ -465,7 +465,7 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     if (s->elements >= PS_SHARED_FLOATS_MIN) {
         work_begin(&s->work, e->kind == SHARD_MEMBERSHIP ? "SetMembership" : "update", 0, "");
     }
-    e->can_apply = e->has_push && !s->let_go && snapshots_can_update(&s->snapshots);
+    e->can_apply = e->ask.has_push && !s->let_go && snapshots_can_update(&s->snapshots);
     shard_step(s->core, e, &s->actions);
     if (s->actions.err.code != 0) {
         (void)ps_shard_wrap(s, &s->actions.err);

@@ -27,7 +27,7 @@ struct ps_request;
 struct ps_stream;
 
 struct ps_meters {
-    struct meter *pushes[SHARD_PUSH_DROPPED + 1]; /* by result; [SHARD_PUSH_NONE]: refused */
+    struct meter *pushes[PUSH_DROPPED + 1]; /* by result; [PUSH_NONE]: refused */
     struct meter *updates, *updates_skipped;
     struct meter *staleness;
     struct meter *spares;
@@ -189,8 +189,8 @@ void ps_sums_applied(struct ps_shard *s);
 /* Before the core is stepped with @e: the update takes the totals, if the core will. Errors:
  * ERR_INVALID they are no such thing. */
 int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err);
-/* What the reply @a says; borrowed. */
-const struct buf *ps_sums_of(const struct ps_shard *s, const struct shard_action *a);
+/* The data of @sums of a reply; borrowed. */
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sums *sums);
 void ps_sums_release(struct ps_sums *sums);
 
 /* ---- the server and its table (ps.c) ---- */
@@ -226,9 +226,8 @@ struct ps_request {
     struct rpc_msg *msg;   /* NULL, or where the event's strings are */
     struct ps_change *change;
     /* Of exchanges, which may wait for long: a message that waits with them would count against the
-     * bytes in flight that the others need. One more byte than any id has, and the NUL. */
-    char worker[SHARD_WORKER_BYTES + 1];
-    char pin_id[SHARD_PIN_ID_BYTES + 1];
+     * bytes in flight that the others need. */
+    char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
     uint8_t *decision, *totals;
     struct shard_event event;
     struct gate_waiter waiter; /* of a unary push; keeps a reference */
@@ -254,7 +253,7 @@ struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind 
                                   struct rpc_call *call, struct rpc_msg *msg,
                                   void (*answer)(struct ps_request *, const struct shard_action *,
                                                  const struct err *));
-/* Copy what an exchange says who it is from; its pull must have been read before. */
+/* Copy what an exchange says who it is from. */
 void ps_request_name(struct ps_request *r, const char *worker);
 /* Copy the decision that it brings. Errors: ERR_INVALID: longer than any can be. */
 int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err);

@@ -12,16 +12,16 @@ static void keep(struct buf *to, const void *data, size_t bytes)
 
 void ps_reduce(struct ps_shard *s, const struct shard_action *a)
 {
-    if (a->sums_round == 0) {
+    if (a->round.round == 0) {
         ps_update_begin(s, a);
     }
-    update_reduce(s->update, a->sums_round, &s->sums.mine);
+    update_reduce(s->update, a->round.round, &s->sums.mine);
 }
 
 /* ps_sums_check() has given them to the update. */
 void ps_settle(struct ps_shard *s, const struct shard_action *a)
 {
-    keep(&s->sums.totals[a->sums_round], a->totals, a->totals_bytes);
+    keep(&s->sums.totals[a->round.round], a->totals, a->totals_bytes);
 }
 
 void ps_sums_applied(struct ps_shard *s)
@@ -35,26 +35,27 @@ void ps_sums_applied(struct ps_shard *s)
 
 int ps_sums_check(struct ps_shard *s, const struct shard_event *e, struct err *err)
 {
+    const struct exchange_totals *t = &e->ask.totals;
     if (!shard_takes_totals(s->core, e)) {
         return 0; /* the core says what is wrong, or ignores them */
     }
-    return update_settle(s->update, e->sums_round, e->totals, e->totals_bytes, err);
+    return update_settle(s->update, t->of.round, t->data, t->bytes, err);
 }
 
-const struct buf *ps_sums_of(const struct ps_shard *s, const struct shard_action *a)
+const struct buf *ps_sums_of(const struct ps_shard *s, const struct exchange_sums *sums)
 {
     static const struct buf none;
-    assert(a->sums_round < SHARD_ROUNDS_MAX);
-    if (a->sums_over) {
+    assert(sums->of.round < SHARD_ROUNDS_MAX);
+    if (sums->over) {
         return &none;
     }
-    if (!a->sums_known) {
+    if (!sums->known) {
         return &s->sums.mine;
     }
     struct shard_info info;
     shard_info(s->core, &info);
-    return a->sums_step == info.version ? &s->sums.totals[a->sums_round]
-                                        : &s->sums.last[a->sums_round];
+    return sums->of.step == info.version ? &s->sums.totals[sums->of.round]
+                                         : &s->sums.last[sums->of.round];
 }
 
 void ps_sums_release(struct ps_sums *sums)

@@ -90,10 +90,10 @@ static int read_type(Gradus__V1__WireType in, int own, const char *what, enum va
 int ps_check_type(const struct ps_request *r, struct err *err)
 {
     const struct ps_shard *s = r->shard;
-    const struct shard_push *p = &r->event.push;
+    const struct exchange_push *p = &r->event.ask.push;
     bool sum = s->consistency.mode == TRAINING_SYNC && p->replica_end - p->replica_first > 1;
     enum value_type right = sum ? VALUE_FP32 : (enum value_type)s->spec.training.wire_gradients;
-    if (p->buffer == NULL || r->pushed == right) {
+    if (r->event.gradient == NULL || r->pushed == right) {
         return 0;
     }
     return err_set(err, ERR_INVALID, "gradients as %s; those of %s travel as %s",
@@ -111,7 +111,8 @@ int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *e
     if (rc != 0) {
         return rc;
     }
-    r->event.push = (struct shard_push){
+    r->event.ask.has_push = true;
+    r->event.ask.push = (struct exchange_push){
         .step = in->step,
         .replica_first = in->replica_first,
         .replica_end = in->replica_end,
@@ -143,6 +144,31 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
     return 0;
 }
 
+static int read_kind(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
+{
+    struct exchange_request *ask = &r->event.ask;
+    switch (in->kind) {
+    case GRADUS__V1__PULL__KIND__LATEST:
+        ask->pull.kind = PULL_LATEST;
+        return 0;
+    case GRADUS__V1__PULL__KIND__VERSION:
+        ask->pull.kind = PULL_VERSION;
+        return 0;
+    case GRADUS__V1__PULL__KIND__AT_LEAST:
+        ask->pull.kind = PULL_AT_LEAST;
+        return 0;
+    case GRADUS__V1__PULL__KIND__PINNED:
+        if (ask->has_push) {
+            return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
+        }
+        *ask = (struct exchange_request){.kind = EXCHANGE_PINNED};
+        memcpy(ask->pin_id, in->pin_id, strnlen(in->pin_id, sizeof ask->pin_id - 1));
+        return 0;
+    default:
+        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)in->kind);
+    }
+}
+
 int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
 {
     if (in == NULL) {
@@ -157,15 +183,15 @@ int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *e
     if (rc != 0) {
         return rc;
     }
-    r->event.pull = (struct shard_pull){
-        .kind = (enum shard_pull_kind)in->kind, /* the core refuses what it does not know */
+    r->event.ask.kind = EXCHANGE_TRAIN;
+    r->event.ask.has_pull = true;
+    r->event.ask.pull = (struct exchange_pull){
         .version = in->version,
-        .pin_id = in->pin_id,
         .progress = in->progress != 0,
         .clock = in->clock,
         .joins = in->joins != 0,
         .epoch = in->epoch,
         .split = in->split,
     };
-    return 0;
+    return read_kind(in, r, err);
 }

@@ -62,6 +62,7 @@ struct worker *worker_new(const struct worker_config *config)
         worker_set_forget(w, (enum worker_set)i);
     }
     w->gradient_versions = mem_new(config->shard_count, sizeof(uint64_t));
+    w->pushes = mem_new(config->shard_count, sizeof *w->pushes);
     w->sums_wanted = mem_new(config->shard_count, sizeof(bool));
     w->heard = mem_new(config->shard_count, sizeof(uint64_t));
     return w;
@@ -76,6 +77,7 @@ void worker_free(struct worker *w)
         free(w->versions[i]);
     }
     free(w->gradient_versions);
+    free(w->pushes);
     free(w->sums_wanted);
     free(w->heard);
     free(w->exchanges);

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "job/progress/consistency.h"
+#include "job/progress/exchange.h"
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 #include "job/progress/tree.h"
@@ -43,7 +44,6 @@
 #define WORKER_SLOT_NONE UINT32_MAX
 #define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
 #define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
-#define WORKER_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
 #define WORKER_ROUNDS_MAX 8 /* of sums over whole variables; no update takes more than four */
 
 enum worker_set { WORKER_SET_A, WORKER_SET_B, WORKER_SET_EVALUATION, WORKER_SET_COUNT };
@@ -75,25 +75,16 @@ struct worker_assignment {
     size_t lease_count;
 };
 
-enum worker_push_result { /* = PushResult */
-                          WORKER_PUSH_NONE,
-                          WORKER_PUSH_ACCEPTED,
-                          WORKER_PUSH_APPLIED,
-                          WORKER_PUSH_DUPLICATE,
-                          WORKER_PUSH_STALE,
-                          WORKER_PUSH_DROPPED,
-};
-
 enum worker_lease_kind { WORKER_LEASE_WAIT, WORKER_LEASE_GRANTED, WORKER_LEASE_DONE };
 
 enum worker_event_kind {
     WORKER_ASSIGN,
     WORKER_EVALUATE,
-    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; pushes that came with it may
-                         have been answered before. With a code: a COMPUTE was given up, because
-                         its parameters, which were said to be there `early`, did not all come;
-                         EXCHANGE actions right behind it that push its slot were skipped */
-    WORKER_EXCHANGED, /* an EXCHANGE is answered, well or with an error */
+    WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; its pushes may have been
+                         answered before. With a code: a COMPUTE was given up, because its
+                         parameters, which were said to be there `early`, did not all come, and
+                         none of its pushes was begun */
+    WORKER_EXCHANGED, /* an exchange is answered, well or with an error */
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
     WORKER_PROGRESS_REPORTED,
@@ -114,28 +105,18 @@ struct worker_event {
     uint64_t first, count;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
-    bool partial; /* of an `early` one: the rest of the values is still coming */
-    uint32_t progress;
-    uint64_t clock; /* bounded: the answer to a pull that joined */
-    enum worker_push_result push;
-    bool has_decision; /* of the lead */
-    uint64_t decision_step;
-    const uint8_t *decision; /* borrowed for the event */
-    size_t decision_bytes;
-    bool has_spare, spare_given;
-    uint32_t spare_replica, spare_wait_ms;
-    bool has_sums;                /* the shell keeps them, by shard */
-    bool sums_known;              /* they are the totals */
-    bool sums_over;               /* nobody needs any */
-    enum worker_lease_kind lease; /* LEASED */
-    uint64_t generation;          /* LEASED, SPLIT_REPORTED: of the request */
-    struct worker_lease granted;  /* LEASED */
+    bool partial;                  /* of an `early` one: the rest of the values is still coming */
+    struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
+                                      of sums, by shard */
+    enum worker_lease_kind lease;  /* LEASED */
+    uint64_t generation;           /* LEASED, SPLIT_REPORTED: of the request */
+    struct worker_lease granted;   /* LEASED */
 };
 
 enum worker_action_kind {
-    WORKER_DO_COMPUTE,  /* gradient of `batch` with set → slot. EXCHANGE actions right behind it
-                           that push this slot may begin at once: what is made can leave; and what
-                           they pull may go to the same set, for it comes when all has left */
+    WORKER_DO_COMPUTE, /* gradient of `batch` with set → slot, and its `pushes`, each an exchange.
+                          They may begin at once: what is made can leave; and what they pull may
+                          go to the same set, for it comes when all has left */
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
     WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
@@ -154,12 +135,17 @@ enum worker_action_kind {
                            more. Told again in a generation that comes later */
 };
 
-enum worker_pull {
-    WORKER_PULL_NONE,
-    WORKER_PULL_LATEST,
-    WORKER_PULL_VERSION,
-    WORKER_PULL_PINNED,
-    WORKER_PULL_AT_LEAST,
+/* An exchange with a shard. The replicas of a decision are in the core's memory, as they are until
+ * the generation changes or the decision is two steps back: the shell packs them when it sends. The
+ * shell adds the data of totals, which it has joined. */
+struct worker_request {
+    uint64_t exchange;
+    uint32_t shard;
+    uint64_t generation;
+    struct exchange_request ask;
+    uint32_t slot; /* of the gradient that it pushes; WORKER_SLOT_NONE: an empty one, or none */
+    enum worker_set set; /* into which it pulls */
+    bool early;          /* what it pulls is for a COMPUTE, which may begin with a part of it */
 };
 
 struct worker_action {
@@ -167,42 +153,20 @@ struct worker_action {
     uint64_t tag;
     int code;
     char message[256];
-    /* EXCHANGE */
-    uint64_t exchange;
-    uint32_t shard;
+    struct worker_request request; /* EXCHANGE */
     uint64_t generation;
-    bool push;
-    bool idle;
-    uint64_t step; /* COMPUTE too: identity of the batch for dropout, with `replica` */
-    uint32_t replica_first, replica_end;
-    uint64_t examples;
-    uint64_t base_version;
-    enum worker_pull pull;
-    uint64_t version;
-    char pin_id[64];
-    bool progress;
-    uint64_t clock; /* bounded: Push.clock and Pull.clock */
-    bool joins;     /* bounded: Pull.joins */
-    bool early; /* EXCHANGE: what it pulls is for a COMPUTE, which may begin with a part of it */
+    uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
+    uint32_t replica;
     enum worker_set set;
     uint32_t slot, slot_from;
-    /* COMPUTE, PREFETCH, EXCHANGE of async, REPORT_SPLIT (batch_end only) */
-    struct ledger_batch batch;
-    uint32_t batch_end; /* EXCHANGE: the push covers batches up to it */
-    uint32_t replica;
-    bool spare;        /* COMPUTE: of another worker's replica: not measured. EXCHANGE: its push */
-    bool decided;      /* EXCHANGE: Push.decided */
-    bool ask_spare;    /* EXCHANGE: SpareRequest of `step`, alone */
-    bool has_decision; /* EXCHANGE */
-    uint64_t decision_step;
-    /* In the core's memory; as it is until the generation changes or decision_step is two steps
-     * back: the shell packs it when it sends. */
-    const uint8_t *decision;
-    size_t decision_bytes;
-    bool ask_sums;  /* EXCHANGE: SumsRequest of `round` of `step`, alone */
-    bool totals;    /* EXCHANGE: Totals of `round` of `step`, alone */
-    uint32_t round; /* JOIN, EXCHANGE */
-    bool known;     /* JOIN */
+    struct ledger_batch batch; /* COMPUTE, PREFETCH, REPORT_SPLIT */
+    uint32_t batch_end;        /* REPORT_SPLIT */
+    bool spare;                /* COMPUTE: of another worker's replica: not measured */
+    /* COMPUTE: of this gradient; in the core's memory until it is told that it is COMPUTED. */
+    const struct worker_request *pushes;
+    size_t push_count;
+    uint32_t round, shard;                     /* JOIN */
+    bool known;                                /* JOIN */
     struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
     size_t held_count;
     uint64_t first, count; /* EVALUATE */

@@ -46,14 +46,16 @@ static bool quiet(const struct worker *w)
 
 static void pull_from(struct worker *w, uint32_t shard, const struct holding *progress_of)
 {
-    struct worker_action request = worker_request(w, shard);
-    request.pull = WORKER_PULL_LATEST;
-    request.clock = w->async.clock;
-    request.joins = is_bounded(w) && w->async.clock == 0 && shard == WORKER_LEAD;
+    struct worker_request request = worker_request(w, shard, EXCHANGE_TRAIN);
+    struct exchange_pull *pull = &request.ask.pull;
+    request.ask.has_pull = true;
+    pull->kind = PULL_LATEST;
+    pull->clock = w->async.clock;
+    pull->joins = is_bounded(w) && w->async.clock == 0 && shard == WORKER_LEAD;
     if (progress_of != NULL) {
-        request.progress = true;
-        request.batch.epoch = progress_of->epoch;
-        request.batch.split = progress_of->split;
+        pull->progress = true;
+        pull->epoch = progress_of->epoch;
+        pull->split = progress_of->split;
     }
     worker_exchange(w, &request, false);
 }
@@ -89,20 +91,23 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
                     uint64_t clock)
 {
     const struct group *g = &w->async.pushing;
-    struct ledger_batch batch;
-    ledger_shape_batch(&w->ledger.shape, g->epoch, g->split, g->first, &batch);
     for (uint32_t s = first_shard; s < shard_end; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.push = true;
-        request.batch = batch;
-        request.batch_end = g->end;
-        request.examples = g->examples;
-        request.base_version = w->gradient_versions[s];
+        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
         request.slot = g->slot;
-        request.decided = lead_decides(w) && s != WORKER_LEAD;
-        request.clock = clock;
+        request.ask.has_push = true;
+        request.ask.push = (struct exchange_push){
+            .epoch = g->epoch,
+            .split = g->split,
+            .batch = g->first,
+            .batch_end = g->end,
+            .examples = g->examples,
+            .base_version = w->gradient_versions[s],
+            .decided = lead_decides(w) && s != WORKER_LEAD,
+            .clock = clock,
+        };
         if (pull) {
-            request.pull = WORKER_PULL_LATEST;
+            request.ask.has_pull = true;
+            request.ask.pull = (struct exchange_pull){.kind = PULL_LATEST, .clock = clock};
             request.set = overlaps(w) ? worker_other_set(w) : w->current;
             request.early = !overlaps(w);
         }
@@ -216,26 +221,27 @@ static void tell_idle(struct worker *w)
     w->async.clock = 0; /* it joins again */
     w->async.phase = ASYNC_IDLE;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.idle = true;
+        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
+        request.ask.idle = true;
         worker_exchange(w, &request, false);
     }
 }
 
-void worker_async_exchanged(struct worker *w, const struct worker_action *request,
+void worker_async_exchanged(struct worker *w, const struct worker_request *request,
                             const struct worker_event *event)
 {
     struct async_state *a = &w->async;
     bool highest = MUTANT(highest_progress) && a->progress_least != UINT32_MAX;
-    if (request->progress &&
-        (highest ? event->progress > a->progress_least : event->progress < a->progress_least)) {
-        a->progress_least = event->progress;
+    const uint32_t progress = event->answer.train.progress;
+    if (request->ask.pull.progress &&
+        (highest ? progress > a->progress_least : progress < a->progress_least)) {
+        a->progress_least = progress;
     }
     if (w->training_open > 0) {
         return;
     }
-    if (request->joins) {
-        joined(w, event->clock);
+    if (request->ask.pull.joins) {
+        joined(w, event->answer.train.clock);
         if (w->training_open > 0) {
             return;
         }
@@ -244,7 +250,7 @@ void worker_async_exchanged(struct worker *w, const struct worker_action *reques
     a->phase = ASYNC_STILL;
     if (phase == ASYNC_PUSH) {
         push_done(w);
-    } else if (phase == ASYNC_PUSH_LEAD && event->push == WORKER_PUSH_DROPPED) {
+    } else if (phase == ASYNC_PUSH_LEAD && event->answer.train.push == PUSH_DROPPED) {
         push_dropped(w);
     } else if (phase == ASYNC_PUSH_LEAD) {
         push_decided(w);
@@ -357,6 +363,7 @@ static void compute_next(struct worker *w, struct holding *h)
     w->computing_batch = batch;
     w->landing = false;
     a->idle_told = false;
+    size_t at = w->out->count;
     struct worker_action *action = worker_add(w, WORKER_DO_COMPUTE);
     action->batch = batch;
     /* The identity of the batch for dropout: its number in the whole training. */
@@ -366,9 +373,10 @@ static void compute_next(struct worker *w, struct holding *h)
     action->set = w->current;
     action->generation = w->a.generation;
     if (goes_alone(w)) {
-        w->computing = COMPUTING_PUSHED;
+        worker_push_along(w);
         worker_async_computed(w);
         push_group(w);
+        worker_pushed_along(w, at);
     }
 }
 

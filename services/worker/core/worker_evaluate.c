@@ -40,10 +40,9 @@ void worker_evaluation_pump(struct worker *w)
     w->evaluation_pin[0] = '\0';
     text_copy(w->evaluation_pulling, sizeof w->evaluation_pulling, e->pin_id);
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.pull = WORKER_PULL_PINNED;
+        struct worker_request request = worker_request(w, s, EXCHANGE_PINNED);
         request.set = WORKER_SET_EVALUATION;
-        text_copy(request.pin_id, sizeof request.pin_id, e->pin_id);
+        text_copy(request.ask.pin_id, sizeof request.ask.pin_id, e->pin_id);
         worker_exchange(w, &request, true);
     }
 }

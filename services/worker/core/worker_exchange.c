@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open exchanges: kept until they are answered, sent again after passing errors. */
+#include <assert.h>
 
 #include "base/mem.h"
 #include "base/mutant.h"
 #include "worker/core/worker_state.h"
 
-struct worker_action worker_request(const struct worker *w, uint32_t shard)
+struct worker_request worker_request(const struct worker *w, uint32_t shard,
+                                     enum exchange_kind kind)
 {
-    return (struct worker_action){
+    return (struct worker_request){
         .shard = shard,
         .generation = w->a.generation,
+        .ask = {.kind = kind},
         .slot = WORKER_SLOT_NONE,
         .set = w->current,
     };
@@ -47,9 +50,34 @@ void worker_set_forget(struct worker *w, enum worker_set set)
     }
 }
 
-void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation)
+static bool pulls(const struct worker_request *r)
 {
-    request->kind = WORKER_DO_EXCHANGE;
+    return r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED;
+}
+
+static void send(struct worker *w, const struct worker_request *request)
+{
+    worker_add(w, WORKER_DO_EXCHANGE)->request = *request;
+}
+
+void worker_push_along(struct worker *w)
+{
+    w->computing = COMPUTING_PUSHED;
+    w->along = true;
+    w->push_count = 0;
+}
+
+void worker_pushed_along(struct worker *w, size_t at)
+{
+    struct worker_action *compute = &w->out->items[at];
+    assert(compute->kind == WORKER_DO_COMPUTE && compute->slot == w->computing_slot);
+    compute->pushes = w->pushes;
+    compute->push_count = w->push_count;
+    w->along = false;
+}
+
+void worker_exchange(struct worker *w, struct worker_request *request, bool evaluation)
+{
     request->exchange = ++w->exchange_last;
     w->exchanges =
         mem_grow(w->exchanges, &w->exchange_capacity, w->exchange_count + 1, sizeof *w->exchanges);
@@ -63,10 +91,15 @@ void worker_exchange(struct worker *w, struct worker_action *request, bool evalu
     if (request->slot != WORKER_SLOT_NONE) {
         w->slot_users[request->slot]++;
     }
-    if (request->pull != WORKER_PULL_NONE) {
+    if (pulls(request)) {
         w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
     }
-    *worker_add(w, WORKER_DO_EXCHANGE) = *request;
+    if (w->along && request->ask.has_push && request->slot == w->computing_slot) {
+        assert(w->push_count < w->config.shard_count);
+        w->pushes[w->push_count++] = *request;
+    } else {
+        send(w, request);
+    }
 }
 
 static void close_exchange(struct worker *w, size_t i)
@@ -97,8 +130,8 @@ void worker_drop_waiting(struct worker *w)
 void worker_drop_pushes(struct worker *w, uint32_t slot)
 {
     for (size_t i = 0; i < w->exchange_count;) {
-        const struct worker_action *r = &w->exchanges[i].request;
-        if (r->push && r->slot == slot) {
+        const struct worker_request *r = &w->exchanges[i].request;
+        if (r->ask.has_push && r->slot == slot) {
             close_exchange(w, i);
         } else {
             i++;
@@ -149,13 +182,13 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
         return; /* answered before, or of a time that is over */
     }
     struct exchange *x = &w->exchanges[i];
-    struct worker_action request = x->request;
+    struct worker_request request = x->request;
     if (x->evaluation) {
         if (event->code == 0) {
             w->versions[WORKER_SET_EVALUATION][request.shard] = event->version;
         }
         close_exchange(w, i);
-        worker_evaluation_exchanged(w, event, request.pin_id);
+        worker_evaluation_exchanged(w, event, request.ask.pin_id);
         return;
     }
     bool over = w->fenced || w->next_pending || request.generation != w->a.generation;
@@ -163,7 +196,7 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event)
         exchange_failed(w, i, event);
         return;
     }
-    if (event->code == 0 && request.pull != WORKER_PULL_NONE) {
+    if (event->code == 0 && pulls(&request)) {
         w->versions[request.set][request.shard] = event->version;
         w->landing = w->landing || event->partial;
     }
@@ -188,13 +221,12 @@ void worker_retry_exchanges(struct worker *w)
     }
     for (size_t i = 0; w->waiting_count > 0 && i < w->exchange_count; i++) {
         struct exchange *x = &w->exchanges[i];
-        if (x->waiting && x->request.ask_spare && w->sync.step_over) {
+        if (x->waiting && x->request.ask.kind == EXCHANGE_SPARE && w->sync.step_over) {
             close_exchange(w, i--); /* nobody is late any more */
         } else if (x->waiting && x->retry_ms <= w->now_ms) {
             x->waiting = false;
             w->waiting_count--;
-            struct worker_action request = x->request;
-            *worker_add(w, WORKER_DO_EXCHANGE) = request;
+            send(w, &x->request);
         }
     }
 }

@@ -26,41 +26,44 @@ static bool partial(const struct worker *w)
 
 /* ---- versions ---- */
 
-static void pull(struct worker *w, uint32_t shard, enum worker_set set, enum worker_pull kind,
+static void pull(struct worker *w, uint32_t shard, enum worker_set set, enum pull_kind kind,
                  uint64_t version)
 {
-    struct worker_action request = worker_request(w, shard);
-    request.pull = kind;
-    request.version = version;
+    struct worker_request request = worker_request(w, shard, EXCHANGE_TRAIN);
+    request.ask.has_pull = true;
+    request.ask.pull.kind = kind;
+    request.ask.pull.version = version;
     request.set = set;
     worker_exchange(w, &request, false);
 }
 
-void worker_loose_pull_next(struct worker *w, struct worker_action *request)
+void worker_loose_pull_next(struct worker *w, struct worker_request *request)
 {
     w->sync.next_pulled = true;
     if (request != NULL) {
-        request->pull = WORKER_PULL_AT_LEAST;
-        request->version = w->position + 1;
+        request->ask.has_pull = true;
+        request->ask.pull.kind = PULL_AT_LEAST;
+        request->ask.pull.version = w->position + 1;
         request->set = worker_other_set(w);
         return;
     }
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        pull(w, s, worker_other_set(w), WORKER_PULL_AT_LEAST, w->position + 1);
+        pull(w, s, worker_other_set(w), PULL_AT_LEAST, w->position + 1);
     }
     worker_sums_ask(w);
 }
 
 /* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
-bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code)
+bool worker_loose_outrun(struct worker *w, const struct worker_request *request, int code)
 {
-    if (code != ERR_RANGE || !consistency_is_loose(&w->a.consistency) || request->push ||
-        request->pull != WORKER_PULL_VERSION) {
+    const struct exchange_request *ask = &request->ask;
+    if (code != ERR_RANGE || !consistency_is_loose(&w->a.consistency) || ask->has_push ||
+        !ask->has_pull || ask->pull.kind != PULL_VERSION) {
         return false;
     }
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         uint64_t *version = &w->versions[request->set][s];
-        if (*version != WORKER_VERSION_NONE && *version <= request->version) {
+        if (*version != WORKER_VERSION_NONE && *version <= ask->pull.version) {
             *version = WORKER_VERSION_NONE;
         }
     }
@@ -124,7 +127,7 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     bool complete = true;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         if (versions[s] == WORKER_VERSION_NONE || versions[s] < least) {
-            pull(w, s, set, WORKER_PULL_AT_LEAST, least);
+            pull(w, s, set, PULL_AT_LEAST, least);
             complete = false;
             continue;
         }
@@ -148,7 +151,7 @@ static void align(struct worker *w, enum worker_set set, uint64_t least, bool fi
     }
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         if (versions[s] != wanted) {
-            pull(w, s, set, WORKER_PULL_VERSION, wanted);
+            pull(w, s, set, PULL_VERSION, wanted);
         }
     }
 }
@@ -164,7 +167,7 @@ static void step_back(struct worker *w)
         s->level_ms = 0;
         s->steps_back = true;
         for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
-            pull(w, shard, other, WORKER_PULL_VERSION, s->level_version - 1);
+            pull(w, shard, other, PULL_VERSION, s->level_version - 1);
         }
     } else if (s->steps_back && worker_set_is(w, other, s->level_version - 1) &&
                !worker_set_is(w, s->level_set, s->level_version)) {
@@ -191,12 +194,19 @@ void worker_loose_settle(struct worker *w)
 
 /* ---- decisions ---- */
 
-/* Is a push of this step, or a request for its sums, still open with @shard? */
+/* A push of this step, or a request for its sums? */
+static bool is_of_step(const struct worker *w, const struct exchange_request *ask)
+{
+    return (ask->has_push && ask->push.step == w->position) ||
+           (ask->kind == EXCHANGE_SUMS && ask->sums.step == w->position);
+}
+
+/* Is one still open with @shard? */
 static bool is_waited_for(const struct worker *w, uint32_t shard)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {
-        const struct worker_action *r = &w->exchanges[i].request;
-        if ((r->push || r->ask_sums) && r->shard == shard && r->step == w->position) {
+        const struct worker_request *r = &w->exchanges[i].request;
+        if (r->shard == shard && is_of_step(w, &r->ask)) {
             return true;
         }
     }
@@ -204,59 +214,55 @@ static bool is_waited_for(const struct worker *w, uint32_t shard)
 }
 
 /* The lead has said which replicas make up the step: tell the shards that wait for them. */
-static void carry_decision(struct worker *w, const struct worker_event *event)
+static void carry_decision(struct worker *w, const struct exchange_decision *d)
 {
     struct sync_state *s = &w->sync;
-    if (event->decision_bytes > WORKER_DECISION_BYTES_MAX) {
+    if (d->bytes > EXCHANGE_DECISION_BYTES_MAX) {
         char message[128];
         (void)snprintf(message, sizeof message, "the lead's decision has %zu bytes; at most %d",
-                       event->decision_bytes, WORKER_DECISION_BYTES_MAX);
+                       d->bytes, EXCHANGE_DECISION_BYTES_MAX);
         worker_fail_job(w, ERR_INVALID, message);
         return;
     }
     s->decision_sent = true;
-    uint8_t *decision = s->decisions[w->position % 2];
-    memcpy(decision, event->decision, event->decision_bytes);
+    uint8_t *replicas = s->decisions[w->position % 2];
+    memcpy(replicas, d->replicas, d->bytes);
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
         if (shard == WORKER_LEAD || !is_waited_for(w, shard)) {
             continue;
         }
-        struct worker_action request = worker_request(w, shard);
-        request.has_decision = true;
-        request.decision_step = w->position;
-        request.decision = decision;
-        request.decision_bytes = event->decision_bytes;
+        struct worker_request request = worker_request(w, shard, EXCHANGE_TRAIN);
+        request.ask.has_decision = true;
+        request.ask.decision = (struct exchange_decision){w->position, replicas, d->bytes};
         worker_exchange(w, &request, false);
     }
 }
 
 static void heed_decision(struct worker *w, const struct worker_event *event)
 {
-    if (event->has_decision && event->decision_step == w->position && partial(w) &&
-        !w->sync.decision_sent) {
-        carry_decision(w, event);
+    const struct exchange_decision *d = &event->answer.decision;
+    if (d->bytes > 0 && d->step == w->position && partial(w) && !w->sync.decision_sent) {
+        carry_decision(w, d);
     }
 }
 
-static void count_spare(struct worker *w, const struct worker_action *request,
-                        const struct worker_event *event)
+static void count_spare(struct worker *w, const struct exchange_push *push, enum push_result result)
 {
-    if (event->push != WORKER_PUSH_ACCEPTED && event->push != WORKER_PUSH_APPLIED) {
+    if (result != PUSH_ACCEPTED && result != PUSH_APPLIED) {
         return; /* somebody else was faster */
     }
-    bool own =
-        request->replica_first >= w->a.replica_first && request->replica_first < w->a.replica_end;
+    bool own = push->replica_first >= w->a.replica_first && push->replica_first < w->a.replica_end;
     w->sync.own_spares += own ? 1 : 0;
     w->speculated += own ? 0 : 1;
     w->measured = w->measured || !own;
 }
 
-static void lead_answered_push(struct worker *w, const struct worker_action *request,
+static void lead_answered_push(struct worker *w, const struct exchange_push *push,
                                const struct worker_event *event)
 {
-    if (request->examples > 0) {
+    if (push->examples > 0) {
         w->sync.lead_holds--;
-        if (event->push == WORKER_PUSH_STALE) {
+        if (event->answer.train.push == PUSH_STALE) {
             w->dropped++;
             w->measured = true;
         }
@@ -273,22 +279,22 @@ static void ask_next_shard(struct worker *w)
     s->spare_ask_ms = ++s->spare_shard < w->config.shard_count ? w->now_ms + SPARE_NEXT_MS : 0;
 }
 
-static void take_spare_answer(struct worker *w, const struct worker_event *event)
+static void take_spare_answer(struct worker *w, const struct exchange_spare *spare)
 {
     struct sync_state *s = &w->sync;
-    if (!event->has_spare || (!event->spare_given && event->spare_wait_ms == 0)) {
+    if (!spare->given && spare->wait_ms == 0) {
         ask_next_shard(w);
-    } else if (!event->spare_given) {
-        s->spare_ask_ms = w->now_ms + event->spare_wait_ms;
-    } else if (event->spare_replica >= w->a.consistency.replicas) {
+    } else if (!spare->given) {
+        s->spare_ask_ms = w->now_ms + spare->wait_ms;
+    } else if (spare->replica >= w->a.consistency.replicas) {
         char message[128];
         (void)snprintf(message, sizeof message,
                        "shard %" PRIu32 " gave spare replica %" PRIu32 " of %" PRIu32,
-                       s->spare_shard, event->spare_replica, w->a.consistency.replicas);
+                       s->spare_shard, spare->replica, w->a.consistency.replicas);
         worker_fail_job(w, ERR_INVALID, message);
     } else {
         s->spare_given = true;
-        s->spare_replica = event->spare_replica;
+        s->spare_replica = spare->replica;
     }
 }
 
@@ -298,15 +304,11 @@ static void push_spare(struct worker *w, uint32_t slot)
     w->sync.spare_given = false;
     w->sync.spare_ask_ms = 0;
     for (uint32_t s = w->sync.spare_shard; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.push = true;
-        request.spare = true;
-        request.step = w->position;
-        request.replica_first = w->sync.spare_replica;
-        request.replica_end = w->sync.spare_replica + 1;
-        request.examples = w->computing_batch.count;
+        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
+        const struct tree_block node = {w->sync.spare_replica, w->sync.spare_replica + 1};
         request.slot = slot;
-        request.batch = w->computing_batch;
+        worker_sync_push(w, &request.ask, node, w->computing_batch.count);
+        request.ask.push.spare = true;
         worker_exchange(w, &request, false);
     }
     worker_slot_drop(w, slot);
@@ -339,7 +341,8 @@ static void spare_compute(struct worker *w)
 static bool spare_open(const struct worker *w)
 {
     for (size_t i = 0; i < w->exchange_count; i++) {
-        if (w->exchanges[i].request.ask_spare || w->exchanges[i].request.spare) {
+        const struct exchange_request *ask = &w->exchanges[i].request.ask;
+        if (ask->kind == EXCHANGE_SPARE || ask->push.spare) {
             return true;
         }
     }
@@ -385,9 +388,8 @@ void worker_loose_wait(struct worker *w)
     if (shard == w->config.shard_count) {
         return;
     }
-    struct worker_action request = worker_request(w, shard);
-    request.ask_spare = true;
-    request.step = w->position;
+    struct worker_request request = worker_request(w, shard, EXCHANGE_SPARE);
+    request.ask.spare_step = w->position;
     s->spare_ask_ms = 0;
     worker_exchange(w, &request, false);
 }
@@ -404,19 +406,21 @@ static bool every_shard_is_past(const struct worker *w)
     return true;
 }
 
-void worker_loose_answered(struct worker *w, const struct worker_action *request,
+void worker_loose_answered(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event)
 {
-    if (request->spare && request->shard == w->sync.spare_shard) {
-        count_spare(w, request, event);
-    } else if (request->shard == WORKER_LEAD && request->push && !request->spare) {
-        lead_answered_push(w, request, event);
+    const struct exchange_request *ask = &request->ask;
+    const struct exchange_push *push = &ask->push;
+    if (push->spare && request->shard == w->sync.spare_shard) {
+        count_spare(w, push, event->answer.train.push);
+    } else if (request->shard == WORKER_LEAD && ask->has_push && !push->spare) {
+        lead_answered_push(w, push, event);
     }
-    if (request->shard == WORKER_LEAD && request->ask_sums) {
+    if (request->shard == WORKER_LEAD && ask->kind == EXCHANGE_SUMS) {
         heed_decision(w, event);
     }
-    if (request->ask_spare) {
-        take_spare_answer(w, event);
+    if (ask->kind == EXCHANGE_SPARE) {
+        take_spare_answer(w, &event->answer.spare);
     }
     if (event->version > w->heard[request->shard]) {
         w->heard[request->shard] = event->version;

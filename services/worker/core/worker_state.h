@@ -7,7 +7,7 @@
 
 /* One open exchange. The request is kept until it is answered, so that it can be sent again. */
 struct exchange {
-    struct worker_action request;
+    struct worker_request request;
     bool evaluation; /* belongs to an evaluation, else to training */
     bool waiting;    /* failed; is sent again at retry_ms */
     uint64_t retry_ms;
@@ -52,7 +52,7 @@ struct sync_state {
     bool steps_back;   /* the version before it is asked for */
     uint32_t lead_holds; /* replicas with records that the lead has not answered yet */
     bool decision_sent;  /* of this step */
-    uint8_t decisions[2][WORKER_DECISION_BYTES_MAX]; /* of an even and of an odd step */
+    uint8_t decisions[2][EXCHANGE_DECISION_BYTES_MAX]; /* of an even and of an odd step */
 
     /* spare replicas */
     bool spare_given; /* to be computed, or being computed */
@@ -139,14 +139,14 @@ struct async_state {
 
 struct evaluation {
     uint64_t tag;
-    char pin_id[64];
+    char pin_id[EXCHANGE_PIN_ID_BYTES];
     uint64_t first, count;
 };
 
 enum computing {
     COMPUTING_NOTHING,
     COMPUTING_BATCH,
-    COMPUTING_PUSHED, /* a batch whose push is open already: it leaves while it is made */
+    COMPUTING_PUSHED, /* a batch whose pushes are open already: it leaves while it is made */
     COMPUTING_SPARE,
     COMPUTING_EVALUATION,
 };
@@ -180,6 +180,9 @@ struct worker {
     uint32_t computing_slot; /* COMPUTING_PUSHED: the exchanges' */
     uint64_t computing_step;
     uint32_t computing_replica;
+    struct worker_request *pushes; /* [shard_count] those that go with a COMPUTE */
+    size_t push_count;
+    bool along; /* what is pushed now does */
 
     /* gradients */
     uint32_t slot_users[WORKER_SLOTS_MAX]; /* exchanges that still read it, plus one while computed
@@ -228,8 +231,10 @@ struct worker {
     /* evaluation */
     struct evaluation evaluations[WORKER_EVALUATIONS_MAX];
     size_t evaluation_count;
-    char evaluation_pin[64];     /* whose parameters the evaluation set holds; empty: none */
-    char evaluation_pulling[64]; /* whose are on their way; empty: none, or one of them failed */
+    char evaluation_pin[EXCHANGE_PIN_ID_BYTES]; /* whose parameters the evaluation set holds; empty:
+                                                   none */
+    char evaluation_pulling[EXCHANGE_PIN_ID_BYTES]; /* whose are on their way; empty: none, or one
+                                                       of them failed */
 };
 
 struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind);
@@ -237,11 +242,16 @@ uint64_t worker_backoff(uint32_t attempts);
 uint32_t worker_slot_take(struct worker *w);
 void worker_slot_drop(struct worker *w, uint32_t slot);
 /* Open an exchange from @request (exchange number and kind are filled in) and send it. */
-void worker_exchange(struct worker *w, struct worker_action *request, bool evaluation);
+void worker_exchange(struct worker *w, struct worker_request *request, bool evaluation);
+/* The gradient of COMPUTE, which is action @at, is pushed as it is: what pushes its slot between
+ * these two goes along with it. */
+void worker_push_along(struct worker *w);
+void worker_pushed_along(struct worker *w, size_t at);
 /* Tell the master that the job cannot go on here, and stop. */
 void worker_fail_job(struct worker *w, int code, const char *message);
-/* An exchange request of this generation with everything else empty. */
-struct worker_action worker_request(const struct worker *w, uint32_t shard);
+/* An exchange of this generation with everything else empty. */
+struct worker_request worker_request(const struct worker *w, uint32_t shard,
+                                     enum exchange_kind kind);
 
 /* The set of parameters for training that is not the current one. */
 enum worker_set worker_other_set(const struct worker *w);
@@ -280,7 +290,7 @@ void worker_sync_computed(struct worker *w, enum computing was);
 void worker_sync_made(struct worker *w);
 /* Its parameters did not all come: as if it had not been begun. */
 void worker_sync_given_up(struct worker *w, enum computing was);
-void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
+void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event);
 /* Sync without replicas, where nobody else's step needs this worker. */
 bool worker_sync_stands_by(const struct worker *w);
@@ -288,25 +298,28 @@ void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
 void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
                          const struct ledger_batch *batch);
+/* Make @ask a push of @node of the present step. */
+void worker_sync_push(const struct worker *w, struct exchange_request *ask, struct tree_block node,
+                      uint64_t examples);
 /* Everything of a step is before it again. */
 void worker_sync_step_begin(struct worker *w);
 /* worker_loose.c: sync that need not wait for every worker */
 /* Pull what is after the present step to the other set; @request: with this push, or NULL. */
-void worker_loose_pull_next(struct worker *w, struct worker_action *request);
+void worker_loose_pull_next(struct worker *w, struct worker_request *request);
 /* Find a version that all shards have, and go on there. */
 void worker_loose_settle(struct worker *w);
 /* All of this worker's replicas are pushed. */
 void worker_loose_wait(struct worker *w);
-void worker_loose_answered(struct worker *w, const struct worker_action *request,
+void worker_loose_answered(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event);
 void worker_loose_spare_computed(struct worker *w);
 /* Was the answer that a shard is too far ahead of the version that was asked for? */
-bool worker_loose_outrun(struct worker *w, const struct worker_action *request, int code);
+bool worker_loose_outrun(struct worker *w, const struct worker_request *request, int code);
 /* worker_sums.c: sums over whole variables */
 void worker_sums_step_begin(struct worker *w);
 /* Ask for those of this step, if there are any and it was not done yet. */
 void worker_sums_ask(struct worker *w);
-void worker_sums_answered(struct worker *w, const struct worker_action *request,
+void worker_sums_answered(struct worker *w, const struct worker_request *request,
                           const struct worker_event *event);
 /* worker_lease.c: leases, and the reports of finished ones */
 void worker_lease_begin(struct worker *w);
@@ -326,7 +339,7 @@ void worker_async_begin(struct worker *w);
 void worker_async_pump(struct worker *w);
 void worker_async_computed(struct worker *w);
 void worker_async_given_up(struct worker *w, enum computing was); /* as in sync */
-void worker_async_exchanged(struct worker *w, const struct worker_action *request,
+void worker_async_exchanged(struct worker *w, const struct worker_request *request,
                             const struct worker_event *event);
 
 #endif

@@ -20,10 +20,8 @@ static void ask(struct worker *w)
     s->past = 0;
     s->known = false;
     for (uint32_t shard = 0; shard < w->config.shard_count; shard++) {
-        struct worker_action request = worker_request(w, shard);
-        request.ask_sums = true;
-        request.step = w->position;
-        request.round = s->round;
+        struct worker_request request = worker_request(w, shard, EXCHANGE_SUMS);
+        request.ask.sums = (struct exchange_round){w->position, s->round};
         worker_exchange(w, &request, false);
     }
 }
@@ -53,10 +51,8 @@ static void send_totals(struct worker *w)
             join->shard = s->known_by;
             joined = true;
         }
-        struct worker_action request = worker_request(w, shard);
-        request.totals = true;
-        request.step = w->position;
-        request.round = s->round;
+        struct worker_request request = worker_request(w, shard, EXCHANGE_TOTALS);
+        request.ask.totals.of = (struct exchange_round){w->position, s->round};
         worker_exchange(w, &request, false);
     }
 }
@@ -64,28 +60,30 @@ static void send_totals(struct worker *w)
 static void take(struct worker *w, uint32_t shard, const struct worker_event *event)
 {
     struct sums_state *s = &w->sync.sums;
-    w->sums_wanted[shard] = !event->sums_known;
+    const struct exchange_sums *sums = &event->answer.sums;
+    w->sums_wanted[shard] = !sums->known;
     s->answered++;
     s->past += event->version > w->position ? 1 : 0;
-    s->over = s->over || event->sums_over;
-    if (event->sums_known && !event->sums_over) {
+    s->over = s->over || sums->over;
+    if (sums->known && !sums->over) {
         s->known = true;
         s->known_by = shard;
     }
 }
 
-void worker_sums_answered(struct worker *w, const struct worker_action *request,
+void worker_sums_answered(struct worker *w, const struct worker_request *request,
                           const struct worker_event *event)
 {
     struct sums_state *s = &w->sync.sums;
-    if (request->step != w->position || request->round != s->round) {
+    const struct exchange_round *of = &request->ask.sums;
+    if (of->step != w->position || of->round != s->round) {
         return;
     }
-    if (!event->has_sums) {
+    if (event->answer.kind != EXCHANGE_SUMS) {
         char message[128];
         (void)snprintf(message, sizeof message,
                        "shard %" PRIu32 " did not answer with sums of step %" PRIu64,
-                       request->shard, request->step);
+                       request->shard, of->step);
         worker_fail_job(w, ERR_INTERNAL, message);
         return;
     }

@@ -81,9 +81,10 @@ void worker_sync_begin(struct worker *w)
 static void pull_version(struct worker *w)
 {
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.pull = WORKER_PULL_VERSION;
-        request.version = w->position;
+        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
+        request.ask.has_pull = true;
+        request.ask.pull.kind = PULL_VERSION;
+        request.ask.pull.version = w->position;
         worker_exchange(w, &request, false);
     }
 }
@@ -149,24 +150,35 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
 
 /* ---- pushing ---- */
 
+void worker_sync_push(const struct worker *w, struct exchange_request *ask, struct tree_block node,
+                      uint64_t examples)
+{
+    ask->has_push = true;
+    ask->push = (struct exchange_push){
+        .step = w->position,
+        .replica_first = node.lo,
+        .replica_end = node.hi,
+        .epoch = w->computing_batch.epoch,
+        .split = w->computing_batch.split,
+        .batch = w->computing_batch.batch,
+        .examples = examples,
+    };
+}
+
 /* Push one finished node to every shard; the last node of the step also pulls the next version. */
 static void push_node(struct worker *w, const struct stacked *node, bool last)
 {
     bool pull_next = loose(w) && !w->sync.next_pulled;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        struct worker_action request = worker_request(w, s);
-        request.push = true;
-        request.step = w->position;
-        request.replica_first = node->block.lo;
-        request.replica_end = node->block.hi;
-        request.examples = node->examples;
+        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
         request.slot = node->slot;
-        request.batch = w->computing_batch;
+        worker_sync_push(w, &request.ask, node->block, node->examples);
         if (pull_next) {
             worker_loose_pull_next(w, &request);
         } else if (last && !loose(w)) {
-            request.pull = WORKER_PULL_VERSION;
-            request.version = w->position + 1;
+            request.ask.has_pull = true;
+            request.ask.pull.kind = PULL_VERSION;
+            request.ask.pull.version = w->position + 1;
             request.early = w->config.rounds == 0;
         }
         worker_exchange(w, &request, false);
@@ -327,10 +339,10 @@ void worker_sync_given_up(struct worker *w, enum computing was)
     }
 }
 
-void worker_sync_exchanged(struct worker *w, const struct worker_action *request,
+void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event)
 {
-    if (request->ask_sums) {
+    if (request->ask.kind == EXCHANGE_SUMS) {
         worker_sums_answered(w, request, event);
     }
     if (loose(w)) {
@@ -391,11 +403,13 @@ static void compute_next(struct worker *w)
                 prefetch(w);
             }
             bool alone = goes_alone(w);
+            size_t at = w->out->count;
             worker_sync_compute(w, COMPUTING_BATCH, s->replica_next, &batch);
             if (alone) {
-                w->computing = COMPUTING_PUSHED;
+                worker_push_along(w);
                 remember(s);
                 take_in(w, w->computing_slot, batch.count);
+                worker_pushed_along(w, at);
             }
             return;
         }

@@ -60,35 +60,48 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     worker_job_tell_computed(j, 0);
 }
 
-static void do_exchange(struct worker_job *j, const struct worker_action *a)
+int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
+                              struct ps_client_request *out, struct err *err)
+{
+    *out = (struct ps_client_request){
+        .exchange = r->exchange,
+        .shard = r->shard,
+        .generation = r->generation,
+        .ask = r->ask,
+        .early = r->early,
+        .gradient = r->slot == WORKER_SLOT_NONE ? NULL : j->model.slots[r->slot],
+        .gradient_id = r->slot,
+    };
+    if (r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED) {
+        out->values = worker_model_set(&j->model, r->set, err);
+        return out->values == NULL ? ERR_EXHAUSTED : 0;
+    }
+    return 0;
+}
+
+void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
 {
     struct err err = {0};
-    struct ps_payload payload = {0};
-    if (a->pull != WORKER_PULL_NONE) {
-        payload.values = worker_model_set(&j->model, a->set, &err);
-        if (payload.values == NULL) {
-            worker_job_fail(j, &err);
-            return;
-        }
+    struct ps_client_request request;
+    if (worker_job_client_request(j, r, &request, &err) != 0) {
+        worker_job_fail(j, &err);
+        return;
     }
-    if (a->push && a->slot != WORKER_SLOT_NONE) {
-        if (a->replica_first == a->replica_end) {
-            worker_model_round_sum(&j->model, a->slot);
-        }
-        payload.gradient = j->model.slots[a->slot];
+    if (request.gradient != NULL && r->ask.push.replica_first == r->ask.push.replica_end) {
+        worker_model_round_sum(&j->model, r->slot);
     }
-    if (worker_job_sums_attach(&j->sums, &j->model, a, &payload, &err) != 0) {
+    if (worker_job_sums_attach(&j->sums, &j->model, &request, &err) != 0) {
         worker_job_fail(j, &err);
         return;
     }
     uint64_t begin = chrono_now_ns();
-    worker_job_trace_sending(j, a->exchange);
-    ps_client_exchange(j->client, a, &payload);
+    worker_job_trace_sending(j, r->exchange);
+    ps_client_exchange(j->client, &request);
     uint64_t end = chrono_now_ns();
-    if (a->pull != WORKER_PULL_PINNED) {
+    if (r->ask.kind != EXCHANGE_PINNED) {
         step_clock_busy(&j->clock, STEP_WIRE, begin, end);
     }
-    worker_job_trace_sent(j, a, begin, end);
+    worker_job_trace_sent(j, r, begin, end);
 }
 
 static void do_join(struct worker_job *j, const struct worker_action *a)
@@ -131,9 +144,9 @@ static bool needs_the_data(enum worker_action_kind kind)
 /* Does it take part in the training again? Evaluations do not count. */
 static bool begins_work(const struct worker_action *a)
 {
+    const struct exchange_request *ask = &a->request.ask;
     return a->kind == WORKER_DO_COMPUTE ||
-           (a->kind == WORKER_DO_EXCHANGE &&
-            (a->push || (a->pull != WORKER_PULL_NONE && a->pull != WORKER_PULL_PINNED)));
+           (a->kind == WORKER_DO_EXCHANGE && (ask->has_push || ask->has_pull));
 }
 
 static void execute(struct worker_job *j, const struct worker_action *a)
@@ -162,7 +175,7 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         do_add(j, a);
         break;
     case WORKER_DO_EXCHANGE:
-        do_exchange(j, a);
+        worker_job_exchange(j, &a->request);
         break;
     case WORKER_DO_LEASE:
         worker_job_lease(j, a);

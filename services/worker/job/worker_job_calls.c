@@ -143,8 +143,9 @@ static size_t staleness_bucket(uint64_t staleness)
 /* One shard stands for all of them: a push counts once. */
 static void note_staleness(struct worker_job *j, const struct ps_answer *a)
 {
-    if (a->code == 0 && a->shard == 0 && a->has_staleness) {
-        j->measured.staleness[staleness_bucket(a->staleness)]++;
+    const struct exchange_trained *t = &a->answer.train;
+    if (a->code == 0 && a->shard == 0 && a->batches && t->push == PUSH_APPLIED) {
+        j->measured.staleness[staleness_bucket(t->staleness)]++;
     }
 }
 
@@ -155,7 +156,7 @@ static void note_time(struct worker_job *j, const struct ps_answer *a)
                                     .waited_ns = (uint64_t)a->waited_us * 1000,
                                     .applied_ns = (uint64_t)a->applied_us * 1000};
     uint64_t begin_ns = x.answered_ns;
-    if (a->training && a->sent_ns != 0) {
+    if (a->answer.kind != EXCHANGE_PINNED && a->sent_ns != 0) {
         begin_ns = step_clock_answered(&j->clock, &x);
     }
     worker_job_trace_answered(j, a, &x, begin_ns);
@@ -176,20 +177,7 @@ static void on_answer(void *ctx, const struct ps_answer *a)
         .message = a->message,
         .version = a->version,
         .partial = a->partial,
-        .progress = a->progress,
-        .clock = a->clock,
-        .push = a->push,
-        .has_decision = a->has_decision,
-        .decision_step = a->decision_step,
-        .decision = a->decision,
-        .decision_bytes = a->decision_bytes,
-        .has_spare = a->has_spare,
-        .spare_given = a->spare_given,
-        .spare_replica = a->spare_replica,
-        .spare_wait_ms = a->spare_wait_ms,
-        .has_sums = a->has_sums,
-        .sums_known = a->sums_known,
-        .sums_over = a->sums_known && a->sums_bytes == 0,
+        .answer = a->answer,
     };
     if (a->code == 0) {
         worker_job_sums_take(&j->sums, a);
@@ -227,6 +215,8 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .addresses = addresses,
         .opening = r->opening,
         .message_bytes_max = j->message_bytes_max,
+        .exchanges_max = WORKER_EXCHANGES_MAX,
+        .gradients_max = WORKER_SLOTS_MAX,
         .gradients = (enum value_type)j->model.spec.training.wire_gradients,
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
         .local_sockets = j->local_sockets,
@@ -371,9 +361,8 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
         .first = r->first,
         .count = r->count,
     };
-    if (strlen(r->pin_id) >= sizeof(((struct worker_action *)NULL)->pin_id) ||
-        r->pin_id[0] == '\0') {
-        worker_job_fail_call(call, ERR_INVALID, "pin_id must have 1 to 63 bytes");
+    if (strlen(r->pin_id) + 2 > EXCHANGE_PIN_ID_BYTES || r->pin_id[0] == '\0') {
+        worker_job_fail_call(call, ERR_INVALID, "pin_id must have 1 to 128 bytes");
         return;
     }
     event.tag = keep_call(j, call);

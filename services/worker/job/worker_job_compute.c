@@ -106,18 +106,12 @@ static void begin(struct worker_job *j, const struct worker_action *a, uint64_t 
         .since_ns = now_ns, .values = j->model.sets[a->set], .need = {need, j}};
 }
 
-/* What was to go with it is not sent. */
+/* Its pushes are not begun: backward was not reached. */
 static void give_up(struct worker_job *j, const struct worker_action *a)
 {
     log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
              j->compute.lost.msg);
     meter_add(j->meters->given_up, 1);
-    for (; j->at + 1 < j->actions.count; j->at++) {
-        const struct worker_action *next = &j->actions.items[j->at + 1];
-        if (next->kind != WORKER_DO_EXCHANGE || !next->push || next->slot != a->slot) {
-            break;
-        }
-    }
     worker_job_tell_computed(j, j->compute.lost.code);
 }
 
@@ -150,7 +144,7 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     begin(j, a, begin_ns);
     int rc = worker_model_gradient(
         &j->model, &a->batch, &identity, a->set, a->slot, sums != NULL ? &sums->sums : NULL,
-        j->client != NULL ? &j->compute.need : NULL, worker_job_push_begin(j, a->slot), &err);
+        j->client != NULL ? &j->compute.need : NULL, worker_job_push_begin(j, a), &err);
     if (sums != NULL) {
         sums_end(sums, rc == 0);
     }

@@ -3,30 +3,17 @@
 #include "base/chrono.h"
 #include "worker/job/worker_job_state.h"
 
-/* Is action @i a push of the gradient in @slot, and nothing else needed for it? */
-static bool goes_along(const struct worker_job *j, size_t i, uint32_t slot)
-{
-    if (i >= j->actions.count || j->actions.items[i].kind != WORKER_DO_EXCHANGE) {
-        return false;
-    }
-    const struct worker_action *a = &j->actions.items[i];
-    return a->push && a->slot == slot && !worker_job_sums_needs_norms(&j->sums, a);
-}
-
-static bool begin_one(struct worker_job *j, const struct worker_action *a)
+static bool begin_one(struct worker_job *j, const struct worker_request *r)
 {
     struct err err;
-    struct ps_payload payload = {.gradient = j->model.slots[a->slot]};
-    if (a->pull != WORKER_PULL_NONE) {
-        payload.values = worker_model_set(&j->model, a->set, &err);
-        if (payload.values == NULL) {
-            return false; /* said when its turn comes */
-        }
+    struct ps_client_request request;
+    if (worker_job_client_request(j, r, &request, &err) != 0) {
+        return false; /* said when it is sent at the end */
     }
-    if (!ps_client_begin(j->client, a, &payload)) {
+    if (worker_job_sums_needs_norms(&j->sums, &request) || !ps_client_begin(j->client, &request)) {
         return false;
     }
-    worker_job_trace_sending(j, a->exchange);
+    worker_job_trace_sending(j, r->exchange);
     return true;
 }
 
@@ -34,45 +21,44 @@ static bool begin_one(struct worker_job *j, const struct worker_action *a)
 static void begin(struct worker_job *j)
 {
     struct job_push *p = &j->push;
-    p->begun = true;
-    while (goes_along(j, p->next, p->slot)) {
-        struct worker_action a = j->actions.items[p->next];
-        if (!begin_one(j, &a)) {
-            return;
-        }
-        p->next++;
+    p->making = true;
+    while (p->begun < p->count && begin_one(j, &p->requests[p->begun])) {
+        p->begun++;
     }
 }
 
 static void made(void *ctx, size_t variable, uint64_t first, uint64_t count)
 {
     struct worker_job *j = ctx;
-    if (!j->push.begun) {
+    if (!j->push.making) {
         begin(j);
     }
     ps_client_made(j->client, variable, first, count);
 }
 
-const struct runner_ready *worker_job_push_begin(struct worker_job *j, uint32_t slot)
+const struct runner_ready *worker_job_push_begin(struct worker_job *j,
+                                                 const struct worker_action *a)
 {
     struct job_push *p = &j->push;
-    *p = (struct job_push){.slot = slot, .next = j->at + 1, .ready = {made, j}};
+    *p = (struct job_push){.requests = a->pushes, .count = a->push_count, .ready = {made, j}};
     /* An experiment with a slow computation means its gradient, too. */
-    bool none = j->client == NULL || j->slow_down.factor > 1;
-    return !none && goes_along(j, p->next, slot) ? &p->ready : NULL;
+    bool whole = j->client == NULL || j->slow_down.factor > 1;
+    return p->count == 0 || whole ? NULL : &p->ready;
 }
 
 void worker_job_push_end(struct worker_job *j)
 {
-    if (!j->push.begun) {
-        return;
+    struct job_push *p = &j->push;
+    if (p->making) {
+        uint64_t begin = chrono_now_ns();
+        ps_client_made_all(j->client);
+        uint64_t end = chrono_now_ns();
+        step_clock_busy(&j->clock, STEP_WIRE, begin, end);
+        for (size_t i = 0; i < p->begun; i++) {
+            worker_job_trace_sent(j, &p->requests[i], begin, end);
+        }
     }
-    uint64_t begin = chrono_now_ns();
-    ps_client_made_all(j->client);
-    uint64_t end = chrono_now_ns();
-    step_clock_busy(&j->clock, STEP_WIRE, begin, end);
-    for (size_t i = j->at + 1; i < j->push.next; i++) {
-        worker_job_trace_sent(j, &j->actions.items[i], begin, end);
+    for (size_t i = p->begun; i < p->count && !j->halted; i++) {
+        worker_job_exchange(j, &p->requests[i]);
     }
-    j->at = j->push.next - 1;
 }

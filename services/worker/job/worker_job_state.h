@@ -38,12 +38,13 @@ struct job_mail {
     unsigned refs;
 };
 
-/* What leaves while it is computed. */
+/* The pushes of a gradient that is being computed: they leave while it is made. */
 struct job_push {
-    uint32_t slot;
+    const struct worker_request *requests;
+    size_t count;
+    size_t begun; /* of them, when the first part was made */
+    bool making;  /* it was */
     struct runner_ready ready;
-    bool begun;
-    size_t next; /* the first action that was not begun along with it */
 };
 
 /* A computation, whose parameters may still be on their way. */
@@ -127,11 +128,18 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a);
 void worker_job_tell_computed(struct worker_job *j, int code);
 void worker_job_fail(struct worker_job *j, const struct err *err);
 
-/* worker_job_push.c: around the computation into @slot, which is the action at `at`. Whom to tell
- * what is made of its gradient; NULL: nobody. */
-const struct runner_ready *worker_job_push_begin(struct worker_job *j, uint32_t slot);
-/* All of it is made. */
+/* worker_job_push.c: around the computation of @a. Whom to tell what is made of its gradient; NULL:
+ * nobody. */
+const struct runner_ready *worker_job_push_begin(struct worker_job *j,
+                                                 const struct worker_action *a);
+/* All of it is made: what was not pushed along is pushed now. */
 void worker_job_push_end(struct worker_job *j);
+
+/* worker_job.c */
+/* @r as the client takes it, without what worker_job_sums_attach() adds. Errors: ERR_EXHAUSTED. */
+int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
+                              struct ps_client_request *out, struct err *err);
+void worker_job_exchange(struct worker_job *j, const struct worker_request *r);
 
 /* worker_job_master.c: the actions that are calls to the master. */
 void worker_job_lease(struct worker_job *j, const struct worker_action *a);

@@ -62,8 +62,9 @@ static void keep(struct buf *to, const void *data, size_t bytes)
 
 void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer)
 {
-    if (answer->has_sums && answer->shard < s->shard_count) {
-        keep(&s->parts[answer->shard], answer->sums, answer->sums_bytes);
+    const struct exchange_answer *a = &answer->answer;
+    if (a->kind == EXCHANGE_SUMS && answer->shard < s->shard_count) {
+        keep(&s->parts[answer->shard], a->sums.data, a->sums.bytes);
     }
 }
 
@@ -89,44 +90,45 @@ int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *
 
 /* The flat arrays of the model have gaps between variables. */
 static int make_norms(struct worker_job_sums *s, const struct worker_model *model,
-                      const struct worker_action *a, struct err *err)
+                      const struct ps_client_request *r, struct err *err)
 {
     float *to = s->gradient;
     for (size_t i = 0; i < model->variable_count; i++) {
         uint64_t n = shape_count(&model_variable(model->model, i)->shape);
-        memcpy(to, model->slots[a->slot] + model->offsets[i], (size_t)n * sizeof(float));
+        memcpy(to, r->gradient + model->offsets[i], (size_t)n * sizeof(float));
         to += n;
     }
-    return update_norms(s->update, s->gradient, a->examples, s->norms, err);
+    return update_norms(s->update, s->gradient, r->ask.push.examples, s->norms, err);
 }
 
-bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a)
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct ps_client_request *r)
 {
-    bool of_batches = a->push && a->replica_first == a->replica_end;
-    return s->norms != NULL && of_batches && a->slot != WORKER_SLOT_NONE;
+    const struct exchange_push *push = &r->ask.push;
+    bool of_batches = r->ask.has_push && push->replica_first == push->replica_end;
+    return s->norms != NULL && of_batches && r->gradient != NULL;
 }
 
 int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
-                           const struct worker_action *a, struct ps_payload *payload,
-                           struct err *err)
+                           struct ps_client_request *r, struct err *err)
 {
-    if (a->totals) {
-        payload->totals = s->totals[a->round].data;
-        payload->totals_bytes = s->totals[a->round].len;
+    struct exchange_totals *totals = &r->ask.totals;
+    if (r->ask.kind == EXCHANGE_TOTALS) {
+        totals->data = s->totals[totals->of.round].data;
+        totals->bytes = s->totals[totals->of.round].len;
     }
-    if (!worker_job_sums_needs_norms(s, a)) {
+    if (!worker_job_sums_needs_norms(s, r)) {
         return 0;
     }
-    if (s->norms_slot != a->slot) {
+    if (s->norms_slot != r->gradient_id) {
         s->norms_slot = WORKER_SLOT_NONE;
-        int rc = make_norms(s, model, a, err);
+        int rc = make_norms(s, model, r, err);
         if (rc != 0) {
             return rc;
         }
-        s->norms_slot = a->slot;
+        s->norms_slot = r->gradient_id;
     }
-    payload->norms = s->norms;
-    payload->norm_count = s->variable_count;
+    r->norms = s->norms;
+    r->norm_count = s->variable_count;
     return 0;
 }
 

@@ -30,13 +30,13 @@ void worker_job_sums_release(struct worker_job_sums *s); /* zeroed is fine */
 void worker_job_sums_take(struct worker_job_sums *s, const struct ps_answer *answer);
 /* WORKER_DO_JOIN. Errors: ERR_INVALID what came are no sums. */
 int worker_job_sums_join(struct worker_job_sums *s, const struct worker_action *a, struct err *err);
-/* What the exchange @a of sums or of a gradient has to bring, into @payload. Errors: ERR_EXHAUSTED.
- */
+/* The totals or norms that @request is to bring, which it borrows. Errors: those of
+ * update_norms(). */
 int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model *model,
-                           const struct worker_action *a, struct ps_payload *payload,
-                           struct err *err);
-/* Does the exchange @a bring norms, which are known when all of its gradient is? */
-bool worker_job_sums_needs_norms(const struct worker_job_sums *s, const struct worker_action *a);
+                           struct ps_client_request *request, struct err *err);
+/* Does it bring norms, which are known when all of its gradient is? */
+bool worker_job_sums_needs_norms(const struct worker_job_sums *s,
+                                 const struct ps_client_request *request);
 /* The gradient in @slot is another one from now on. */
 void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot);
 

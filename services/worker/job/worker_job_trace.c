@@ -152,14 +152,33 @@ void worker_job_trace_sending(struct worker_job *j, uint64_t exchange)
     t->open += in_window(t, exchange);
 }
 
-void worker_job_trace_sent(struct worker_job *j, const struct worker_action *a, uint64_t begin_ns,
+/* That a request is about; 0 outside of sync. */
+static uint64_t step_of(const struct exchange_request *ask)
+{
+    switch (ask->kind) {
+    case EXCHANGE_TRAIN:
+        return ask->push.step;
+    case EXCHANGE_SPARE:
+        return ask->spare_step;
+    case EXCHANGE_SUMS:
+        return ask->sums.step;
+    case EXCHANGE_TOTALS:
+        return ask->totals.of.step;
+    case EXCHANGE_PINNED:
+    case EXCHANGE_NONE:
+        break;
+    }
+    return 0;
+}
+
+void worker_job_trace_sent(struct worker_job *j, const struct worker_request *r, uint64_t begin_ns,
                            uint64_t end_ns)
 {
     if (traced(j)) {
         const struct trace_span span = {.kind = TRACE_SEND,
-                                        .shard = a->shard,
-                                        .exchange = a->exchange,
-                                        .step = a->step,
+                                        .shard = r->shard,
+                                        .exchange = r->exchange,
+                                        .step = step_of(&r->ask),
                                         .begin_ns = begin_ns,
                                         .end_ns = end_ns};
         add(j, &span);

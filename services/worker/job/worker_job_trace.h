@@ -10,8 +10,9 @@
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "trace/trace.h"
-#include "worker/ps_client/ps_client.h"
+#include "worker/core/worker.h"
 #include "worker/job/step_clock.h"
+#include "worker/ps_client/ps_client.h"
 
 struct worker_job;
 
@@ -43,7 +44,7 @@ void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
 void worker_job_trace_step(struct worker_job *j, uint64_t step, uint64_t now_ns);
 /* An exchange is begun to be sent, and is. */
 void worker_job_trace_sending(struct worker_job *j, uint64_t exchange);
-void worker_job_trace_sent(struct worker_job *j, const struct worker_action *a, uint64_t begin_ns,
+void worker_job_trace_sent(struct worker_job *j, const struct worker_request *r, uint64_t begin_ns,
                            uint64_t end_ns);
 /* The thread has an answer, for which it waited from @begin_ns on. */
 void worker_job_trace_answered(struct worker_job *j, const struct ps_answer *a,

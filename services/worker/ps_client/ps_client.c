@@ -116,21 +116,24 @@ static int link_open(struct shard_link *link, struct err *err)
     return link->stream == NULL ? (err->code != 0 ? err->code : ERR_UNAVAILABLE) : 0;
 }
 
-static void answer_full(struct ps_client *c, uint32_t shard, uint64_t exchange)
+static void answer_full(struct ps_client *c, const struct ps_client_request *request)
 {
-    struct ps_answer full = {.exchange = exchange, .shard = shard, .code = ERR_EXHAUSTED};
+    struct ps_answer full = {.exchange = request->exchange,
+                             .shard = request->shard,
+                             .code = ERR_EXHAUSTED,
+                             .answer = {.kind = request->ask.kind}};
     (void)snprintf(full.message, sizeof full.message,
-                   "shard %" PRIu32 ": %d exchanges are open already", shard, WORKER_EXCHANGES_MAX);
+                   "shard %" PRIu32 ": %zu exchanges are open already", request->shard,
+                   c->exchanges_max);
     c->answered(c->ctx, &full);
 }
 
-struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
-                               const struct ps_payload *payload)
+struct pending *ps_client_open(struct shard_link *link, const struct ps_client_request *request)
 {
     struct err err = {0};
     int rc = link_open(link, &err);
     pthread_mutex_lock(&link->mutex);
-    struct pending *p = ps_client_pending_take(link, request, payload->values);
+    struct pending *p = ps_client_pending_take(link, request);
     bool full = p == NULL;
     bool send = !full && rc == 0 && !link->broken;
     bool due = !full && !send &&
@@ -140,21 +143,20 @@ struct pending *ps_client_open(struct shard_link *link, const struct worker_acti
     if (due) {
         ps_client_deliver(link);
     } else if (full) {
-        answer_full(link->client, link->shard, request->exchange);
+        answer_full(link->client, request);
     }
     return send ? p : NULL;
 }
 
-void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
-                        const struct ps_payload *payload)
+void ps_client_exchange(struct ps_client *c, const struct ps_client_request *request)
 {
     struct shard_link *link = &c->links[request->shard];
     struct err err;
-    struct pending *p = ps_client_open(link, request, payload);
+    struct pending *p = ps_client_open(link, request);
     if (p == NULL) {
         return;
     }
-    if (ps_client_send(link, request, payload, p->window, &err) != 0) {
+    if (ps_client_send(link, request, p->window, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */
         rpc_stream_cancel(link->stream);
     }
@@ -192,6 +194,9 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->plan = o->plan;
     c->variable_offsets = o->variable_offsets;
     c->message_bytes_max = o->message_bytes_max;
+    c->exchanges_max = o->exchanges_max;
+    c->gradients_max = o->gradients_max;
+    c->sending = mem_new(o->gradients_max, sizeof *c->sending);
     c->gradients = o->gradients;
     c->parameters = o->parameters;
     c->local_sockets = o->local_sockets;
@@ -272,6 +277,7 @@ void ps_client_free(struct ps_client *c)
         pthread_mutex_destroy(&c->links[s].mutex);
     }
     free(c->links);
+    free(c->sending);
     ps_client_staged_release(c);
     pthread_mutex_destroy(&c->sending_mutex);
     pthread_cond_destroy(&c->sending_cond);

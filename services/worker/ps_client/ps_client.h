@@ -6,18 +6,21 @@
  * where in a shard. What a server answers is checked against what it was asked: whatever cannot be
  * right is ERR_INTERNAL.
  *
- * Owner: the job's thread calls everything; answers come through `answered` on the same thread,
- * because the client posts them to the job's loop. WORKER_EXCHANGES_MAX are open at once per shard;
- * more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
+ * It knows nothing of who uses it: a request says what is asked, and which arrays it is about.
+ *
+ * Owner: one thread, that of the loop, calls everything; answers come through `answered` on the
+ * same thread, because the client posts them to the loop. options.exchanges_max are open at once
+ * per shard; more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
  * ERR_UNAVAILABLE and is opened again by the next exchange. */
 #ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 #define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 
-#include "job/plan/plan.h"
+#include "base/err.h"
 #include "execution/loop.h"
+#include "job/plan/plan.h"
+#include "job/progress/exchange.h"
 #include "tensor/half.h"
 #include "trace/trace.h"
-#include "worker/core/worker.h"
 
 #define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
 #define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
@@ -31,6 +34,21 @@
 
 struct ps_client;
 
+/* One exchange with one shard; all borrowed for the call but the arrays of values. */
+struct ps_client_request {
+    uint64_t exchange; /* its number: no other that is open with the shard has it */
+    uint32_t shard;
+    uint64_t generation;
+    struct exchange_request ask;
+    float *values;         /* the flat array to pull into; NULL without a pull */
+    bool early;            /* it may be answered before all values are there */
+    const float *gradient; /* the flat array to push from; NULL: no values. It must not change
+                              before ps_client_wait_sent() */
+    uint32_t gradient_id;  /* the caller's number of that array, below options.gradients_max */
+    const double *norms;   /* of the gradient */
+    size_t norm_count;
+};
+
 struct ps_answer {
     uint64_t exchange;
     uint32_t shard;
@@ -38,34 +56,11 @@ struct ps_answer {
     char message[256];
     uint64_t begun_ns, sent_ns;     /* sending, by chrono_now_ns(); 0: it was refused at once */
     uint32_t waited_us, applied_us; /* of this time, at the shard */
-    bool training;                  /* not a pull for an evaluation */
     uint64_t version;
-    bool partial; /* the rest of the values is still coming */
-    uint32_t progress;
-    uint64_t clock;
-    enum worker_push_result push; /* NONE without a push */
-    bool has_staleness;           /* a push of batches (async, bounded) was applied */
-    uint64_t staleness;
-    bool has_decision;
-    uint64_t decision_step;
-    const uint8_t *decision; /* borrowed for the call */
-    size_t decision_bytes;   /* ≤ WORKER_DECISION_BYTES_MAX */
-    bool has_spare, spare_given;
-    uint32_t spare_replica, spare_wait_ms;
-    bool has_sums, sums_known;
-    const void *sums; /* borrowed for the call */
-    size_t sums_bytes;
-};
-
-/* What an exchange brings besides its request; all borrowed. */
-struct ps_payload {
-    float *values;         /* the flat array of the set to pull into; NULL without a pull */
-    const float *gradient; /* the flat array of the slot to push from; NULL: no values. It must not
-                              change before ps_client_wait_sent() */
-    const double *norms;   /* of the gradient */
-    size_t norm_count;
-    const void *totals;
-    size_t totals_bytes;
+    bool partial;                  /* the rest of the values is still coming */
+    bool batches;                  /* it is to a push of batches (async, bounded) */
+    struct exchange_answer answer; /* checked against what was asked; its kind also with an error;
+                                      its bytes are borrowed for the call */
 };
 
 struct ps_client_options {
@@ -75,6 +70,8 @@ struct ps_client_options {
     const char *const *addresses;     /* [shards] */
     uint64_t opening;                 /* of the shards (job/fence.h) */
     size_t message_bytes_max;
+    size_t exchanges_max;                  /* open at once with one shard */
+    uint32_t gradients_max;                /* arrays that are pushed from */
     enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
                                               so do sums of several replicas */
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
@@ -97,20 +94,18 @@ void ps_client_close(struct ps_client *c);
 /* After ps_client_close() and after the loop was freed: its discarded messages point in here. NULL
  * is fine. */
 void ps_client_free(struct ps_client *c);
-/* Carry out WORKER_DO_EXCHANGE. Failures are answered, not returned. */
-void ps_client_exchange(struct ps_client *c, const struct worker_action *request,
-                        const struct ps_payload *payload);
+/* Begin an exchange. Failures are answered, not returned. */
+void ps_client_exchange(struct ps_client *c, const struct ps_client_request *request);
 /* The same with a gradient that is not made yet: it leaves as it is made, from its end on. One with
  * each shard, and nothing else is asked of the client until ps_client_made_all(). False: the shard
  * has one already, or there is no gradient; nothing happened. */
-bool ps_client_begin(struct ps_client *c, const struct worker_action *request,
-                     const struct ps_payload *payload);
+bool ps_client_begin(struct ps_client *c, const struct ps_client_request *request);
 /* Elements [first, first + count) of @variable are made, in the gradient of all that are begun. */
 void ps_client_made(struct ps_client *c, size_t variable, uint64_t first, uint64_t count);
 /* All of it is. */
 void ps_client_made_all(struct ps_client *c);
-/* Wait until nothing is sent from the gradient in @slot any more. */
-void ps_client_wait_sent(struct ps_client *c, uint32_t slot);
+/* Wait until nothing is sent from that gradient any more. */
+void ps_client_wait_sent(struct ps_client *c, uint32_t gradient_id);
 /* An exchange with `early` may be answered when the first variable has come, if the rest is much:
  * it goes on landing in the array, until another exchange pulls into it. Is @variable there? */
 bool ps_client_has_values(struct ps_client *c, const float *values, size_t variable);

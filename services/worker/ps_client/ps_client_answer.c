@@ -11,20 +11,21 @@
 #include "wire/wire_values.h"
 #include "worker/ps_client/ps_client_state.h"
 
-_Static_assert((int)WORKER_PUSH_NONE == (int)GRADUS__V1__PUSH_RESULT__PUSH_NONE &&
-                   (int)WORKER_PUSH_ACCEPTED == (int)GRADUS__V1__PUSH_RESULT__ACCEPTED &&
-                   (int)WORKER_PUSH_APPLIED == (int)GRADUS__V1__PUSH_RESULT__APPLIED &&
-                   (int)WORKER_PUSH_DUPLICATE == (int)GRADUS__V1__PUSH_RESULT__DUPLICATE &&
-                   (int)WORKER_PUSH_STALE == (int)GRADUS__V1__PUSH_RESULT__STALE &&
-                   (int)WORKER_PUSH_DROPPED == (int)GRADUS__V1__PUSH_RESULT__DROPPED,
-               "worker.h and ps.proto number the results of a push alike");
+_Static_assert((int)PUSH_NONE == (int)GRADUS__V1__PUSH_RESULT__PUSH_NONE &&
+                   (int)PUSH_ACCEPTED == (int)GRADUS__V1__PUSH_RESULT__ACCEPTED &&
+                   (int)PUSH_APPLIED == (int)GRADUS__V1__PUSH_RESULT__APPLIED &&
+                   (int)PUSH_DUPLICATE == (int)GRADUS__V1__PUSH_RESULT__DUPLICATE &&
+                   (int)PUSH_STALE == (int)GRADUS__V1__PUSH_RESULT__STALE &&
+                   (int)PUSH_DROPPED == (int)GRADUS__V1__PUSH_RESULT__DROPPED,
+               "exchange.h and ps.proto number the results of a push alike");
 
 /* ---- open exchanges ---- */
 
-struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
-                                       float *values)
+struct pending *ps_client_pending_take(struct shard_link *link,
+                                       const struct ps_client_request *request)
 {
-    if (link->pending_count == WORKER_EXCHANGES_MAX) {
+    float *values = request->values;
+    if (link->pending_count == link->client->exchanges_max) {
         return NULL;
     }
     ps_client_tail_detach(link, values);
@@ -38,25 +39,20 @@ struct pending *ps_client_pending_take(struct shard_link *link, const struct wor
     struct buf sums = p->sums;
     size_t capacity = p->decision_capacity;
     uint64_t now_ns = chrono_now_ns();
+    const struct exchange_request *ask = &request->ask;
     *p = (struct pending){
         .values = values,
         .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
                                                        : WINDOWS_NONE,
-        .pull = a->pull,
-        .type = ps_client_pull_type(link->client, a),
-        .version = a->version,
-        .push = a->push,
-        .batches = a->push && a->replica_first == a->replica_end,
-        .ask_spare = a->ask_spare,
-        .ask_sums = a->ask_sums,
-        .early = a->early,
-        .step = a->step,
-        .round = a->round,
-        .answer = {.exchange = a->exchange,
+        .type = ps_client_pull_type(link->client, ask),
+        .ask = *ask,
+        .early = request->early,
+        .answer = {.exchange = request->exchange,
                    .shard = link->shard,
                    .begun_ns = now_ns,
                    .sent_ns = now_ns, /* until all of it is */
-                   .training = a->pull != WORKER_PULL_PINNED},
+                   .batches = ask->has_push && ask->push.replica_first == ask->push.replica_end,
+                   .answer = {.kind = ask->kind}},
         .decision = decision,
         .decision_capacity = capacity,
         .sums = sums,
@@ -239,11 +235,13 @@ static int take_version(const struct shard_link *link, struct pending *p,
                        "shard %" PRIu32 " mixed versions %" PRIu64 " and %" PRIu64 " in one answer",
                        link->shard, p->answer.version, r->version);
     }
-    if ((p->pull == WORKER_PULL_VERSION && r->version != p->version) ||
-        (p->pull == WORKER_PULL_AT_LEAST && r->version < p->version)) {
+    const struct exchange_pull *pull = &p->ask.pull;
+    bool other = pull->kind == PULL_VERSION && r->version != pull->version;
+    bool older = pull->kind == PULL_AT_LEAST && r->version < pull->version;
+    if (p->ask.has_pull && (other || older)) {
         return err_set(err, ERR_INTERNAL,
                        "shard %" PRIu32 " answered version %" PRIu64 ", asked for %" PRIu64,
-                       link->shard, r->version, p->version);
+                       link->shard, r->version, pull->version);
     }
     p->answer.version = r->version;
     return 0;
@@ -252,44 +250,40 @@ static int take_version(const struct shard_link *link, struct pending *p,
 static int take_push_result(const struct shard_link *link, struct pending *p,
                             const Gradus__V1__ExchangeResponse *r, struct err *err)
 {
-    if (!p->push) {
+    if (!p->ask.has_push) {
         return 0;
     }
     int result = (int)r->push;
-    if (result <= WORKER_PUSH_NONE || result > WORKER_PUSH_DROPPED) {
+    if (result <= PUSH_NONE || result > PUSH_DROPPED) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a push with result %d",
                        link->shard, result);
     }
-    p->answer.push = (enum worker_push_result)result;
-    p->answer.has_staleness = p->batches && p->answer.push == WORKER_PUSH_APPLIED;
-    p->answer.staleness = r->staleness;
+    p->answer.answer.train.push = (enum push_result)result;
+    p->answer.answer.train.staleness = r->staleness;
     return 0;
 }
 
 static int take_decision(const struct shard_link *link, struct pending *p,
                          const Gradus__V1__Decision *d, struct err *err)
 {
-    if (!(p->push || p->ask_sums) || d == NULL) {
+    if (!(p->ask.has_push || p->ask.kind == EXCHANGE_SUMS) || d == NULL) {
         return 0;
     }
     size_t n = d->replicas.len;
-    if (n == 0 || n > WORKER_DECISION_BYTES_MAX) {
+    if (n == 0 || n > EXCHANGE_DECISION_BYTES_MAX) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a decision of %zu bytes",
                        link->shard, n);
     }
     p->decision = mem_grow(p->decision, &p->decision_capacity, n, 1);
     memcpy(p->decision, d->replicas.data, n);
-    p->answer.has_decision = true;
-    p->answer.decision_step = d->step;
-    p->answer.decision = p->decision;
-    p->answer.decision_bytes = n;
+    p->answer.answer.decision = (struct exchange_decision){d->step, p->decision, n};
     return 0;
 }
 
 static int take_spare(const struct shard_link *link, struct pending *p,
                       const Gradus__V1__SpareResponse *s, struct err *err)
 {
-    if (!p->ask_spare) {
+    if (p->ask.kind != EXCHANGE_SPARE) {
         return 0;
     }
     if (s == NULL) {
@@ -297,32 +291,32 @@ static int take_spare(const struct shard_link *link, struct pending *p,
                        "shard %" PRIu32 " did not say whether there is a replica to spare",
                        link->shard);
     }
-    p->answer.has_spare = true;
-    p->answer.spare_given = s->given != 0;
-    p->answer.spare_replica = s->replica;
-    p->answer.spare_wait_ms = s->wait_ms;
+    p->answer.answer.spare = (struct exchange_spare){
+        .given = s->given != 0, .replica = s->replica, .wait_ms = s->wait_ms};
     return 0;
 }
 
 static int take_sums(const struct shard_link *link, struct pending *p, const Gradus__V1__Sums *s,
                      struct err *err)
 {
-    if (!p->ask_sums) {
+    if (p->ask.kind != EXCHANGE_SUMS) {
         return 0;
     }
-    if (s == NULL || s->step != p->step || s->round != p->round ||
+    const struct exchange_round *of = &p->ask.sums;
+    if (s == NULL || s->step != of->step || s->round != of->round ||
         (s->data.len == 0 && s->known == 0)) {
         return err_set(err, ERR_INTERNAL,
                        "shard %" PRIu32 " did not answer sums of round %" PRIu32
                        " of step %" PRIu64,
-                       link->shard, p->round, p->step);
+                       link->shard, of->round, of->step);
     }
     buf_reset(&p->sums);
     buf_add(&p->sums, s->data.data, s->data.len);
-    p->answer.has_sums = true;
-    p->answer.sums_known = s->known != 0;
-    p->answer.sums = p->sums.data;
-    p->answer.sums_bytes = p->sums.len;
+    p->answer.answer.sums = (struct exchange_sums){.of = *of,
+                                                   .known = s->known != 0,
+                                                   .over = s->data.len == 0,
+                                                   .data = p->sums.data,
+                                                   .bytes = p->sums.len};
     return 0;
 }
 
@@ -359,8 +353,8 @@ static int take_message(struct shard_link *link, struct pending *p,
     if (rc == 0) {
         rc = take_values(link, p, r, spans, err);
     }
-    p->answer.progress = r->progress;
-    p->answer.clock = r->clock;
+    p->answer.answer.train.progress = r->progress;
+    p->answer.answer.train.clock = r->clock;
     p->answer.waited_us = r->waited_us;
     p->answer.applied_us = r->applied_us;
     p->begun = true;

@@ -18,23 +18,21 @@ static bool goes_whole(struct shard_link *link)
     return open || link->elements <= PART_ELEMENTS_MIN || link->client->gradients != VALUE_FP32;
 }
 
-bool ps_client_begin(struct ps_client *c, const struct worker_action *request,
-                     const struct ps_payload *payload)
+bool ps_client_begin(struct ps_client *c, const struct ps_client_request *request)
 {
     struct shard_link *link = &c->links[request->shard];
     struct parts *p = &link->parts;
-    if (p->open || payload->gradient == NULL) {
+    if (p->open || request->gradient == NULL) {
         return false;
     }
     *p = (struct parts){
         .whole = goes_whole(link),
         .request = *request,
-        .payload = *payload,
         .partition = link->partition_count,
         .made = link->elements,
         .sent = link->elements,
     };
-    p->pending = p->whole ? NULL : ps_client_open(link, request, payload);
+    p->pending = p->whole ? NULL : ps_client_open(link, request);
     p->open = p->whole || p->pending != NULL;
     return true;
 }
@@ -107,7 +105,7 @@ void ps_client_made_all(struct ps_client *c)
     for (uint32_t s = 0; s < c->link_count; s++) {
         struct parts *p = &c->links[s].parts;
         if (p->open && p->whole) {
-            ps_client_exchange(c, &p->request, &p->payload);
+            ps_client_exchange(c, &p->request);
         } else if (p->open) {
             send_made(&c->links[s], true);
             p->pending->answer.sent_ns = chrono_now_ns();

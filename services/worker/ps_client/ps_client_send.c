@@ -15,7 +15,7 @@
 
 struct sent {
     struct ps_client *client;
-    uint32_t slot;
+    uint32_t gradient_id;
 };
 
 static struct recycler sents = RECYCLER(sizeof(struct sent), 1024);
@@ -25,27 +25,27 @@ static void on_sent(void *ctx)
     struct sent *sent = ctx;
     struct ps_client *c = sent->client;
     pthread_mutex_lock(&c->sending_mutex);
-    if (--c->sending[sent->slot] == 0) {
+    if (--c->sending[sent->gradient_id] == 0) {
         pthread_cond_broadcast(&c->sending_cond);
     }
     pthread_mutex_unlock(&c->sending_mutex);
     recycler_give(&sents, sent);
 }
 
-static struct sent *sending_begin(struct ps_client *c, uint32_t slot)
+static struct sent *sending_begin(struct ps_client *c, uint32_t gradient_id)
 {
     struct sent *sent = recycler_take(&sents);
-    *sent = (struct sent){c, slot};
+    *sent = (struct sent){c, gradient_id};
     pthread_mutex_lock(&c->sending_mutex);
-    c->sending[slot]++;
+    c->sending[gradient_id]++;
     pthread_mutex_unlock(&c->sending_mutex);
     return sent;
 }
 
-void ps_client_wait_sent(struct ps_client *c, uint32_t slot)
+void ps_client_wait_sent(struct ps_client *c, uint32_t gradient_id)
 {
     pthread_mutex_lock(&c->sending_mutex);
-    while (c->sending[slot] > 0) {
+    while (c->sending[gradient_id] > 0) {
         pthread_cond_wait(&c->sending_cond, &c->sending_mutex);
     }
     pthread_mutex_unlock(&c->sending_mutex);
@@ -53,8 +53,8 @@ void ps_client_wait_sent(struct ps_client *c, uint32_t slot)
 
 void ps_client_wait_all_sent(struct ps_client *c)
 {
-    for (uint32_t slot = 0; slot < WORKER_SLOTS_MAX; slot++) {
-        ps_client_wait_sent(c, slot);
+    for (uint32_t i = 0; i < c->gradients_max; i++) {
+        ps_client_wait_sent(c, i);
     }
     pthread_mutex_lock(&c->sending_mutex);
     while (c->staged_out > 0) {
@@ -162,13 +162,13 @@ static void strip(Gradus__V1__ExchangeRequest *message)
 
 /* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
 static int send_plain(struct shard_link *link, const Gradus__V1__ExchangeRequest *message,
-                      size_t piece_count, uint32_t slot, bool waits, struct err *err)
+                      size_t piece_count, uint32_t gradient_id, bool waits, struct err *err)
 {
     struct rpc_blob blob = {
         .pieces = link->pieces,
         .piece_count = piece_count,
         .release = on_sent,
-        .ctx = sending_begin(link->client, slot),
+        .ctx = sending_begin(link->client, gradient_id),
     };
     int rc = rpc_stream_send(link->stream, &message->base, &blob, err);
     if (rc == ERR_EXHAUSTED && waits) {
@@ -217,8 +217,8 @@ static uint64_t chunk_bytes(uint64_t bytes)
                                                 : PS_CLIENT_PART_BYTES_MIN;
 }
 
-static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message, uint32_t slot,
-                       const float *gradient, enum value_type type, struct err *err)
+static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                       const struct ps_client_request *r, enum value_type type, struct err *err)
 {
     const size_t each = value_type_bytes(type);
     const uint64_t chunk = chunk_bytes(link->elements * each) / each;
@@ -226,9 +226,9 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
     message->total = link->elements;
     for (uint64_t at = 0; at < link->elements && rc == 0; at += chunk) {
         uint64_t n = link->elements - at < chunk ? link->elements - at : chunk;
-        size_t pieces = gather(link, at, n, gradient, link->pieces);
+        size_t pieces = gather(link, at, n, r->gradient, link->pieces);
         message->offset = at;
-        rc = type == VALUE_FP32 ? send_plain(link, message, pieces, slot, true, err)
+        rc = type == VALUE_FP32 ? send_plain(link, message, pieces, r->gradient_id, true, err)
                                 : send_coded(link, message, pieces, type, err);
         strip(message);
     }
@@ -259,12 +259,11 @@ static bool fill_window(struct shard_link *link, Gradus__V1__ExchangeRequest *me
 }
 
 static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
-                         uint32_t slot, const float *gradient, enum value_type type,
-                         struct err *err)
+                         const struct ps_client_request *r, enum value_type type, struct err *err)
 {
     uint32_t window;
-    if (!fill_window(link, message, gradient, &window)) {
-        return send_chunks(link, message, slot, gradient, type, err);
+    if (!fill_window(link, message, r->gradient, &window)) {
+        return send_chunks(link, message, r, type, err);
     }
     int rc = send_one(link, message, NULL, err);
     if (rc != 0) {
@@ -298,57 +297,61 @@ static double *borrow_norms(const double *norms)
 }
 
 /* Every replica is rounded when it is computed; sums of them have more bits. */
-static enum value_type push_type(const struct ps_client *c, const struct worker_action *a)
+static enum value_type push_type(const struct ps_client *c, const struct exchange_push *push)
 {
-    return a->replica_end > a->replica_first + 1 ? VALUE_FP32 : c->gradients;
+    return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
 }
 
 /* Evaluations are of the exact parameters. */
-enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a)
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask)
 {
-    return a->pull == WORKER_PULL_PINNED ? VALUE_FP32 : c->parameters;
+    return ask->kind == EXCHANGE_PINNED ? VALUE_FP32 : c->parameters;
 }
 
 static void fill_push(Gradus__V1__Push *push, const struct ps_client *c,
-                      const struct worker_action *a, const struct ps_payload *payload)
+                      const struct ps_client_request *r)
 {
+    const struct exchange_push *p = &r->ask.push;
     gradus__v1__push__init(push);
-    push->step = a->step;
-    push->replica_first = a->replica_first;
-    push->replica_end = a->replica_end;
-    push->epoch = a->batch.epoch;
-    push->split = a->batch.split;
-    push->batch = a->batch.batch;
-    push->batch_end = a->batch_end;
-    push->examples = a->examples;
-    push->base_version = a->base_version;
-    push->decided = a->decided;
-    push->spare = a->spare;
-    push->norms = borrow_norms(payload->norms);
-    push->n_norms = payload->norm_count;
-    push->clock = a->clock;
-    push->type = (Gradus__V1__WireType)push_type(c, a);
+    push->step = p->step;
+    push->replica_first = p->replica_first;
+    push->replica_end = p->replica_end;
+    push->epoch = p->epoch;
+    push->split = p->split;
+    push->batch = p->batch;
+    push->batch_end = p->batch_end;
+    push->examples = p->examples;
+    push->base_version = p->base_version;
+    push->decided = p->decided;
+    push->spare = p->spare;
+    push->norms = borrow_norms(r->norms);
+    push->n_norms = r->norm_count;
+    push->clock = p->clock;
+    push->type = (Gradus__V1__WireType)push_type(c, p);
 }
 
 static void fill_pull(Gradus__V1__Pull *pull, const struct ps_client *c,
-                      const struct worker_action *a)
+                      const struct exchange_request *ask)
 {
     static const Gradus__V1__Pull__Kind kinds[] = {
-        [WORKER_PULL_LATEST] = GRADUS__V1__PULL__KIND__LATEST,
-        [WORKER_PULL_VERSION] = GRADUS__V1__PULL__KIND__VERSION,
-        [WORKER_PULL_PINNED] = GRADUS__V1__PULL__KIND__PINNED,
-        [WORKER_PULL_AT_LEAST] = GRADUS__V1__PULL__KIND__AT_LEAST,
+        [PULL_LATEST] = GRADUS__V1__PULL__KIND__LATEST,
+        [PULL_VERSION] = GRADUS__V1__PULL__KIND__VERSION,
+        [PULL_AT_LEAST] = GRADUS__V1__PULL__KIND__AT_LEAST,
     };
+    const struct exchange_pull *p = &ask->pull;
     gradus__v1__pull__init(pull);
-    pull->kind = kinds[a->pull];
-    pull->version = a->version;
-    pull->pin_id = borrow_text(a->pin_id);
-    pull->progress = a->progress;
-    pull->clock = a->clock;
-    pull->joins = a->joins;
-    pull->epoch = a->batch.epoch;
-    pull->split = a->batch.split;
-    pull->type = (Gradus__V1__WireType)ps_client_pull_type(c, a);
+    pull->kind = kinds[p->kind];
+    if (ask->kind == EXCHANGE_PINNED) {
+        pull->kind = GRADUS__V1__PULL__KIND__PINNED;
+        pull->pin_id = borrow_text(ask->pin_id);
+    }
+    pull->version = p->version;
+    pull->progress = p->progress;
+    pull->clock = p->clock;
+    pull->joins = p->joins;
+    pull->epoch = p->epoch;
+    pull->split = p->split;
+    pull->type = (Gradus__V1__WireType)ps_client_pull_type(c, ask);
 }
 
 static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer)
@@ -362,62 +365,83 @@ static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer
     m->values = offer->values;
 }
 
+/* What a message points to. */
+struct parts_of_ask {
+    Gradus__V1__Push push;
+    Gradus__V1__Pull pull;
+    Gradus__V1__Decision decision;
+    Gradus__V1__SpareRequest spare;
+    Gradus__V1__SumsRequest sums;
+    Gradus__V1__Totals totals;
+};
+
+static void fill_alone(Gradus__V1__ExchangeRequest *m, struct parts_of_ask *parts,
+                       const struct exchange_request *ask)
+{
+    if (ask->kind == EXCHANGE_SPARE) {
+        gradus__v1__spare_request__init(&parts->spare);
+        parts->spare.step = ask->spare_step;
+        m->spare = &parts->spare;
+    } else if (ask->kind == EXCHANGE_SUMS) {
+        gradus__v1__sums_request__init(&parts->sums);
+        parts->sums.step = ask->sums.step;
+        parts->sums.round = ask->sums.round;
+        m->sums = &parts->sums;
+    } else if (ask->kind == EXCHANGE_TOTALS) {
+        gradus__v1__totals__init(&parts->totals);
+        parts->totals.step = ask->totals.of.step;
+        parts->totals.round = ask->totals.of.round;
+        parts->totals.data =
+            (ProtobufCBinaryData){ask->totals.bytes, borrow_bytes(ask->totals.data)};
+        m->totals = &parts->totals;
+    }
+}
+
+static void fill_ask(Gradus__V1__ExchangeRequest *m, struct parts_of_ask *parts,
+                     const struct ps_client *c, const struct ps_client_request *r)
+{
+    const struct exchange_request *ask = &r->ask;
+    m->idle = ask->idle;
+    if (ask->has_push) {
+        fill_push(&parts->push, c, r);
+        m->push = &parts->push;
+    }
+    if (ask->has_pull || ask->kind == EXCHANGE_PINNED) {
+        fill_pull(&parts->pull, c, ask);
+        m->pull = &parts->pull;
+    }
+    if (ask->has_decision) {
+        gradus__v1__decision__init(&parts->decision);
+        parts->decision.step = ask->decision.step;
+        parts->decision.replicas =
+            (ProtobufCBinaryData){ask->decision.bytes, borrow_bytes(ask->decision.replicas)};
+        m->decision = &parts->decision;
+    }
+    fill_alone(m, parts, ask);
+}
+
 struct part {
     uint64_t first, end;
     bool begins, waits;
 };
 
 /* Of a request with a gradient @part, or all of it (NULL). */
-static int send_request(struct shard_link *link, const struct worker_action *a,
-                        const struct ps_payload *payload, uint32_t window, const struct part *part,
-                        struct err *err)
+static int send_request(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+                        const struct part *part, struct err *err)
 {
     struct ps_client *c = link->client;
+    const struct exchange_request *ask = &r->ask;
     Gradus__V1__ShardRef shard = GRADUS__V1__SHARD_REF__INIT;
     shard.job = c->job;
     shard.shard = link->shard;
-    shard.generation = a->generation;
+    shard.generation = r->generation;
     shard.opening = c->opening;
-    Gradus__V1__Push push;
-    Gradus__V1__Pull pull;
-    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
-    Gradus__V1__SpareRequest spare = GRADUS__V1__SPARE_REQUEST__INIT;
-    Gradus__V1__SumsRequest sums = GRADUS__V1__SUMS_REQUEST__INIT;
-    Gradus__V1__Totals totals = GRADUS__V1__TOTALS__INIT;
+    struct parts_of_ask parts;
     Gradus__V1__ExchangeRequest message = GRADUS__V1__EXCHANGE_REQUEST__INIT;
-    message.exchange = a->exchange;
+    message.exchange = r->exchange;
     message.shard = &shard;
     message.worker = c->worker;
-    message.idle = a->idle;
-    if (a->push) {
-        fill_push(&push, c, a, payload);
-        message.push = &push;
-    }
-    if (a->pull != WORKER_PULL_NONE) {
-        fill_pull(&pull, c, a);
-        message.pull = &pull;
-    }
-    if (a->has_decision) {
-        decision.step = a->decision_step;
-        decision.replicas.data = borrow_bytes(a->decision);
-        decision.replicas.len = a->decision_bytes;
-        message.decision = &decision;
-    }
-    if (a->ask_spare) {
-        spare.step = a->step;
-        message.spare = &spare;
-    }
-    if (a->ask_sums) {
-        sums.step = a->step;
-        sums.round = a->round;
-        message.sums = &sums;
-    }
-    if (a->totals) {
-        totals.step = a->step;
-        totals.round = a->round;
-        totals.data = (ProtobufCBinaryData){payload->totals_bytes, borrow_bytes(payload->totals)};
-        message.totals = &totals;
-    }
+    fill_ask(&message, &parts, c, r);
     if (window != WINDOWS_NONE) {
         message.values_window = window + 1;
     }
@@ -432,21 +456,21 @@ static int send_request(struct shard_link *link, const struct worker_action *a,
     }
     if (part != NULL) {
         size_t pieces =
-            gather(link, part->first, part->end - part->first, payload->gradient, link->pieces);
+            gather(link, part->first, part->end - part->first, r->gradient, link->pieces);
         message.total = link->elements;
         message.offset = part->first;
-        return send_plain(link, &message, pieces, a->slot, part->waits, err);
+        return send_plain(link, &message, pieces, r->gradient_id, part->waits, err);
     }
-    if (a->push && payload->gradient != NULL && link->elements > 0) {
-        return send_gradient(link, &message, a->slot, payload->gradient, push_type(c, a), err);
+    if (ask->has_push && r->gradient != NULL && link->elements > 0) {
+        return send_gradient(link, &message, r, push_type(c, &ask->push), err);
     }
     return send_one(link, &message, NULL, err);
 }
 
-int ps_client_send(struct shard_link *link, const struct worker_action *a,
-                   const struct ps_payload *payload, uint32_t window, struct err *err)
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+                   struct err *err)
 {
-    return send_request(link, a, payload, window, NULL, err);
+    return send_request(link, r, window, NULL, err);
 }
 
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
@@ -454,5 +478,5 @@ int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, b
 {
     const struct parts *p = &link->parts;
     const struct part part = {first, end, !p->begun, waits};
-    return send_request(link, &p->request, &p->payload, p->pending->window, &part, err);
+    return send_request(link, &p->request, p->pending->window, &part, err);
 }

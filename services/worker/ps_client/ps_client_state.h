@@ -20,13 +20,9 @@ struct pending {
     /* what was asked for, to check the answer against */
     float *values;   /* NULL: no pull */
     uint32_t window; /* of link->windows, where the values are to come; or WINDOWS_NONE */
-    enum worker_pull pull;
     enum value_type type;
-    uint64_t version;
-    bool push, batches, ask_spare, ask_sums;
-    bool early;     /* may be answered before all values are there */
-    uint32_t round; /* and step: of sums */
-    uint64_t step;
+    struct exchange_request ask; /* its bytes may be gone */
+    bool early;                  /* may be answered before all values are there */
     /* what came */
     bool begun;
     bool tail;     /* it is answered: these are the values that were still to come */
@@ -34,9 +30,9 @@ struct pending {
     uint64_t received;
     uint64_t message_ns; /* when the last message came */
     struct ps_answer answer;
-    uint8_t *decision; /* answer.decision points here */
+    uint8_t *decision; /* that of the answer points here, */
     size_t decision_capacity;
-    struct buf sums; /* answer.sums points here */
+    struct buf sums; /* and its sums here */
 };
 
 /* The push that leaves while its gradient is made; the job's thread. */
@@ -44,8 +40,7 @@ struct parts {
     bool open;
     bool whole; /* it goes at the end, as any other */
     bool begun; /* its first message is sent */
-    struct worker_action request;
-    struct ps_payload payload;
+    struct ps_client_request request;
     struct pending *pending; /* NULL: whole */
     size_t partition;        /* behind the one that the last element that is not made lies in */
     uint64_t made, sent;     /* elements of the shard from these on */
@@ -97,6 +92,8 @@ struct ps_client {
     const struct plan *plan;
     const uint64_t *variable_offsets;
     size_t message_bytes_max;
+    size_t exchanges_max;
+    uint32_t gradients_max;
     enum value_type gradients, parameters;
     const char *local_sockets;
     bool shared_memory;
@@ -107,10 +104,9 @@ struct ps_client {
     void *ctx;
     struct shard_link *links;
     uint32_t link_count;
-    /* Messages that still refer to the gradient in a slot. */
     pthread_mutex_t sending_mutex;
     pthread_cond_t sending_cond;
-    uint64_t sending[WORKER_SLOTS_MAX];
+    uint64_t *sending;     /* [gradients_max] messages that still refer to that gradient */
     struct staged *staged; /* unused memory for chunks in 16 bits; its messages hold the others */
     size_t staged_out;
 };
@@ -120,8 +116,8 @@ struct ps_client {
 /* Queue all messages of an exchange; the values it pulls are to come in @window (WINDOWS_NONE: in
  * messages). Errors: of rpc_stream_send() and of waiting for room; the
  * stream may hold half a request then. */
-int ps_client_send(struct shard_link *link, const struct worker_action *a,
-                   const struct ps_payload *payload, uint32_t window, struct err *err);
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+                   struct err *err);
 /* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
  * ERR_EXHAUSTED, and nothing happened, when there is no room. */
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
@@ -129,20 +125,19 @@ int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, b
 /* gRPC may hold a slice a little longer than the call that it belonged to. */
 void ps_client_wait_all_sent(struct ps_client *c);
 void ps_client_staged_release(struct ps_client *c);
-/* How the answer to @a travels. */
-enum value_type ps_client_pull_type(const struct ps_client *c, const struct worker_action *a);
+/* How the answer to @ask travels. */
+enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask);
 
 /* ps_client.c: under way from now on; the job's thread may look at it until it takes the next
  * message. NULL: answered with an error. */
-struct pending *ps_client_open(struct shard_link *link, const struct worker_action *request,
-                               const struct ps_payload *payload);
+struct pending *ps_client_open(struct shard_link *link, const struct ps_client_request *request);
 
 /* ps_client_answer.c */
 
 extern const struct rpc_stream_events ps_client_events; /* the context is the link */
 /* The job's thread: what an answer will be checked against. NULL when too many are open. */
-struct pending *ps_client_pending_take(struct shard_link *link, const struct worker_action *a,
-                                       float *values);
+struct pending *ps_client_pending_take(struct shard_link *link,
+                                       const struct ps_client_request *request);
 /* Under the link's mutex: end an open exchange. True: ps_client_deliver() is due. */
 bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code,
                             const char *message);

@@ -60,8 +60,8 @@ static inline struct shard_event gradient_push(struct rig *r, uintptr_t tag, uin
 {
     struct gradient g = gradient_sum(step, lo, hi, NULL);
     struct shard_event e = rig_sync(r, tag, step, lo, hi, 1, g.examples);
-    if (e.push.buffer != NULL) {
-        memcpy(e.push.buffer, g.values, sizeof g.values);
+    if (e.gradient != NULL) {
+        memcpy(e.gradient, g.values, sizeof g.values);
     }
     return e;
 }
@@ -93,10 +93,10 @@ static inline void decide(struct rig *r, uintptr_t tag, uint64_t step, const uin
                           size_t bytes)
 {
     struct shard_event e = rig_exchange(r, tag, "w0");
-    e.has_decision = true;
-    e.decision_step = step;
-    e.decision = bits;
-    e.decision_bytes = bytes;
+    e.ask.has_decision = true;
+    e.ask.decision.step = step;
+    e.ask.decision.replicas = bits;
+    e.ask.decision.bytes = bytes;
     rig_step(r, &e);
 }
 

@@ -19,7 +19,7 @@
 struct rig_reply {
     uintptr_t tag;
     int code;
-    enum shard_push_result push;
+    enum push_result push;
     bool values;
     bool write;
     uint64_t version;
@@ -145,24 +145,24 @@ static inline double rig_partial(uint32_t number, const float *gradient, uint32_
 static inline void rig_reduce(struct rig *r, const struct shard_action *a)
 {
     struct rig_sums *s = &r->sums;
-    assert_true(a->sums_round < r->options.rounds);
-    assert_int_equal(a->sums_round, s->settled);
+    assert_true(a->round.round < r->options.rounds);
+    assert_int_equal(a->round.round, s->settled);
     assert_int_equal(a->version, r->version + 1);
-    assert_int_equal(a->sums_step, r->version);
+    assert_int_equal(a->round.step, r->version);
     assert_true((a->buffer != NULL) == (a->examples > 0));
-    assert_true(s->begun == (a->sums_round > 0));
-    assert_int_equal(s->reduced, a->sums_round);
+    assert_true(s->begun == (a->round.round > 0));
+    assert_int_equal(s->reduced, a->round.round);
     s->begun = true;
     s->reduced++;
-    double before = a->sums_round == 0 ? 0 : s->totals[a->sums_round - 1];
-    s->partial = rig_partial(r->options.shard, a->buffer, a->sums_round, before);
+    double before = a->round.round == 0 ? 0 : s->totals[a->round.round - 1];
+    s->partial = rig_partial(r->options.shard, a->buffer, a->round.round, before);
 }
 
 static inline void rig_settle(struct rig *r, const struct shard_action *a)
 {
     struct rig_sums *s = &r->sums;
     assert_true(s->begun);
-    assert_int_equal(a->sums_round, s->settled);
+    assert_int_equal(a->round.round, s->settled);
     assert_int_equal(s->reduced, s->settled + 1);
     assert_int_equal(a->totals_bytes, sizeof(double));
     memcpy(&s->totals[s->settled++], a->totals, sizeof(double));
@@ -179,25 +179,25 @@ static inline void rig_use_sums(struct rig *r, uint64_t version)
     s->reduced = s->settled = 0;
 }
 
-static inline double rig_sums_of(const struct rig *r, const struct shard_action *a)
+static inline double rig_sums_of(const struct rig *r, const struct exchange_sums *a)
 {
     const struct rig_sums *s = &r->sums;
-    assert_true(a->sums_round < r->options.rounds);
-    if (a->sums_over) {
-        assert_true(a->sums_known && a->sums_step + 1 < r->version);
+    assert_true(a->of.round < r->options.rounds);
+    if (a->over) {
+        assert_true(a->known && a->of.step + 1 < r->version);
         return 0;
     }
-    if (!a->sums_known) {
-        assert_true(s->begun && a->sums_step == r->version && a->sums_round == s->settled);
+    if (!a->known) {
+        assert_true(s->begun && a->of.step == r->version && a->of.round == s->settled);
         return s->partial;
     }
-    if (a->sums_step == r->version) {
-        assert_true(s->begun && a->sums_round < s->settled);
-        return s->totals[a->sums_round];
+    if (a->of.step == r->version) {
+        assert_true(s->begun && a->of.round < s->settled);
+        return s->totals[a->of.round];
     }
-    assert_int_equal(a->sums_step + 1, r->version);
+    assert_int_equal(a->of.step + 1, r->version);
     assert_int_equal(s->last_version, r->version);
-    return s->last[a->sums_round];
+    return s->last[a->of.round];
 }
 
 /* ---- actions ---- */
@@ -226,34 +226,35 @@ static inline void rig_reply_add(struct rig *r, const struct shard_action *a)
 {
     assert_true(r->reply_count < RIG_REPLIES);
     struct rig_reply *reply = &r->replies[r->reply_count++];
-    *reply = (struct rig_reply){.tag = (uintptr_t)a->tag,
-                                .code = a->code,
-                                .push = a->push,
-                                .values = a->values,
-                                .write = a->kind == SHARD_WRITE,
-                                .version = a->version,
-                                .staleness = a->staleness,
-                                .examples = a->examples_applied,
-                                .has_decision = a->has_decision,
-                                .decision_step = a->decision_step,
-                                .decision_bytes = a->decision_bytes,
-                                .has_spare = a->has_spare,
-                                .spare_given = a->spare_given,
-                                .spare_replica = a->spare_replica,
-                                .spare_wait_ms = a->spare_wait_ms,
-                                .has_sums = a->has_sums,
-                                .sums_known = a->sums_known,
-                                .sums_over = a->sums_over,
-                                .sums_step = a->sums_step,
-                                .sums_round = a->sums_round,
-                                .sums = a->has_sums ? rig_sums_of(r, a) : 0,
-                                .clock = a->clock,
-                                .progress = a->progress,
-                                .generation = a->generation,
-                                .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
-    if (a->has_decision) {
-        assert_true(a->decision_bytes <= sizeof reply->decision);
-        memcpy(reply->decision, a->decision, a->decision_bytes);
+    *reply = (struct rig_reply){
+        .tag = (uintptr_t)a->tag,
+        .code = a->code,
+        .push = a->answer.train.push,
+        .values = a->values,
+        .write = a->kind == SHARD_WRITE,
+        .version = a->version,
+        .staleness = a->answer.train.staleness,
+        .examples = a->examples_applied,
+        .has_decision = a->answer.decision.bytes > 0,
+        .decision_step = a->answer.decision.step,
+        .decision_bytes = a->answer.decision.bytes,
+        .has_spare = a->answer.kind == EXCHANGE_SPARE,
+        .spare_given = a->answer.spare.given,
+        .spare_replica = a->answer.spare.replica,
+        .spare_wait_ms = a->answer.spare.wait_ms,
+        .has_sums = a->answer.kind == EXCHANGE_SUMS,
+        .sums_known = a->answer.sums.known,
+        .sums_over = a->answer.sums.over,
+        .sums_step = a->answer.sums.of.step,
+        .sums_round = a->answer.sums.of.round,
+        .sums = a->answer.kind == EXCHANGE_SUMS ? rig_sums_of(r, &a->answer.sums) : 0,
+        .clock = a->answer.train.clock,
+        .progress = a->answer.train.progress,
+        .generation = a->generation,
+        .done0 = a->ledger == NULL ? UINT32_MAX : a->ledger->done[0]};
+    if (reply->has_decision) {
+        assert_true(a->answer.decision.bytes <= sizeof reply->decision);
+        memcpy(reply->decision, a->answer.decision.replicas, a->answer.decision.bytes);
     }
     if (a->code != 0) {
         assert_int_equal(a->code, r->actions.err.code);
@@ -356,7 +357,7 @@ static inline void rig_expect(struct rig *r, uintptr_t tag, int code, const char
     }
 }
 
-static inline void rig_expect_push(struct rig *r, uintptr_t tag, enum shard_push_result push)
+static inline void rig_expect_push(struct rig *r, uintptr_t tag, enum push_result push)
 {
     struct rig_reply *reply = rig_replied(r, tag);
     assert_int_equal(reply->code, 0);
@@ -378,16 +379,17 @@ static inline struct shard_event rig_exchange(struct rig *r, uintptr_t tag, cons
                                 .generation = r->generation,
                                 .tag = (void *)tag,
                                 .can_apply = r->can_apply,
-                                .worker = worker};
+                                .worker = worker,
+                                .ask = {.kind = EXCHANGE_TRAIN}};
 }
 
 static inline void rig_set_push(struct rig *r, struct shard_event *e, float gradient,
                                 uint64_t examples)
 {
-    e->has_push = true;
-    e->push.examples = examples;
-    e->push.elements = examples == 0 ? 0 : RIG_FLOATS;
-    e->push.buffer = examples == 0 ? NULL : rig_buffer(r, gradient);
+    e->ask.has_push = true;
+    e->ask.push.examples = examples;
+    e->elements = examples == 0 ? 0 : RIG_FLOATS;
+    e->gradient = examples == 0 ? NULL : rig_buffer(r, gradient);
 }
 
 /* ---- sync ---- */
@@ -397,9 +399,9 @@ static inline struct shard_event rig_sync(struct rig *r, uintptr_t tag, uint64_t
 {
     struct shard_event e = rig_exchange(r, tag, "w0");
     rig_set_push(r, &e, gradient, examples);
-    e.push.step = step;
-    e.push.replica_first = lo;
-    e.push.replica_end = hi;
+    e.ask.push.step = step;
+    e.ask.push.replica_first = lo;
+    e.ask.push.replica_end = hi;
     return e;
 }
 
@@ -410,22 +412,19 @@ static inline void rig_push_sync(struct rig *r, uintptr_t tag, uint64_t step, ui
     rig_step(r, &e);
 }
 
-static inline void rig_pull(struct rig *r, uintptr_t tag, enum shard_pull_kind kind,
-                            uint64_t version)
+static inline void rig_pull(struct rig *r, uintptr_t tag, enum pull_kind kind, uint64_t version)
 {
     struct shard_event e = rig_exchange(r, tag, "w0");
-    e.has_pull = true;
-    e.pull.kind = kind;
-    e.pull.version = version;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = kind;
+    e.ask.pull.version = version;
     rig_step(r, &e);
 }
 
 static inline void rig_ask_sums(struct rig *r, uintptr_t tag, uint64_t step, uint32_t round)
 {
     struct shard_event e = rig_exchange(r, tag, "w0");
-    e.has_sums = true;
-    e.sums_step = step;
-    e.sums_round = round;
+    e.ask = (struct exchange_request){.kind = EXCHANGE_SUMS, .sums = {step, round}};
     rig_step(r, &e);
 }
 
@@ -433,11 +432,8 @@ static inline void rig_totals(struct rig *r, uintptr_t tag, uint64_t step, uint3
                               double total)
 {
     struct shard_event e = rig_exchange(r, tag, "w0");
-    e.has_totals = true;
-    e.sums_step = step;
-    e.sums_round = round;
-    e.totals = &total;
-    e.totals_bytes = sizeof total;
+    e.ask = (struct exchange_request){.kind = EXCHANGE_TOTALS,
+                                      .totals = {{step, round}, &total, sizeof total}};
     rig_step(r, &e);
 }
 
@@ -458,11 +454,11 @@ static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const c
 {
     struct shard_event e = rig_exchange(r, tag, worker);
     rig_set_push(r, &e, 1, 2);
-    e.push.epoch = epoch;
-    e.push.split = split;
-    e.push.batch = batch;
-    e.push.clock = rig_clock(r, worker, 1);
-    e.pull.clock = e.push.clock;
+    e.ask.push.epoch = epoch;
+    e.ask.push.split = split;
+    e.ask.push.batch = batch;
+    e.ask.push.clock = rig_clock(r, worker, 1);
+    e.ask.pull.clock = e.ask.push.clock;
     return e;
 }
 
@@ -476,12 +472,12 @@ static inline void rig_push_async(struct rig *r, uintptr_t tag, const char *work
 static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *worker)
 {
     struct shard_event e = rig_exchange(r, tag, worker);
-    e.has_pull = true;
-    e.pull.clock = rig_clock(r, worker, 0);
-    e.pull.joins = e.pull.clock == 0;
+    e.ask.has_pull = true;
+    e.ask.pull.clock = rig_clock(r, worker, 0);
+    e.ask.pull.joins = e.ask.pull.clock == 0;
     rig_step(r, &e);
     bool is_member = worker != NULL && worker[0] == 'w'; /* strangers have no clock */
-    if (is_member && e.pull.joins && rig_find(r, tag) != NULL && rig_find(r, tag)->clock > 0) {
+    if (is_member && e.ask.pull.joins && rig_find(r, tag) != NULL && rig_find(r, tag)->clock > 0) {
         r->clocks[worker[1] - '0'] = rig_find(r, tag)->clock;
     }
 }
@@ -489,7 +485,7 @@ static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *wor
 static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
 {
     struct shard_event e = rig_exchange(r, tag, worker);
-    e.idle = true;
+    e.ask.idle = true;
     rig_step(r, &e);
     if (worker[0] == 'w') {
         r->clocks[worker[1] - '0'] = 0; /* it joins again */

@@ -84,7 +84,7 @@ static struct chunk decision_of(const struct scene *s, uint64_t step, uint8_t *b
                           .decision_bytes = bytes};
 }
 
-static double meter(const struct scene *s, enum shard_push_result result)
+static double meter(const struct scene *s, enum push_result result)
 {
     return meter_value(s->rig.ps->meters.pushes[result]);
 }
@@ -134,7 +134,7 @@ static void test_the_lead_decides(void **state)
     assert_int_equal(a->decision, 5);
     first.exchange = 4;
     assert_int_equal(exchange(&s.c, &first)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
-    assert_true(meter(&s, SHARD_PUSH_STALE) == 1 && meter(&s, SHARD_PUSH_APPLIED) == 2);
+    assert_true(meter(&s, PUSH_STALE) == 1 && meter(&s, PUSH_APPLIED) == 2);
     assert_true(meter_value(s.rig.ps->meters.decisions_made) == 4);
     uint8_t bits[] = {5};
     struct chunk told = decision_of(&s, 1, bits, 1);
@@ -261,7 +261,7 @@ static void test_stale_gradients_are_dropped(void **state)
     assert_int_equal(a->code, 0);
     assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__DROPPED);
     assert_int_equal(a->version, 2);
-    assert_true(meter(&s, SHARD_PUSH_DROPPED) == 1);
+    assert_true(meter(&s, PUSH_DROPPED) == 1);
     push.base_version = 2; /* computed again */
     assert_int_equal(exchange(&s.c, &push)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     struct buf page = {0};

@@ -15,9 +15,9 @@ static void test_each_batch_once_in_order(void **state)
     struct rig r;
     rig_init(&r, TRAINING_ASYNC, 0);
     rig_push_async(&r, 1, "w0", 0, 1, 0);
-    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 1, PUSH_APPLIED);
     rig_push_async(&r, 2, "w1", 0, 1, 0);
-    rig_expect_push(&r, 2, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 2, PUSH_DUPLICATE);
     rig_push_async(&r, 3, "w0", 0, 0, 1);
     rig_expect(&r, 3, ERR_RANGE, "batch 1 of split 0 of epoch 0; next is batch 0");
     rig_push_async(&r, 4, "w0", 0, 2, 1);
@@ -25,7 +25,7 @@ static void test_each_batch_once_in_order(void **state)
     rig_push_async(&r, 5, "w0", 0, 3, 0);
     rig_expect(&r, 5, ERR_INVALID, "the epoch has 3 splits");
     struct shard_event e = rig_async(&r, 6, "w0", 0, 1, 1);
-    e.push.base_version = 9;
+    e.ask.push.base_version = 9;
     rig_step(&r, &e);
     rig_expect(&r, 6, ERR_INVALID, "version 9, but the shard is at 1");
     assert_int_equal(r.version, 1);
@@ -51,9 +51,9 @@ static void test_epochs_roll_when_complete(void **state)
     rig_push_async(&r, tag, "w0", 1, 0, 1);
     rig_expect(&r, tag++, ERR_RANGE, "batch 1 of split 0 of epoch 1");
     rig_push_async(&r, tag, "w0", 1, 2, 0);
-    rig_expect_push(&r, tag++, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, tag++, PUSH_APPLIED);
     rig_push_async(&r, tag, "w0", 0, 1, 1); /* late */
-    rig_expect_push(&r, tag++, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, tag++, PUSH_DUPLICATE);
     assert_int_equal(r.version, 6);
     rig_release(&r);
 }
@@ -77,7 +77,7 @@ static void test_a_new_epoch_queues_for_a_snapshot(void **state)
     r.can_apply = true;
     for (uintptr_t i = 0; i < 3; i++) {
         rig_event(&r, SHARD_SNAPSHOT, 0);
-        rig_expect_push(&r, 10 + i, SHARD_PUSH_APPLIED);
+        rig_expect_push(&r, 10 + i, PUSH_APPLIED);
     }
     rig_release(&r);
 }
@@ -89,19 +89,19 @@ static void test_progress_of_a_split(void **state)
     rig_init(&r, TRAINING_ASYNC, 0);
     rig_push_async(&r, 1, "w0", 0, 1, 0);
     struct shard_event e = rig_exchange(&r, 2, "w1");
-    e.has_pull = true;
-    e.pull.progress = true;
-    e.pull.split = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.progress = true;
+    e.ask.pull.split = 1;
     rig_step(&r, &e);
     rig_expect_values(&r, 2, 1);
     assert_int_equal(rig_replied(&r, 2)->progress, 1);
     e.tag = (void *)(uintptr_t)3;
-    e.pull.split = 99;
+    e.ask.pull.split = 99;
     rig_step(&r, &e);
     assert_int_equal(rig_replied(&r, 3)->progress, 0);
     e.tag = (void *)(uintptr_t)4;
-    e.pull.split = 1;
-    e.pull.epoch = 1;
+    e.ask.pull.split = 1;
+    e.ask.pull.epoch = 1;
     rig_step(&r, &e);
     assert_int_equal(rig_replied(&r, 4)->progress, 0);
     for (uint32_t i = 0; i < 2; i++) {
@@ -111,7 +111,7 @@ static void test_progress_of_a_split(void **state)
     rig_push_async(&r, 13, "w0", 0, 2, 0);
     rig_push_async(&r, 14, "w0", 1, 0, 0);
     e.tag = (void *)(uintptr_t)5;
-    e.pull.epoch = 0;
+    e.ask.pull.epoch = 0;
     rig_step(&r, &e);
     assert_int_equal(rig_replied(&r, 5)->progress, 2); /* of an epoch that is over: all */
     rig_release(&r);
@@ -125,7 +125,7 @@ static void test_staleness_is_measured(void **state)
     rig_push_async(&r, 1, "w0", 0, 0, 0);
     rig_push_async(&r, 2, "w0", 0, 0, 1);
     struct shard_event e = rig_async(&r, 3, "w1", 0, 1, 0);
-    e.push.base_version = 0;
+    e.ask.push.base_version = 0;
     shard_step(r.shard, &e, &r.actions);
     assert_int_equal(r.actions.items[0].kind, SHARD_APPLY);
     assert_int_equal(r.actions.items[0].staleness, 2);
@@ -144,7 +144,7 @@ static void test_pushes_queue_for_a_snapshot(void **state)
     rig_init(&r, TRAINING_ASYNC, 0);
     r.can_apply = false;
     struct shard_event e = rig_async(&r, 1, "w0", 0, 0, 0);
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e);
     rig_push_async(&r, 2, "w0", 0, 0, 1);
     rig_push_async(&r, 3, "w1", 0, 0, 0); /* the same again: waits until it is true */
@@ -157,14 +157,14 @@ static void test_pushes_queue_for_a_snapshot(void **state)
     assert_int_equal(r.version, 0);
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.version, 1);
-    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 1, PUSH_APPLIED);
     rig_expect_values(&r, 1, 1);
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     assert_null(rig_find(&r, 2));
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     assert_false(shard_wants_snapshot(r.shard));
     rig_release(&r);
 }
@@ -191,9 +191,9 @@ static void test_a_new_generation_forgets_the_queue(void **state)
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.version, 0);
     rig_push_async(&r, 4, "w0", 0, 1, 0);
-    rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_APPLIED);
     rig_push_async(&r, 5, "w0", 0, 0, 0);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     assert_int_equal(r.version, 2);
     rig_release(&r);
 }
@@ -222,7 +222,7 @@ static void test_the_queue_is_bounded(void **state)
     }
     assert_int_equal(r.version, SHARD_QUEUE_MAX);
     rig_push_async(&r, 5001, "w0", 0, 0, SHARD_QUEUE_MAX);
-    rig_expect_push(&r, 5001, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5001, PUSH_APPLIED);
     rig_release(&r);
 }
 
@@ -232,12 +232,12 @@ static void test_versions_with_pushes_are_for_sync(void **state)
     struct rig r;
     rig_init(&r, TRAINING_ASYNC, 0);
     struct shard_event e = rig_async(&r, 1, "w0", 0, 0, 0);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
     rig_step(&r, &e);
     rig_expect(&r, 1, ERR_INVALID, "only in sync mode");
     assert_int_equal(r.version, 0);
-    rig_pull(&r, 2, SHARD_PULL_VERSION, 1);
+    rig_pull(&r, 2, PULL_VERSION, 1);
     rig_push_async(&r, 3, "w0", 0, 0, 0);
     rig_expect_values(&r, 2, 1);
     rig_release(&r);
@@ -256,13 +256,13 @@ static void test_fast_workers_wait_for_slow_ones(void **state)
     rig_pull_latest(&r, 4, "w0"); /* one ahead: fine */
     rig_expect_values(&r, 4, 1);
     struct shard_event e = rig_async(&r, 5, "w0", 0, 0, 1);
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e); /* two ahead */
     assert_null(rig_find(&r, 5));
     rig_pull_latest(&r, 6, "w1"); /* the slowest never waits */
     rig_expect_values(&r, 6, 2);
     rig_push_async(&r, 7, "w1", 0, 1, 0);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     rig_expect_values(&r, 5, 3);
     rig_release(&r);
 }
@@ -319,14 +319,14 @@ static void test_clocks_are_what_workers_say(void **state)
     struct shard_event e = rig_async(&r, 7, "w0", 0, 0, 0); /* other shards lack it */
     struct shard_event again = e;
     rig_step(&r, &e);
-    rig_expect_push(&r, 7, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 7, PUSH_DUPLICATE);
     again.tag = (void *)(uintptr_t)8;
-    again.push.buffer = rig_buffer(&r, 1);
+    again.gradient = rig_buffer(&r, 1);
     rig_step(&r, &again); /* sent once more: the same clock */
     rig_pull_latest(&r, 9, "w0");
     rig_expect_values(&r, 9, 2); /* one ahead */
     rig_push_async(&r, 10, "w0", 0, 0, 1);
-    rig_expect_push(&r, 10, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 10, PUSH_DUPLICATE);
     rig_pull_latest(&r, 11, "w0");
     assert_null(rig_find(&r, 11)); /* two */
     rig_push_async(&r, 12, "w1", 0, 1, 0);
@@ -362,11 +362,11 @@ static void test_without_a_clock_nobody_waits(void **state)
     rig_pull_latest(&r, 1, "w0");
     for (uint32_t batch = 0; batch < 2; batch++) {
         struct shard_event e = rig_async(&r, 2 + batch, "w1", 0, 0, batch);
-        e.push.clock = 0;
+        e.ask.push.clock = 0;
         rig_step(&r, &e);
     }
     struct shard_event e = rig_exchange(&r, 5, "w1");
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e);
     rig_expect_values(&r, 5, 2);
     rig_push_async(&r, 6, "w0", 0, 1, 0);
@@ -386,9 +386,7 @@ static void test_pinned_reads_do_not_wake_the_idle(void **state)
     rig_push_async(&r, 3, "w0", 0, 0, 1);
     rig_push_async(&r, 4, "w0", 0, 1, 0);
     struct shard_event e = rig_exchange(&r, 5, "w1");
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_PINNED;
-    e.pull.pin_id = "eval";
+    e.ask = (struct exchange_request){.kind = EXCHANGE_PINNED, .pin_id = "eval"};
     rig_step(&r, &e);
     rig_expect_values(&r, 5, 0);
     rig_pull_latest(&r, 6, "w0");
@@ -429,17 +427,9 @@ static void test_pins_keep_versions_and_their_ledger(void **state)
     rig_expect(&r, 12, 0, "");
     assert_int_equal(r.buffers, 0);
     struct shard_event e = rig_exchange(&r, 13, "w0");
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_PINNED;
-    e.pull.pin_id = "a";
+    e.ask = (struct exchange_request){.kind = EXCHANGE_PINNED, .pin_id = "a"};
     rig_step(&r, &e);
     rig_expect(&r, 13, ERR_NOT_FOUND, "pinned as 'a'");
-    e = rig_async(&r, 14, "w0", 0, 1, 1);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_PINNED;
-    e.pull.pin_id = "b";
-    rig_step(&r, &e);
-    rig_expect(&r, 14, ERR_INVALID, "comes alone");
     rig_release(&r);
 }
 
@@ -505,20 +495,20 @@ static struct shard_event random_event(struct rig *r, uint32_t *seed, uintptr_t 
             rig_set_push(r, &e, 1, examples);
             struct shard_info info;
             shard_info(r->shard, &info);
-            e.push.epoch = info.ledger->epoch + (next_random(seed) % 8 == 0);
-            e.push.split = next_random(seed) % 3;
-            e.push.batch = next_random(seed) % 2;
-            e.push.batch_end = next_random(seed) % 3;
+            e.ask.push.epoch = info.ledger->epoch + (next_random(seed) % 8 == 0);
+            e.ask.push.split = next_random(seed) % 3;
+            e.ask.push.batch = next_random(seed) % 2;
+            e.ask.push.batch_end = next_random(seed) % 3;
             uint64_t back = next_random(seed) % 3;
-            e.push.base_version = back < r->version ? r->version - back : r->version;
+            e.ask.push.base_version = back < r->version ? r->version - back : r->version;
         }
     }
     if (dice < 80) {
-        e.has_pull = dice % 2 == 0 || dice >= 55;
-        e.pull.kind = sync ? SHARD_PULL_VERSION : SHARD_PULL_LATEST;
-        e.pull.version = r->version + next_random(seed) % 2;
+        e.ask.has_pull = dice % 2 == 0 || dice >= 55;
+        e.ask.pull.kind = sync ? PULL_VERSION : PULL_LATEST;
+        e.ask.pull.version = r->version + next_random(seed) % 2;
     } else if (dice < 84) {
-        e.idle = true;
+        e.ask.idle = true;
     } else if (dice < 90) {
         e.kind = next_random(seed) % 2 ? SHARD_PIN : SHARD_UNPIN;
         e.pin_id = next_random(seed) % 2 ? "a" : "b";

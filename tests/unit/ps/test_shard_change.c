@@ -36,7 +36,7 @@ static void test_the_mode_changes_and_back(void **state)
     rig_init(&r, TRAINING_SYNC, 2);
     rig_push_sync(&r, 1, 0, 0, 2, 1, 4);
     rig_push_sync(&r, 2, 1, 0, 1, 9, 4);
-    rig_pull(&r, 3, SHARD_PULL_VERSION, 2);
+    rig_pull(&r, 3, PULL_VERSION, 2);
     change_to(&r, 4, 2, TRAINING_ASYNC, 0, 1, ledger_at(&r, 0, 2, 0, 0));
     rig_expect(&r, 3, ERR_ABORTED, "it is 2 now");
     assert_int_equal(r.buffers, 0);
@@ -45,9 +45,9 @@ static void test_the_mode_changes_and_back(void **state)
     assert_int_equal(rig_replied(&r, 4)->examples, 4);
     r.generation = 2;
     rig_push_async(&r, 5, "w0", 0, 0, 1);
-    rig_expect_push(&r, 5, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 5, PUSH_DUPLICATE);
     rig_push_async(&r, 6, "w0", 0, 1, 0);
-    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 6, PUSH_APPLIED);
     change_to(&r, 7, 3, TRAINING_BOUNDED, 0, 2, ledger_at(&r, 0, 2, 1, 0));
     assert_int_equal(mode_of(&r), TRAINING_BOUNDED);
     r.generation = 3;
@@ -56,7 +56,7 @@ static void test_the_mode_changes_and_back(void **state)
     assert_int_equal(rig_replied(&r, 9)->done0, UINT32_MAX); /* sync has none */
     r.generation = 4;
     rig_push_sync(&r, 10, 3, 0, 3, 1, 4);
-    rig_expect_push(&r, 10, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 10, PUSH_APPLIED);
     assert_int_equal(r.version, 4);
     rig_release(&r);
 }
@@ -70,7 +70,7 @@ static void test_a_change_elsewhere_is_refused(void **state)
     rig_push_async(&r, 1, "w0", 0, 0, 0);
     r.can_apply = false;
     rig_push_async(&r, 2, "w0", 0, 0, 1);
-    rig_pull(&r, 3, SHARD_PULL_VERSION, 2);
+    rig_pull(&r, 3, PULL_VERSION, 2);
     change_to(&r, 4, 2, TRAINING_SYNC, 2, 2, ledger_at(&r, 0, 1, 0, 0));
     rig_expect(&r, 4, ERR_STATE, "at version 2, but the shard is at 1");
     change_to(&r, 5, 2, TRAINING_SYNC, 2, 1, ledger_at(&r, 0, 2, 0, 0));
@@ -81,7 +81,7 @@ static void test_a_change_elsewhere_is_refused(void **state)
     assert_int_equal(mode_of(&r), TRAINING_ASYNC);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0); /* what waited goes on */
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
     rig_expect_values(&r, 3, 2);
     rig_release(&r);
     rig_init(&r, TRAINING_SYNC, 2); /* sync: its ledger is of the beginning, only versions count */
@@ -144,7 +144,7 @@ static void test_a_complete_epoch_is_the_next_one(void **state)
     rig_expect(&r, 11, 0, "");
     r.generation = 3;
     rig_push_async(&r, 12, "w0", 1, 1, 0);
-    rig_expect_push(&r, 12, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 12, PUSH_APPLIED);
     rig_release(&r);
 }
 
@@ -188,9 +188,9 @@ static void test_a_decided_step_comes_before_a_change(void **state)
     rig_open(&r, 1, &c);
     struct shard_event e = rig_exchange(&r, 1, "w0");
     const uint8_t bits = 0x0C;
-    e.has_decision = true;
-    e.decision = &bits;
-    e.decision_bytes = 1;
+    e.ask.has_decision = true;
+    e.ask.decision.replicas = &bits;
+    e.ask.decision.bytes = 1;
     rig_step(&r, &e);
     rig_expect(&r, 1, 0, "");
     c.replicas = 3;
@@ -198,7 +198,7 @@ static void test_a_decided_step_comes_before_a_change(void **state)
     rig_expect(&r, 2, ERR_STATE, "step 0, which other shards have done");
     rig_push_sync(&r, 3, 0, 2, 3, 1, 2); /* still of generation 1 */
     rig_push_sync(&r, 4, 0, 3, 4, 3, 2);
-    rig_expect_push(&r, 3, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_APPLIED);
     rig_change(&r, 5, 2, &c, 1, &r.ledger);
     rig_expect(&r, 5, 0, "");
     r.generation = 2;

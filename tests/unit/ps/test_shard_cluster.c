@@ -53,9 +53,9 @@ static void check_reply(struct cluster *c, unsigned shard, const struct rig_repl
     const struct pushed *p = &c->pushed[shard][reply->tag];
     if (p->is_push) {
         assert_true(p->step < c->decided);
-        assert_true((reply->push == SHARD_PUSH_STALE) == !in_set(c->sets[p->step], p->replica));
-        assert_true(reply->push == SHARD_PUSH_STALE || reply->push == SHARD_PUSH_APPLIED ||
-                    reply->push == SHARD_PUSH_DUPLICATE);
+        assert_true((reply->push == PUSH_STALE) == !in_set(c->sets[p->step], p->replica));
+        assert_true(reply->push == PUSH_STALE || reply->push == PUSH_APPLIED ||
+                    reply->push == PUSH_DUPLICATE);
     }
 }
 

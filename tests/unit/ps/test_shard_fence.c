@@ -25,13 +25,13 @@ static void test_another_opening_is_refused(void **state)
         shard_info(r.shard, &before);
         struct shard_event e = rig_exchange(&r, 1, "w0");
         rig_set_push(&r, &e, 1, 10);
-        e.push.replica_end = 1;
+        e.ask.push.replica_end = 1;
         e.fence.opening = 5;
         rig_step(&r, &e);
         rig_expect(&r, 1, ERR_ABORTED, "opened another time, or by another cluster");
         assert_int_equal(r.buffers, 0);
         e = rig_exchange(&r, 2, "w0");
-        e.has_pull = true;
+        e.ask.has_pull = true;
         e.fence.opening = 5;
         rig_step(&r, &e);
         rig_expect(&r, 2, ERR_ABORTED, "another cluster");

@@ -13,8 +13,8 @@ static void decide1(struct rig *r, uintptr_t tag, uint64_t step, uint8_t bits)
     decide(r, tag, step, &bits, 1);
 }
 
-static void expect_decision(struct rig *r, uintptr_t tag, enum shard_push_result result,
-                            uint64_t step, uint8_t bits)
+static void expect_decision(struct rig *r, uintptr_t tag, enum push_result result, uint64_t step,
+                            uint8_t bits)
 {
     rig_expect_push(r, tag, result);
     const struct rig_reply *reply = rig_replied(r, tag);
@@ -34,14 +34,14 @@ static void test_the_lead_takes_the_first(void **state)
     push(&r, 2, 0, 3, 9, 2);
     assert_null(rig_find(&r, 2));
     push(&r, 3, 0, 1, 3, 2);
-    expect_decision(&r, 1, SHARD_PUSH_APPLIED, 0, 0x0A);
-    expect_decision(&r, 2, SHARD_PUSH_DUPLICATE, 0, 0x0A);
-    expect_decision(&r, 3, SHARD_PUSH_APPLIED, 0, 0x0A);
+    expect_decision(&r, 1, PUSH_APPLIED, 0, 0x0A);
+    expect_decision(&r, 2, PUSH_DUPLICATE, 0, 0x0A);
+    expect_decision(&r, 3, PUSH_APPLIED, 0, 0x0A);
     assert_true(r.values[1][0] == -1.0F); /* (1 + 3) / 4 */
     push(&r, 4, 0, 0, 7, 2);
-    expect_decision(&r, 4, SHARD_PUSH_STALE, 0, 0x0A);
+    expect_decision(&r, 4, PUSH_STALE, 0, 0x0A);
     push(&r, 5, 0, 1, 7, 2);
-    expect_decision(&r, 5, SHARD_PUSH_DUPLICATE, 0, 0x0A);
+    expect_decision(&r, 5, PUSH_DUPLICATE, 0, 0x0A);
     assert_int_equal(r.version, 1);
     assert_int_equal(r.buffers, 0);
     struct shard_info info;
@@ -64,13 +64,13 @@ static void test_empty_replicas_count_as_nothing(void **state)
     push(&r, 3, 0, 2, 1, 2);
     assert_int_equal(r.version, 0);
     push(&r, 4, 0, 3, 1, 2);
-    expect_decision(&r, 1, SHARD_PUSH_APPLIED, 0, 0x0F); /* they are in the set all the same */
+    expect_decision(&r, 1, PUSH_APPLIED, 0, 0x0F); /* they are in the set all the same */
     push(&r, 5, 1, 0, 0, 0);
     push(&r, 6, 1, 1, 0, 0);
     push(&r, 7, 1, 3, 0, 0);
     assert_int_equal(r.version, 1);
     push(&r, 8, 1, 2, 4, 2); /* there is no second one */
-    expect_decision(&r, 8, SHARD_PUSH_APPLIED, 1, 0x0F);
+    expect_decision(&r, 8, PUSH_APPLIED, 1, 0x0F);
     for (uint32_t i = 0; i < 4; i++) {
         push(&r, 9 + i, 2, i, 0, 0);
     }
@@ -113,16 +113,16 @@ static void test_the_others_wait_for_the_decision(void **state)
     push(&r, 5, 0, 3, 3, 2);
     assert_int_equal(r.version, 1);
     assert_true(r.values[1][0] == -1.0F);
-    rig_expect_push(&r, 1, SHARD_PUSH_STALE);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 3, SHARD_PUSH_STALE);
-    rig_expect_push(&r, 4, SHARD_PUSH_STALE);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 1, PUSH_STALE);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_STALE);
+    rig_expect_push(&r, 4, PUSH_STALE);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     assert_false(rig_replied(&r, 5)->has_decision); /* only the lead's word counts */
     push(&r, 6, 0, 1, 9, 2);
-    rig_expect_push(&r, 6, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 6, PUSH_DUPLICATE);
     push(&r, 7, 0, 2, 9, 2);
-    rig_expect_push(&r, 7, SHARD_PUSH_STALE);
+    rig_expect_push(&r, 7, PUSH_STALE);
     decide1(&r, 12, 0, 0x06); /* of an older step: nothing to do, whatever it says */
     rig_expect(&r, 12, 0, "");
     push(&r, 13, 1, 1, 1, 2);
@@ -141,25 +141,25 @@ static void test_a_decision_may_come_with_anything(void **state)
     push(&r, 2, 0, 2, 1, 2);
     struct shard_event e = rig_sync(&r, 3, 1, 1, 2, 1, 2);
     const uint8_t bits = 0x05;
-    e.has_decision = true;
-    e.decision = &bits;
-    e.decision_bytes = 1;
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
-    e.pull.version = 1;
+    e.ask.has_decision = true;
+    e.ask.decision.replicas = &bits;
+    e.ask.decision.bytes = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
     assert_int_equal(r.version, 1);
-    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 1, PUSH_APPLIED);
     assert_null(rig_find(&r, 3));
     decide1(&r, 4, 1, 0x03);
     push(&r, 5, 1, 0, 1, 2);
-    rig_expect_push(&r, 3, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_APPLIED);
     rig_expect_values(&r, 3, 1);        /* the one before the present */
     e = rig_sync(&r, 6, 2, 0, 1, 1, 2); /* refused as a whole */
-    e.has_decision = true;
-    e.decision_step = 7;
-    e.decision = &bits;
-    e.decision_bytes = 1;
+    e.ask.has_decision = true;
+    e.ask.decision.step = 7;
+    e.ask.decision.replicas = &bits;
+    e.ask.decision.bytes = 1;
     rig_step(&r, &e);
     rig_expect(&r, 6, ERR_RANGE, "a decision of step 7, but the shard is at step 2");
     assert_int_equal(r.buffers, 0);
@@ -226,12 +226,12 @@ static void test_the_lead_keeps_its_decisions(void **state)
     for (uint64_t step = 4; step < 20; step++) { /* the last sixteen */
         uint8_t bits = (uint8_t)((1U << (step % 3)) | (1U << ((step + 1) % 3)));
         push(&r, tag, step, (uint32_t)((step + 2) % 3), 1, 2);
-        expect_decision(&r, tag++, SHARD_PUSH_STALE, step, bits);
+        expect_decision(&r, tag++, PUSH_STALE, step, bits);
         push(&r, tag, step, (uint32_t)(step % 3), 1, 2);
-        expect_decision(&r, tag++, SHARD_PUSH_DUPLICATE, step, bits);
+        expect_decision(&r, tag++, PUSH_DUPLICATE, step, bits);
     }
     push(&r, tag, 3, 0, 1, 2); /* it was in, but nobody knows any more */
-    rig_expect_push(&r, tag, SHARD_PUSH_STALE);
+    rig_expect_push(&r, tag, PUSH_STALE);
     assert_false(rig_replied(&r, tag)->has_decision);
     rig_release(&r);
 }
@@ -257,10 +257,10 @@ static void test_decisions_outlive_a_generation(void **state)
     push(&other, 5, 0, 1, 9, 2);
     assert_int_equal(other.version, 0);
     push(&other, 6, 0, 2, 1, 2);
-    rig_expect_push(&other, 4, SHARD_PUSH_APPLIED);
-    rig_expect_push(&other, 5, SHARD_PUSH_STALE);
+    rig_expect_push(&other, 4, PUSH_APPLIED);
+    rig_expect_push(&other, 5, PUSH_STALE);
     push(&lead, 4, 0, 1, 9, 2);
-    expect_decision(&lead, 4, SHARD_PUSH_STALE, 0, 0x05);
+    expect_decision(&lead, 4, PUSH_STALE, 0, 0x05);
     assert_memory_equal(lead.values[1], other.values[1], sizeof lead.values[1]);
     rig_release(&lead);
     rig_release(&other);
@@ -288,8 +288,8 @@ static void test_a_partial_step_waits_for_a_snapshot(void **state)
     push(&r, 7, 0, 3, 4, 2);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    expect_decision(&r, 5, SHARD_PUSH_APPLIED, 0, 0x0D);
-    expect_decision(&r, 7, SHARD_PUSH_APPLIED, 0, 0x0D);
+    expect_decision(&r, 5, PUSH_APPLIED, 0, 0x0D);
+    expect_decision(&r, 7, PUSH_APPLIED, 0, 0x0D);
     assert_true(r.values[1][0] == -1.0F);
     rig_release(&r);
 }
@@ -308,8 +308,8 @@ static void test_a_decided_step_waits_for_a_snapshot(void **state)
     push(&r, 4, 0, 2, 9, 2);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 4, SHARD_PUSH_STALE);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_STALE);
     r.can_apply = false;
     push(&r, 5, 1, 0, 1, 2);
     push(&r, 6, 1, 1, 1, 2);
@@ -330,7 +330,7 @@ static void test_the_gone_leave_what_they_pushed(void **state)
     rig_event(&r, SHARD_GONE, 1);
     push(&r, 2, 0, 0, 9, 2);
     push(&r, 3, 0, 1, 3, 2);
-    expect_decision(&r, 2, SHARD_PUSH_DUPLICATE, 0, 0x03);
+    expect_decision(&r, 2, PUSH_DUPLICATE, 0, 0x03);
     assert_null(rig_find(&r, 1));
     assert_true(r.values[1][0] == -1.0F);
     rig_release(&r);
@@ -343,13 +343,13 @@ static void test_pulls_of_at_least_a_version(void **state)
     struct rig r;
     open_partial(&r, 0, 3, 2);
     struct shard_event e = rig_sync(&r, 1, 0, 0, 1, 1, 2);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_AT_LEAST;
-    e.pull.version = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_AT_LEAST;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
-    rig_pull(&r, 2, SHARD_PULL_AT_LEAST, 3);
+    rig_pull(&r, 2, PULL_AT_LEAST, 3);
     push(&r, 3, 0, 1, 1, 2);
-    expect_decision(&r, 1, SHARD_PUSH_APPLIED, 0, 0x03);
+    expect_decision(&r, 1, PUSH_APPLIED, 0, 0x03);
     rig_expect_values(&r, 1, 1);
     for (uint64_t step = 1; step < 4; step++) {
         assert_true((rig_find(&r, 2) != NULL) == (step > 2));
@@ -357,14 +357,14 @@ static void test_pulls_of_at_least_a_version(void **state)
         push(&r, 11 + 2 * step, step, 2, 1, 2);
     }
     rig_expect_values(&r, 2, 3);
-    rig_pull(&r, 4, SHARD_PULL_AT_LEAST, 1); /* version 1 is long gone */
+    rig_pull(&r, 4, PULL_AT_LEAST, 1); /* version 1 is long gone */
     rig_expect_values(&r, 4, 4);
     e = rig_sync(&r, 5, 1, 0, 1, 1, 2);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_AT_LEAST;
-    e.pull.version = 2;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_AT_LEAST;
+    e.ask.pull.version = 2;
     rig_step(&r, &e);
-    expect_decision(&r, 5, SHARD_PUSH_STALE, 1, 0x06);
+    expect_decision(&r, 5, PUSH_STALE, 1, 0x06);
     rig_expect_values(&r, 5, 4);
     rig_release(&r);
 }

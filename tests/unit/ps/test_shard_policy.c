@@ -34,8 +34,8 @@ static void push_range(struct rig *r, uintptr_t tag, const char *worker, uint32_
                        uint32_t batch, uint32_t end)
 {
     struct shard_event e = rig_async(r, tag, worker, 0, split, batch);
-    e.push.batch_end = end;
-    e.push.clock = rig_clock(r, worker, end > batch + 1 ? end - batch - 1 : 0);
+    e.ask.push.batch_end = end;
+    e.ask.push.clock = rig_clock(r, worker, end > batch + 1 ? end - batch - 1 : 0);
     rig_step(r, &e);
 }
 
@@ -43,7 +43,7 @@ static void push_of(struct rig *r, uintptr_t tag, const char *worker, uint32_t s
                     uint32_t batch, uint64_t base_version)
 {
     struct shard_event e = rig_async(r, tag, worker, 0, split, batch);
-    e.push.base_version = base_version;
+    e.ask.push.base_version = base_version;
     rig_step(r, &e);
 }
 
@@ -56,21 +56,21 @@ static void test_pushes_of_several_batches(void **state)
     open_pushes_of(&r, TRAINING_ASYNC, 4);
     make_longer_splits(&r);
     push_range(&r, 1, "w0", 0, 0, 4);
-    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 1, PUSH_APPLIED);
     assert_int_equal(r.version, 1);
     struct shard_info info;
     shard_info(r.shard, &info);
     assert_int_equal(info.ledger->done[0], 4);
     push_range(&r, 2, "w1", 0, 0, 4);
-    rig_expect_push(&r, 2, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 2, PUSH_DUPLICATE);
     push_range(&r, 3, "w1", 0, 1, 3); /* a part of it */
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     push_range(&r, 4, "w1", 0, 5, 6);
     rig_expect(&r, 4, ERR_RANGE, "batch 5 of split 0 of epoch 0; next is batch 4");
     push_range(&r, 5, "w1", 0, 4, 6); /* up to the end of the split */
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     push_range(&r, 6, "w1", 1, 0, 3); /* of a lease */
-    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 6, PUSH_APPLIED);
     push_range(&r, 7, "w1", 1, 2, 4); /* half of it is in */
     rig_expect(&r, 7, ERR_RANGE, "next is batch 3");
     push_range(&r, 8, "w1", 1, 3, 6); /* past the multiple of four */
@@ -80,7 +80,7 @@ static void test_pushes_of_several_batches(void **state)
     push_range(&r, 10, "w1", 2, 0, 4);
     rig_expect(&r, 10, ERR_INVALID, "ends at 3");
     push_range(&r, 11, "w1", 1, 3, 0); /* 0: one batch */
-    rig_expect_push(&r, 11, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 11, PUSH_APPLIED);
     shard_info(r.shard, &info);
     assert_int_equal(info.ledger->done[1], 4);
     rig_release(&r);
@@ -108,16 +108,16 @@ static void test_ranges_queue_for_a_snapshot(void **state)
     assert_int_equal(r.reply_count, 1);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 1, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 1, PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     assert_null(rig_find(&r, 4));
     r.can_apply = false;
     push_range(&r, 6, "w1", 0, 1, 2); /* applied: nothing to wait for */
-    rig_expect_push(&r, 6, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 6, PUSH_DUPLICATE);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 4, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_DUPLICATE);
     rig_release(&r);
 }
 
@@ -158,7 +158,7 @@ static void test_answers_say_how_stale(void **state)
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.applied.staleness, 1);
     assert_int_equal(rig_replied(&r, 3)->staleness, 1);
-    rig_expect_push(&r, 5, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 5, PUSH_DUPLICATE);
     assert_int_equal(rig_replied(&r, 5)->staleness, 0); /* it was not applied */
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.applied.staleness, 3);
@@ -175,29 +175,29 @@ static void test_the_lead_drops_what_is_too_stale(void **state)
     open_policy(&r, 0, POLICY_MAX_STALENESS); /* 1 */
     push_of(&r, 1, "w0", 0, 0, 0);
     push_of(&r, 2, "w0", 0, 1, 0); /* one stale: fine */
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
     struct shard_event e = rig_async(&r, 3, "w1", 0, 1, 0); /* two */
-    e.push.decided = true;                                  /* which is for the lead to say */
-    e.has_pull = true;
+    e.ask.push.decided = true;                              /* which is for the lead to say */
+    e.ask.has_pull = true;
     rig_step(&r, &e);
-    rig_expect_push(&r, 3, SHARD_PUSH_DROPPED);
+    rig_expect_push(&r, 3, PUSH_DROPPED);
     assert_int_equal(rig_replied(&r, 3)->staleness, 0); /* only of what is applied */
     rig_expect_values(&r, 3, 2);
     assert_int_equal(r.version, 2);
     assert_int_equal(r.buffers, 0);
     push_of(&r, 4, "w1", 0, 0, 0); /* applied before, however stale */
-    rig_expect_push(&r, 4, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 4, PUSH_DUPLICATE);
     push_of(&r, 5, "w1", 1, 1, 0);
     rig_expect(&r, 5, ERR_RANGE, "next is batch 0"); /* the dropped one is still to come */
     r.can_apply = false;
     push_of(&r, 6, "w1", 1, 0, 2);
     push_of(&r, 7, "w2", 2, 0, 2);
     push_of(&r, 8, "w1", 1, 1, 2); /* two are before it in the queue */
-    rig_expect_push(&r, 8, SHARD_PUSH_DROPPED);
+    rig_expect_push(&r, 8, PUSH_DROPPED);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
     rig_event(&r, SHARD_SNAPSHOT, 0);
-    rig_expect_push(&r, 7, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 7, PUSH_APPLIED);
     push_of(&r, 9, "w1", 1, 1, 4);
     struct shard_info info;
     shard_info(r.shard, &info);
@@ -205,7 +205,7 @@ static void test_the_lead_drops_what_is_too_stale(void **state)
     assert_int_equal(ledger_left(info.ledger), 0);
     e = rig_async(&r, 10, "w1", 1, 0, 0); /* does not even begin the next epoch */
     rig_step(&r, &e);
-    rig_expect_push(&r, 10, SHARD_PUSH_DROPPED);
+    rig_expect_push(&r, 10, PUSH_DROPPED);
     shard_info(r.shard, &info);
     assert_int_equal(info.ledger->epoch, 0);
     rig_release(&r);
@@ -221,9 +221,9 @@ static void test_the_others_follow_the_lead(void **state)
     assert_int_equal(r.buffers, 0);
     for (uint32_t i = 0; i < 4; i++) { /* up to three stale */
         struct shard_event e = rig_async(&r, 2 + i, "w0", 0, i / 2, i % 2);
-        e.push.decided = true;
+        e.ask.push.decided = true;
         rig_step(&r, &e);
-        rig_expect_push(&r, 2 + i, SHARD_PUSH_APPLIED);
+        rig_expect_push(&r, 2 + i, PUSH_APPLIED);
         assert_int_equal(rig_replied(&r, 2 + i)->staleness, i);
     }
     push_of(&r, 6, "w0", 0, 0, 0);
@@ -278,7 +278,7 @@ static void test_kept_for_the_rule(void **state)
     assert_int_equal(r.kept[0], 1);
     push_of(&r, 2, "w0", 0, 0, 0);
     struct shard_event e = rig_async(&r, 3, "w1", 0, 1, 0);
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e);
     assert_true(r.applied.has_base && r.applied.base_version == 0);
     assert_true(r.applied.lambda == 0.0F);
@@ -299,7 +299,7 @@ static void test_what_was_sent_is_kept(void **state)
     push_of(&r, 4, "w0", 0, 0, 0); /* of the present: nothing to make up for */
     assert_false(r.applied.has_base);
     struct shard_event e = rig_async(&r, 5, "w1", 0, 1, 0);
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e);
     assert_true(r.applied.has_base);
     assert_int_equal(r.applied.base_version, 0);
@@ -314,7 +314,7 @@ static void test_what_was_sent_is_kept(void **state)
     rig_pull_latest(&r, 8, "w0");
     assert_int_equal(r.kept[0], 0);
     assert_int_equal(kept(&r), 2);
-    rig_pull(&r, 9, SHARD_PULL_VERSION, 3); /* of w0, as for an evaluation */
+    rig_pull(&r, 9, PULL_VERSION, 3); /* of w0, as for an evaluation */
     assert_int_equal(kept(&r), 2);
     rig_release(&r);
 }
@@ -331,7 +331,7 @@ static void test_strangers_are_not_compensated(void **state)
     assert_int_equal(kept(&r), 0);
     push_of(&r, 3, "w0", 0, 0, 0);
     push_of(&r, 4, "stranger", 0, 1, 0);
-    rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_APPLIED);
     assert_false(r.applied.has_base);
     rig_release(&r);
 }
@@ -346,7 +346,7 @@ static void test_a_queued_push_is_compensated_later(void **state)
     r.can_apply = false;
     push_of(&r, 3, "w0", 0, 0, 0);
     struct shard_event e = rig_async(&r, 4, "w1", 0, 1, 0);
-    e.has_pull = true;
+    e.ask.has_pull = true;
     rig_step(&r, &e);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);

@@ -18,15 +18,15 @@ static void test_pushes_replace_what_lies_inside(void **state)
     rig_init(&r, TRAINING_SYNC, 4);
     rig_push_sync(&r, 1, 0, 1, 2, 1, 4);
     rig_push_sync(&r, 2, 0, 0, 2, 2, 8); /* the node above */
-    rig_expect_push(&r, 2, SHARD_PUSH_ACCEPTED);
+    rig_expect_push(&r, 2, PUSH_ACCEPTED);
     assert_int_equal(r.buffers, 1);
     rig_push_sync(&r, 3, 0, 0, 1, 9, 4); /* in it */
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     rig_push_sync(&r, 4, 0, 0, 2, 9, 8); /* it itself */
-    rig_expect_push(&r, 4, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 4, PUSH_DUPLICATE);
     rig_push_sync(&r, 5, 0, 3, 4, 7, 4);
     rig_push_sync(&r, 6, 0, 0, 4, 4, 16); /* everything */
-    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 6, PUSH_APPLIED);
     assert_true(r.values[1][0] == -0.25F);
     assert_int_equal(r.buffers, 0);
     struct shard_info info;
@@ -47,10 +47,10 @@ static void test_parts_that_add_up_cover_their_node(void **state)
     rig_push_sync(&r, 1, 0, 0, 1, 1, 4);
     rig_push_sync(&r, 2, 0, 1, 2, 1, 4);
     rig_push_sync(&r, 3, 0, 0, 2, 9, 8);
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     rig_push_sync(&r, 4, 0, 2, 3, 1, 4);
     rig_push_sync(&r, 5, 0, 0, 3, 9, 12); /* complete, and waits for a snapshot */
-    rig_expect_push(&r, 5, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 5, PUSH_DUPLICATE);
     assert_true(shard_wants_snapshot(r.shard));
     assert_int_equal(r.buffers, 1);
     r.can_apply = true;
@@ -66,7 +66,7 @@ static void push_at(struct rig *r, uint64_t now_ms, uintptr_t tag, uint64_t step
 {
     r->now_ms = now_ms;
     struct shard_event e = rig_sync(r, tag, step, lo, hi, 1, 4);
-    e.push.spare = spare;
+    e.ask.push.spare = spare;
     rig_step(r, &e);
 }
 
@@ -74,8 +74,7 @@ static const struct rig_reply *ask_at(struct rig *r, uint64_t now_ms, uintptr_t 
 {
     r->now_ms = now_ms;
     struct shard_event e = rig_exchange(r, tag, "w0");
-    e.has_spare = true;
-    e.spare_step = step;
+    e.ask = (struct exchange_request){.kind = EXCHANGE_SPARE, .spare_step = step};
     rig_step(r, &e);
     const struct rig_reply *reply = rig_replied(r, tag);
     assert_true(reply->code != 0 || reply->has_spare);
@@ -100,7 +99,7 @@ static void expect_wait(const struct rig_reply *reply, uint32_t ms)
 static void run_first_step(struct rig *r)
 {
     r->now_ms = 1000;
-    rig_pull(r, 90, SHARD_PULL_VERSION, 0);
+    rig_pull(r, 90, PULL_VERSION, 0);
     push_at(r, 1090, 91, 0, 0, 1, false);
     push_at(r, 1100, 92, 0, 1, 2, false);
     push_at(r, 1110, 93, 0, 2, 3, false);
@@ -124,10 +123,10 @@ static void test_late_replicas_are_given_away(void **state)
     expect_given(ask_at(&r, 1722, 8, 1), 3);
     expect_given(ask_at(&r, 1723, 9, 1), 2);
     push_at(&r, 1730, 10, 1, 3, 4, true);
-    rig_expect_push(&r, 10, SHARD_PUSH_ACCEPTED);
+    rig_expect_push(&r, 10, PUSH_ACCEPTED);
     expect_given(ask_at(&r, 2100, 13, 1), 2); /* 3 is in */
     push_at(&r, 2101, 11, 1, 2, 3, true);
-    rig_expect_push(&r, 11, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 11, PUSH_APPLIED);
     expect_wait(ask_at(&r, 2102, 12, 1), 0); /* the step is complete */
     rig_release(&r);
 }
@@ -151,7 +150,7 @@ static void test_small_times_are_not_late(void **state)
     (void)state;
     struct rig r;
     open_spare(&r, 0, 2);
-    rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 1, PULL_VERSION, 0);
     push_at(&r, 1001, 2, 0, 0, 1, false);
     expect_wait(ask_at(&r, 1001, 3, 0), 20); /* nothing is known yet */
     push_at(&r, 1002, 4, 0, 1, 2, false);
@@ -174,7 +173,7 @@ static void test_slow_owners_are_not_waited_for_again(void **state)
     push_at(&r, 1500, 5, 1, 3, 4, true);
     assert_int_equal(r.version, 2);
     push_at(&r, 1510, 6, 1, 3, 4, false); /* of a step that is over: it is no better for it */
-    rig_expect_push(&r, 6, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 6, PUSH_DUPLICATE);
     for (uint32_t i = 0; i < 3; i++) {
         push_at(&r, 1600, 10 + i, 2, i, i + 1, false);
     }
@@ -222,7 +221,7 @@ static void test_duplicates_in_time_prove_speed(void **state)
     expect_given(ask_at(&r, 1530, 10, 2), 3);
     push_at(&r, 1540, 11, 2, 3, 4, true);
     push_at(&r, 1541, 12, 2, 3, 4, false);
-    rig_expect_push(&r, 12, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 12, PUSH_DUPLICATE);
     push_at(&r, 1542, 13, 2, 2, 3, false);
     assert_int_equal(r.version, 3);
     push_at(&r, 1640, 14, 3, 0, 2, false);
@@ -236,7 +235,7 @@ static void test_the_present_step_tells_what_is_usual(void **state)
     (void)state;
     struct rig r;
     open_spare(&r, 0, 5);
-    rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 1, PULL_VERSION, 0);
     push_at(&r, 1100, 2, 0, 0, 4, false);
     push_at(&r, 1100, 3, 0, 4, 5, false); /* 100 */
     push_at(&r, 1180, 4, 1, 0, 1, false);
@@ -325,7 +324,7 @@ static void test_empty_replicas_are_not_waited_for(void **state)
     (void)state;
     struct rig r;
     open_spare(&r, 0, 6);
-    rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 1, PULL_VERSION, 0);
     rig_push_sync(&r, 2, 0, 4, 6, 0, 0); /* one push, two replicas */
     push_at(&r, 1100, 3, 0, 0, 2, false);
     expect_wait(ask_at(&r, 1100, 4, 0), 201); /* three times 100 ms after 1000 */
@@ -346,7 +345,7 @@ static void test_a_shard_that_is_not_the_lead_gives_what_it_lacks(void **state)
     expect_wait(ask_at(&r, 1225, 3, 1), 181); /* three times 95 ms after 1120 */
     expect_given(ask_at(&r, 1406, 4, 1), 3);
     push_at(&r, 1500, 5, 1, 3, 4, true);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     expect_wait(ask_at(&r, 1501, 6, 1), 0);
     rig_release(&r);
 }
@@ -364,7 +363,7 @@ static void test_what_a_decision_names_is_given_away(void **state)
     struct rig r;
     open_partial(&r, 1, 4, 2);
     r.now_ms = 1000;
-    rig_pull(&r, 90, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 90, PULL_VERSION, 0);
     partial_push(&r, 1060, 1, 0, 1);
     partial_push(&r, 1100, 2, 0, 2);
     decide(&r, 3, 0, &(uint8_t){0x06}, 1);
@@ -376,7 +375,7 @@ static void test_what_a_decision_names_is_given_away(void **state)
     expect_given(ask_at(&r, 9001, 8, 1), 3);  /* never 2 */
     expect_wait(ask_at(&r, 9002, 9, 1), 180); /* three times 60 ms after it was given */
     push_at(&r, 9010, 10, 1, 3, 4, true);
-    rig_expect_push(&r, 10, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 10, PUSH_APPLIED);
     assert_int_equal(r.version, 2);
     expect_wait(ask_at(&r, 9011, 11, 1), 0);
     rig_release(&r);
@@ -407,9 +406,9 @@ static void test_requests_that_cannot_be(void **state)
     assert_int_equal(ask_at(&r, 1000, 1, 1)->code, ERR_RANGE);
     rig_expect(&r, 1, ERR_RANGE, "step 1, but the shard is at step 0");
     struct shard_event e = rig_exchange(&r, 2, "w0");
-    e.has_spare = e.has_pull = true;
+    e.ask.kind = EXCHANGE_NONE;
     rig_step(&r, &e);
-    rig_expect(&r, 2, ERR_INVALID, "comes alone");
+    rig_expect(&r, 2, ERR_INVALID, "neither a push nor a pull");
     r.generation = 0;
     assert_int_equal(ask_at(&r, 1000, 3, 0)->code, ERR_ABORTED);
     r.generation = 1;
@@ -452,11 +451,11 @@ static void random_push(struct rig *r, uint32_t *seed, uint64_t low, uint32_t re
     uintptr_t tag = r->reply_count + 1;
     bool over = step < r->version;
     struct shard_event e = gradient_push(r, tag, step, b.lo, b.hi);
-    e.push.spare = random_below(seed, 3) == 0;
+    e.ask.push.spare = random_below(seed, 3) == 0;
     rig_step(r, &e);
     const struct rig_reply *reply = rig_replied(r, tag);
     assert_int_equal(reply->code, 0);
-    assert_true(!over || reply->push == SHARD_PUSH_DUPLICATE);
+    assert_true(!over || reply->push == PUSH_DUPLICATE);
 }
 
 static void random_ask(struct rig *r, uint32_t *seed)

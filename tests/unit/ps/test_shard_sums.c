@@ -26,7 +26,7 @@ static void expect_sums(struct rig *r, uintptr_t tag, bool known, uint64_t step,
     assert_true(reply->sums_known == known);
     assert_int_equal(reply->sums_step, step);
     assert_int_equal(reply->sums_round, round);
-    assert_int_equal(reply->push, SHARD_PUSH_NONE);
+    assert_int_equal(reply->push, PUSH_NONE);
     assert_false(reply->values);
 }
 
@@ -37,11 +37,11 @@ static void test_step_waits_for_totals(void **state)
     open_rounds(&r, 1, 1);
     rig_ask_sums(&r, 1, 0, 0);
     push_all(&r, 10, 0);
-    rig_expect_push(&r, 12, SHARD_PUSH_ACCEPTED); /* the last one does not apply */
+    rig_expect_push(&r, 12, PUSH_ACCEPTED); /* the last one does not apply */
     assert_int_equal(r.version, 0);
     expect_sums(&r, 1, false, 0, 0);
     assert_true(rig_replied(&r, 1)->sums != 0);
-    rig_pull(&r, 2, SHARD_PULL_VERSION, 1);
+    rig_pull(&r, 2, PULL_VERSION, 1);
     assert_null(rig_find(&r, 2));
     rig_totals(&r, 3, 0, 0, 42);
     rig_expect(&r, 3, 0, "");
@@ -90,7 +90,7 @@ static void test_late_and_repeated(void **state)
     assert_true(rig_replied(&r, 5)->sums == 6);
     push_all(&r, 20, 1);
     rig_push_sync(&r, 30, 1, 0, 1, 1, 2); /* it is all in */
-    rig_expect_push(&r, 30, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 30, PUSH_DUPLICATE);
     rig_totals(&r, 31, 1, 0, 5);
     rig_totals(&r, 32, 1, 1, 5);
     assert_int_equal(r.version, 2);
@@ -120,20 +120,6 @@ static void test_refused(void **state)
     rig_totals(&r, 6, 0, 0, 1);
     rig_expect(&r, 6, ERR_ABORTED, "is over");
     r.generation = 1;
-    struct shard_event e = rig_exchange(&r, 7, "w0");
-    e.has_sums = e.has_pull = true;
-    rig_step(&r, &e);
-    rig_expect(&r, 7, ERR_INVALID, "comes alone");
-    e = rig_exchange(&r, 8, "w0");
-    e.has_sums = e.has_totals = true;
-    rig_step(&r, &e);
-    rig_expect(&r, 8, ERR_INVALID, "comes alone");
-    e = rig_exchange(&r, 9, "w0");
-    e.has_totals = e.has_pull = true;
-    e.pull.kind = SHARD_PULL_PINNED;
-    e.pull.pin_id = "x";
-    rig_step(&r, &e);
-    rig_expect(&r, 9, ERR_INVALID, "comes alone");
     assert_int_equal(r.version, 0);
     rig_release(&r);
 }
@@ -153,7 +139,7 @@ static void test_jobs_without_sums(void **state)
     rig_ask_sums(&r, 1, 0, 0);
     rig_expect(&r, 1, ERR_INVALID, "takes none over several shards");
     rig_push_async(&r, 2, "w0", 0, 0, 0);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
     rig_release(&r);
     struct err err;
     r.options.rounds = SHARD_ROUNDS_MAX + 1;
@@ -286,9 +272,9 @@ static void test_lead_decides_before_it_applies(void **state)
     assert_null(rig_find(&r, 2));
     assert_null(rig_find(&r, 4));
     rig_totals(&r, 5, 0, 0, 1);
-    rig_expect_push(&r, 2, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 3, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 4, SHARD_PUSH_STALE);
+    rig_expect_push(&r, 2, PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_STALE);
     assert_int_equal(r.applied.examples, 4);
     rig_release(&r);
 }
@@ -311,9 +297,9 @@ static void test_decision_of_the_lead_stays(void **state)
     rig_push_sync(&r, 6, 0, 2, 3, 1, 2);
     assert_true(r.sums.begun);
     rig_totals(&r, 7, 0, 0, 1);
-    rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
-    rig_expect_push(&r, 5, SHARD_PUSH_STALE);
-    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_STALE);
+    rig_expect_push(&r, 6, PUSH_APPLIED);
     rig_release(&r);
 }
 
@@ -365,8 +351,8 @@ static void test_others_reduce_what_was_decided(void **state)
     expect_sums(&r, 1, false, 0, 0);
     assert_false(rig_replied(&r, 1)->has_decision);
     rig_totals(&r, 6, 0, 0, 1);
-    rig_expect_push(&r, 3, SHARD_PUSH_STALE);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_STALE);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     rig_release(&r);
 }
 

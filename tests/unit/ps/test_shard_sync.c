@@ -32,7 +32,7 @@ static void run_order(uint32_t replicas, const uint32_t *order)
     rig_init(&r, TRAINING_SYNC, replicas);
     for (uint32_t i = 0; i < replicas; i++) {
         rig_push_sync(&r, i + 1, 0, order[i], order[i] + 1, leaf(order[i]), 4);
-        rig_expect_push(&r, i + 1, i + 1 == replicas ? SHARD_PUSH_APPLIED : SHARD_PUSH_ACCEPTED);
+        rig_expect_push(&r, i + 1, i + 1 == replicas ? PUSH_APPLIED : PUSH_ACCEPTED);
     }
     check_tree_values(&r, replicas);
     rig_release(&r);
@@ -94,7 +94,7 @@ static void test_blocks_of_workers_give_the_same_bits(void **state)
                     struct shard_event e = rig_sync(&r, tag++, 0, blocks[b].lo, blocks[b].hi, 0,
                                                     4 * (uint64_t)(blocks[b].hi - blocks[b].lo));
                     for (size_t i = 0; i < RIG_FLOATS; i++) {
-                        ((float *)e.push.buffer)[i] = tree_sum(blocks[b].lo, blocks[b].hi, i);
+                        ((float *)e.gradient)[i] = tree_sum(blocks[b].lo, blocks[b].hi, i);
                     }
                     rig_step(&r, &e);
                 }
@@ -140,11 +140,11 @@ static void test_duplicates_change_nothing(void **state)
     rig_init(&r, TRAINING_SYNC, 3);
     rig_push_sync(&r, 1, 0, 0, 2, 1, 4);
     rig_push_sync(&r, 2, 0, 0, 2, 9, 4); /* in */
-    rig_expect_push(&r, 2, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 2, PUSH_DUPLICATE);
     rig_push_sync(&r, 3, 0, 2, 3, 1, 4);
-    rig_expect_push(&r, 3, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_APPLIED);
     rig_push_sync(&r, 4, 0, 2, 3, 9, 4); /* applied */
-    rig_expect_push(&r, 4, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 4, PUSH_DUPLICATE);
     assert_int_equal(rig_replied(&r, 4)->version, 1);
     assert_true(r.values[1][0] == -0.25F);
     struct shard_info info;
@@ -168,11 +168,11 @@ static void test_wrong_pushes_are_refused(void **state)
     rig_push_sync(&r, 4, 0, 2, 2, 1, 4);
     rig_expect(&r, 4, ERR_INVALID, "replicas 2..2");
     struct shard_event e = rig_sync(&r, 5, 0, 0, 1, 1, 4);
-    e.push.elements = 7;
+    e.elements = 7;
     rig_step(&r, &e);
     rig_expect(&r, 5, ERR_INVALID, "7 gradient elements of 4 examples; expected 8");
     e = rig_sync(&r, 6, 0, 0, 1, 1, 0);
-    e.push.examples = 4; /* examples without a gradient */
+    e.ask.push.examples = 4; /* examples without a gradient */
     rig_step(&r, &e);
     rig_expect(&r, 6, ERR_INVALID, "0 gradient elements");
     rig_push_sync(&r, 7, 0, 0, 1, 1, UINT64_C(1) << 41);
@@ -189,13 +189,13 @@ static void test_empty_contributions_count(void **state)
     rig_push_sync(&r, 1, 0, 2, 3, 0, 0);
     rig_push_sync(&r, 2, 0, 0, 1, 0, 0);
     rig_push_sync(&r, 3, 0, 1, 2, 1, 4);
-    rig_expect_push(&r, 3, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 3, PUSH_APPLIED);
     assert_true(r.values[1][0] == -0.25F);
     rig_push_sync(&r, 4, 1, 0, 2, 0, 0);
     struct shard_event e = rig_sync(&r, 5, 1, 2, 3, 7, 4);
-    e.push.examples = 0; /* its values do not count */
+    e.ask.push.examples = 0; /* its values do not count */
     rig_step(&r, &e);
-    rig_expect_push(&r, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 5, PUSH_APPLIED);
     assert_int_equal(r.version, 2);
     assert_true(r.values[2][0] == -0.25F);
     rig_release(&r);
@@ -206,34 +206,34 @@ static void test_pulls_wait_for_their_version(void **state)
     (void)state;
     struct rig r;
     rig_init(&r, TRAINING_SYNC, 2);
-    rig_pull(&r, 1, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 1, PULL_VERSION, 0);
     rig_expect_values(&r, 1, 0);
     struct shard_event e = rig_sync(&r, 2, 0, 0, 1, 1, 4);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
-    e.pull.version = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
-    rig_pull(&r, 3, SHARD_PULL_VERSION, 2);
+    rig_pull(&r, 3, PULL_VERSION, 2);
     assert_null(rig_find(&r, 2));
     e = rig_sync(&r, 4, 0, 1, 2, 1, 4);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
-    e.pull.version = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
-    rig_expect_push(&r, 2, SHARD_PUSH_ACCEPTED);
+    rig_expect_push(&r, 2, PUSH_ACCEPTED);
     rig_expect_values(&r, 2, 1);
-    rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_APPLIED);
     rig_expect_values(&r, 4, 1);
     assert_null(rig_find(&r, 3));
-    rig_pull(&r, 5, SHARD_PULL_VERSION, 0); /* the one before is still there */
+    rig_pull(&r, 5, PULL_VERSION, 0); /* the one before is still there */
     rig_expect_values(&r, 5, 0);
     rig_push_sync(&r, 6, 1, 0, 2, 1, 4);
     rig_expect_values(&r, 3, 2);
-    rig_pull(&r, 7, SHARD_PULL_VERSION, 0);
+    rig_pull(&r, 7, PULL_VERSION, 0);
     rig_expect(&r, 7, ERR_RANGE, "version 0, which is gone; the shard is at 2");
-    rig_pull(&r, 8, SHARD_PULL_LATEST, 0);
+    rig_pull(&r, 8, PULL_LATEST, 0);
     rig_expect_values(&r, 8, 2);
-    rig_pull(&r, 9, (enum shard_pull_kind)7, 0);
+    rig_pull(&r, 9, (enum pull_kind)7, 0);
     rig_expect(&r, 9, ERR_INVALID, "unknown kind of pull 7");
     e = rig_exchange(&r, 10, "w0");
     rig_step(&r, &e);
@@ -247,9 +247,9 @@ static void test_a_new_generation_forgets_and_aborts(void **state)
     struct rig r;
     rig_init(&r, TRAINING_SYNC, 2);
     struct shard_event e = rig_sync(&r, 1, 0, 0, 1, 100, 4);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
-    e.pull.version = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
     rig_membership(&r, 2, 3, 2);
     rig_expect(&r, 1, ERR_ABORTED, "generation 1 is over; it is 3 now");
@@ -263,12 +263,12 @@ static void test_a_new_generation_forgets_and_aborts(void **state)
     rig_membership(&r, 5, 3, 2); /* told again */
     rig_expect(&r, 5, 0, "");
     r.generation = 4;
-    rig_pull(&r, 6, SHARD_PULL_LATEST, 0);
+    rig_pull(&r, 6, PULL_LATEST, 0);
     rig_expect(&r, 6, ERR_STATE, "generation 4 is not known yet");
     r.generation = 3;
     rig_push_sync(&r, 7, 0, 0, 1, 1, 4);
     rig_push_sync(&r, 8, 0, 1, 2, 1, 4);
-    rig_expect_push(&r, 8, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 8, PUSH_APPLIED);
     assert_true(r.values[1][0] == -0.25F); /* only what came in generation 3 */
     rig_release(&r);
 }
@@ -289,9 +289,7 @@ static void test_old_generations_are_fenced_everywhere(void **state)
         rig_expect(&r, tag, ERR_ABORTED, "generation 1 is over");
     }
     struct shard_event e = rig_exchange(&r, 8, "w0"); /* but an evaluation may go on */
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_PINNED;
-    e.pull.pin_id = "pin";
+    e.ask = (struct exchange_request){.kind = EXCHANGE_PINNED, .pin_id = "pin"};
     rig_step(&r, &e);
     rig_expect_values(&r, 8, 0);
     rig_release(&r);
@@ -312,12 +310,12 @@ static void test_take_over_with_one_shard_ahead(void **state)
     for (int i = 0; i < 2; i++) {
         rig_membership(shards[i], 3, 2, 1);
         shards[i]->generation = 2;
-        rig_pull(shards[i], 4, SHARD_PULL_VERSION, 0);
+        rig_pull(shards[i], 4, PULL_VERSION, 0);
         rig_expect_values(shards[i], 4, 0);
         rig_push_sync(shards[i], 5, 0, 0, 2, 2, 8); /* the survivor computes both */
     }
-    rig_expect_push(&ahead, 5, SHARD_PUSH_DUPLICATE);
-    rig_expect_push(&behind, 5, SHARD_PUSH_APPLIED);
+    rig_expect_push(&ahead, 5, PUSH_DUPLICATE);
+    rig_expect_push(&behind, 5, PUSH_APPLIED);
     assert_int_equal(ahead.version, 1);
     assert_memory_equal(ahead.values[1], behind.values[1], sizeof ahead.values[1]);
     rig_release(&ahead);
@@ -335,12 +333,12 @@ static void test_replicas_can_change_with_the_generation(void **state)
     r.generation = 2;
     rig_push_sync(&r, 3, 0, 4, 5, 1, 4);
     rig_push_sync(&r, 4, 0, 0, 4, 1, 4);
-    rig_expect_push(&r, 4, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 4, PUSH_APPLIED);
     c.replicas = c.aggregate = 0;
     rig_change(&r, 5, 3, &c, 1, &r.ledger);
     rig_expect(&r, 5, ERR_INVALID, "0 replicas");
     rig_push_sync(&r, 6, 1, 0, 5, 1, 4); /* still of generation 2 */
-    rig_expect_push(&r, 6, SHARD_PUSH_APPLIED);
+    rig_expect_push(&r, 6, PUSH_APPLIED);
     rig_release(&r);
 }
 
@@ -353,14 +351,14 @@ static void test_a_finished_step_waits_for_a_snapshot(void **state)
     rig_push_sync(&r, 1, 0, 0, 1, 1, 4);
     assert_false(shard_wants_snapshot(r.shard));
     struct shard_event e = rig_sync(&r, 2, 0, 1, 2, 1, 4);
-    e.has_pull = true;
-    e.pull.kind = SHARD_PULL_VERSION;
-    e.pull.version = 1;
+    e.ask.has_pull = true;
+    e.ask.pull.kind = PULL_VERSION;
+    e.ask.pull.version = 1;
     rig_step(&r, &e);
     assert_true(shard_wants_snapshot(r.shard));
     assert_int_equal(r.version, 0);
     rig_push_sync(&r, 3, 0, 1, 2, 5, 4);
-    rig_expect_push(&r, 3, SHARD_PUSH_DUPLICATE);
+    rig_expect_push(&r, 3, PUSH_DUPLICATE);
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.version, 0);
     r.can_apply = true;
@@ -378,10 +376,10 @@ static void test_parked_requests_are_bounded_and_may_go(void **state)
     struct rig r;
     rig_init(&r, TRAINING_SYNC, 1);
     for (uintptr_t tag = 1; tag <= SHARD_PARKED_MAX; tag++) {
-        rig_pull(&r, tag, SHARD_PULL_VERSION, 1);
+        rig_pull(&r, tag, PULL_VERSION, 1);
     }
     assert_int_equal(r.reply_count, 0);
-    rig_pull(&r, 10000, SHARD_PULL_VERSION, 1);
+    rig_pull(&r, 10000, PULL_VERSION, 1);
     rig_expect(&r, 10000, ERR_EXHAUSTED, "8192 requests wait already");
     rig_event(&r, SHARD_GONE, 17);
     rig_event(&r, SHARD_GONE, 17);
@@ -398,7 +396,7 @@ static void test_close_ends_everything(void **state)
     (void)state;
     struct rig r;
     rig_init(&r, TRAINING_SYNC, 2);
-    rig_pull(&r, 1, SHARD_PULL_VERSION, 1);
+    rig_pull(&r, 1, PULL_VERSION, 1);
     rig_push_sync(&r, 2, 0, 0, 1, 1, 4);
     rig_pin(&r, SHARD_PIN, 3, "p", true);
     rig_event(&r, SHARD_CLOSE, 4);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "worker/core/worker.h"
+#include "unit/worker/asked.h"
 
 #define SHARDS 2
 #define QUEUE_MAX 4096
@@ -30,7 +30,7 @@ struct fake {
     size_t evaluated, idle_told, failures_again;
     uint64_t failure_generation;
     bool split_reported[64];
-    struct worker_action last_push[SHARDS];
+    struct asked last_push[SHARDS];
     uint32_t progress[SHARDS][64];
     size_t applied[SHARDS];
     uint64_t position_reported;
@@ -43,6 +43,12 @@ struct fake {
     int fail_code;
     bool park; /* exchanges are not answered */
 };
+
+static inline void queue_up(struct fake *f, const struct worker_action *a)
+{
+    assert_true(f->queued < QUEUE_MAX);
+    f->queue[f->queued++] = *a;
+}
 
 static inline void take_actions(struct fake *f)
 {
@@ -70,12 +76,23 @@ static inline void take_actions(struct fake *f)
         case WORKER_DO_PREFETCH:
             break;
         default:
-            assert_true(f->queued < QUEUE_MAX);
-            f->queue[f->queued++] = *a;
+            queue_up(f, a);
+            for (size_t k = 0; k < a->push_count; k++) {
+                const struct worker_action push = {.kind = WORKER_DO_EXCHANGE,
+                                                   .request = a->pushes[k]};
+                queue_up(f, &push);
+            }
             break;
         }
     }
     f->actions.count = 0;
+}
+
+/* What action @i of the queue, an exchange, asks for. */
+static inline struct asked asked_at(const struct fake *f, size_t i)
+{
+    assert_int_equal(f->queue[i].kind, WORKER_DO_EXCHANGE);
+    return asked_of(&f->queue[i].request);
 }
 
 static inline void feed(struct fake *f, struct worker_event *event)
@@ -85,10 +102,10 @@ static inline void feed(struct fake *f, struct worker_event *event)
     take_actions(f);
 }
 
-static inline void answer_exchange(struct fake *f, const struct worker_action *a)
+static inline void answer_exchange(struct fake *f, const struct asked *a)
 {
     struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = a->exchange};
-    if (a->generation < f->generation && a->pull != WORKER_PULL_PINNED) {
+    if (a->generation < f->generation && a->pull != ASKED_PULL_PINNED) {
         e.code = ERR_ABORTED;
         feed(f, &e);
         return;
@@ -114,12 +131,12 @@ static inline void answer_exchange(struct fake *f, const struct worker_action *a
             f->version[a->shard]++;
         }
     }
-    e.version = a->pull == WORKER_PULL_VERSION ? a->version : f->version[a->shard];
-    if (a->pull == WORKER_PULL_VERSION && f->version[a->shard] < a->version) {
+    e.version = a->pull == ASKED_PULL_VERSION ? a->version : f->version[a->shard];
+    if (a->pull == ASKED_PULL_VERSION && f->version[a->shard] < a->version) {
         f->version[a->shard] = a->version;
     }
     if (a->progress) {
-        e.progress = f->progress[a->shard][a->batch.split];
+        e.answer.train.progress = f->progress[a->shard][a->batch.split];
     }
     feed(f, &e);
 }
@@ -171,6 +188,7 @@ static inline void answer_lease(struct fake *f, const struct worker_action *a)
 static inline void answer(struct fake *f, size_t i)
 {
     struct worker_action a = f->queue[i];
+    struct asked ask;
     memmove(f->queue + i, f->queue + i + 1, (--f->queued - i) * sizeof a);
     struct worker_event done = {.kind = WORKER_COMPUTED};
     struct worker_event split = {.kind = WORKER_SPLIT_REPORTED, .generation = a.generation};
@@ -185,7 +203,8 @@ static inline void answer(struct fake *f, size_t i)
         feed(f, &done);
         break;
     case WORKER_DO_EXCHANGE:
-        answer_exchange(f, &a);
+        ask = asked_of(&a.request);
+        answer_exchange(f, &ask);
         break;
     case WORKER_DO_LEASE:
         answer_lease(f, &a);

@@ -49,7 +49,8 @@ struct item {
     uint64_t due_ms;
     size_t worker;
     bool is_event;
-    struct worker_action action; /* on its way there; of an event: what it answers */
+    struct worker_action action; /* on its way there; of an event: what it answers, */
+    struct asked ask;            /* and if that is an exchange: what it asks for */
     struct worker_event event;
     uint8_t decision[4];
     uint64_t sums;
@@ -102,8 +103,11 @@ static inline struct item *post_event(struct cluster *c, size_t worker, enum wor
     struct item *item = post(c, worker, 1 + draw(c, 20));
     item->is_event = true;
     item->action = *of;
-    item->event =
-        (struct worker_event){.kind = kind, .generation = of->generation, .exchange = of->exchange};
+    item->event = (struct worker_event){
+        .kind = kind, .generation = of->generation, .exchange = of->request.exchange};
+    if (of->kind == WORKER_DO_EXCHANGE) {
+        item->ask = asked_of(&of->request);
+    }
     return item;
 }
 
@@ -174,8 +178,7 @@ static inline void do_add(struct node *n, const struct worker_action *a)
     to->examples += from->examples;
 }
 
-static inline void check_push(struct cluster *c, const struct node *n,
-                              const struct worker_action *a)
+static inline void check_push(struct cluster *c, const struct node *n, const struct asked *a)
 {
     const struct consistency *rules = &c->consistency;
     if (a->slot == WORKER_SLOT_NONE) {
@@ -202,10 +205,10 @@ static inline void check_push(struct cluster *c, const struct node *n,
     assert_int_equal(a->batch_end, end);
 }
 
-static inline void check_exchange(struct cluster *c, struct node *n, const struct worker_action *a)
+static inline void check_exchange(struct cluster *c, struct node *n, const struct asked *a)
 {
     assert_true(a->generation <= n->generation);
-    if (a->pull != WORKER_PULL_NONE) {
+    if (a->pull != ASKED_PULL_NONE) {
         bool leaves = a->push && a->slot == n->computed.slot; /* while it is made */
         assert_false(n->computing && n->computed.set == a->set && !leaves);
         n->pulls_open[a->set]++;
@@ -392,14 +395,14 @@ static inline void send_answers(struct cluster *c)
     for (size_t i = 0; i < c->answers.count; i++) {
         struct item *item = post(c, c->answers.items[i].worker, 1 + draw(c, 20));
         item->is_event = true;
-        item->action = c->answers.items[i].request;
+        item->action.kind = WORKER_DO_EXCHANGE;
+        item->ask = c->answers.items[i].request;
         item->event = c->answers.items[i].event;
         memcpy(item->decision, c->answers.items[i].decision, sizeof item->decision);
         item->sums = c->answers.items[i].sums;
         if (c->lossy && draw(c, 20) == 0) {
-            item->event = (struct worker_event){.kind = WORKER_EXCHANGED,
-                                                .exchange = item->action.exchange,
-                                                .code = ERR_UNAVAILABLE};
+            item->event = (struct worker_event){
+                .kind = WORKER_EXCHANGED, .exchange = item->ask.exchange, .code = ERR_UNAVAILABLE};
         }
     }
     c->answers.count = 0;
@@ -419,7 +422,7 @@ static inline void arrive(struct cluster *c, const struct item *item)
         return;
     }
     if (a->kind == WORKER_DO_EXCHANGE) {
-        fake_take(&c->shard[a->shard], item->worker, a, item->sums, &c->answers);
+        fake_take(&c->shard[item->ask.shard], item->worker, &item->ask, item->sums, &c->answers);
         send_answers(c);
     } else if (a->kind == WORKER_DO_LEASE) {
         answer_lease(c, item);
@@ -444,15 +447,31 @@ static inline void do_join(struct cluster *c, struct node *n, const struct worke
     c->known_seen += a->known;
 }
 
+static inline void send_exchange(struct cluster *c, size_t worker, const struct worker_request *r)
+{
+    struct node *n = &c->nodes[worker];
+    const struct asked a = asked_of(r);
+    check_exchange(c, n, &a);
+    struct item *item = post(c, worker, 1 + draw(c, 20));
+    item->action = (struct worker_action){.kind = WORKER_DO_EXCHANGE, .request = *r};
+    item->ask = a;
+    if (a.totals) {
+        assert_int_equal(n->joined_step[a.round], a.step);
+        item->sums = n->totals[a.round];
+    }
+}
+
 static inline void carry_out(struct cluster *c, size_t worker)
 {
     struct node *n = &c->nodes[worker];
-    struct item *item;
     for (size_t i = 0; i < c->actions.count; i++) {
         const struct worker_action *a = &c->actions.items[i];
         switch (a->kind) {
         case WORKER_DO_COMPUTE:
             check_compute(c, n, a);
+            for (size_t k = 0; k < a->push_count; k++) {
+                send_exchange(c, worker, &a->pushes[k]);
+            }
             break;
         case WORKER_DO_ADD:
             do_add(n, a);
@@ -461,13 +480,7 @@ static inline void carry_out(struct cluster *c, size_t worker)
             n->timer_ms = a->at_ms;
             break;
         case WORKER_DO_EXCHANGE:
-            check_exchange(c, n, a);
-            item = post(c, worker, 1 + draw(c, 20));
-            item->action = *a;
-            if (a->totals) {
-                assert_int_equal(n->joined_step[a->round], a->step);
-                item->sums = n->totals[a->round];
-            }
+            send_exchange(c, worker, &a->request);
             break;
         case WORKER_DO_JOIN:
             do_join(c, n, a);
@@ -496,10 +509,9 @@ static inline void carry_out(struct cluster *c, size_t worker)
 }
 
 /* The request that an answer is for, as long as the worker waits for it. */
-static inline void close_request(struct node *n, const struct worker_action *a, int code,
-                                 uint64_t version)
+static inline void close_request(struct node *n, const struct asked *a, int code, uint64_t version)
 {
-    if (a->pull != WORKER_PULL_NONE) {
+    if (a->pull != ASKED_PULL_NONE) {
         n->pulls_open[a->set]--;
         n->sets[a->set][a->shard] = code == 0 ? version : NOTHING;
     }
@@ -514,7 +526,7 @@ static inline void deliver(struct cluster *c, struct item *item)
     struct worker_event *e = &item->event;
     e->now_ms = c->now_ms;
     e->message = e->code != 0 ? "told to fail" : NULL;
-    e->decision = item->decision;
+    e->answer.decision.replicas = item->decision;
     if (e->kind == WORKER_ASSIGN) {
         e->assign = item->assign;
         if (e->assign.generation != c->generation) {
@@ -528,10 +540,10 @@ static inline void deliver(struct cluster *c, struct item *item)
     if (e->kind == WORKER_EXCHANGED) {
         /* The thread takes no mail while it computes: what left with the gradient is answered when
          * it is made, though the worker may not have been told. */
-        n->computing = n->computing && item->action.slot != n->computed.slot;
-        close_request(n, &item->action, e->code, e->version);
-        if (e->has_sums) {
-            n->parts[item->action.shard] = item->sums;
+        n->computing = n->computing && item->ask.slot != n->computed.slot;
+        close_request(n, &item->ask, e->code, e->version);
+        if (e->answer.kind == EXCHANGE_SUMS) {
+            n->parts[item->ask.shard] = item->sums;
         }
     }
     worker_step(n->worker, e, &c->actions);

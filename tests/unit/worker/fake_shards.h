@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "worker/core/worker.h"
+#include "unit/worker/asked.h"
 
 #define FAKE_WORKERS_MAX 4
 #define FAKE_SHARDS_MAX 3
@@ -20,9 +20,9 @@
 
 struct fake_request {
     size_t worker;
-    struct worker_action action;
+    struct asked ask;
     bool push_done; /* a push that is in and whose pull is not answered yet */
-    enum worker_push_result result;
+    enum push_result result;
     uint64_t totals; /* that it brings */
 };
 
@@ -55,7 +55,7 @@ struct fake_shard {
 struct fake_answers {
     struct {
         size_t worker;
-        struct worker_action request;
+        struct asked request;
         struct worker_event event;
         uint8_t decision[4];
         uint64_t sums;
@@ -66,27 +66,26 @@ struct fake_answers {
 static inline void fake_answer(const struct fake_shard *s, const struct fake_request *r, int code,
                                struct fake_answers *out)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     struct worker_event *e = &out->items[out->count].event;
     out->items[out->count].worker = r->worker;
     out->items[out->count].request = *a;
     *e = (struct worker_event){
         .kind = WORKER_EXCHANGED, .exchange = a->exchange, .code = code, .message = "refused"};
     if (code == 0) {
-        e->push = r->result;
-        e->clock = a->joins ? s->clock[r->worker] : 0;
-        e->version = a->pull == WORKER_PULL_VERSION ? a->version : s->version;
+        e->answer.train.push = r->result;
+        e->answer.train.clock = a->joins ? s->clock[r->worker] : 0;
+        e->version = a->pull == ASKED_PULL_VERSION ? a->version : s->version;
         if (a->progress) {
-            e->progress = s->done[a->batch.epoch][a->batch.split];
+            e->answer.train.progress = s->done[a->batch.epoch][a->batch.split];
         }
         uint32_t set =
             (a->push || a->ask_sums) && s->number == 0 && consistency_is_partial(&s->consistency)
                 ? s->decided[a->step]
                 : 0;
         if (set != 0) {
-            e->has_decision = true;
-            e->decision_step = a->step;
-            e->decision_bytes = (s->consistency.replicas + 7) / 8;
+            e->answer.decision.step = a->step;
+            e->answer.decision.bytes = (s->consistency.replicas + 7) / 8;
             memcpy(out->items[out->count].decision, &set, 4); /* little-endian, as bits are */
         }
     }
@@ -99,7 +98,7 @@ static inline void fake_park(struct fake_shard *s, const struct fake_request *r)
     s->parked[s->parked_count++] = *r;
 }
 
-static inline uint32_t fake_mask(const struct worker_action *a)
+static inline uint32_t fake_mask(const struct asked *a)
 {
     uint32_t below_end = a->replica_end == 32 ? UINT32_MAX : (UINT32_C(1) << a->replica_end) - 1;
     return below_end & ~((UINT32_C(1) << a->replica_first) - 1);
@@ -166,20 +165,19 @@ static inline void fake_step_check(struct fake_shard *s)
     }
 }
 
-/* The result of a push of a step; WORKER_PUSH_NONE: it waits. */
-static inline enum worker_push_result fake_push_result(const struct fake_shard *s,
-                                                       const struct worker_action *a)
+/* The result of a push of a step; PUSH_NONE: it waits. */
+static inline enum push_result fake_push_result(const struct fake_shard *s, const struct asked *a)
 {
     uint32_t mask = fake_mask(a);
     if (a->step < s->version) {
-        return (s->applied[a->step] & mask) == mask ? WORKER_PUSH_APPLIED : WORKER_PUSH_STALE;
+        return (s->applied[a->step] & mask) == mask ? PUSH_APPLIED : PUSH_STALE;
     }
-    return consistency_is_partial(&s->consistency) ? WORKER_PUSH_NONE : WORKER_PUSH_ACCEPTED;
+    return consistency_is_partial(&s->consistency) ? PUSH_NONE : PUSH_ACCEPTED;
 }
 
 static inline void fake_push_sync(struct fake_shard *s, struct fake_request *r)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     assert_true(a->step <= s->version); /* nobody can be further than all shards are */
     uint32_t mask = fake_mask(a);
     bool duplicate = a->step < s->version || (s->in & mask) == mask;
@@ -191,8 +189,8 @@ static inline void fake_push_sync(struct fake_shard *s, struct fake_request *r)
         r->result = fake_push_result(s, a);
     } else {
         r->result = fake_push_result(s, a);
-        if (r->result == WORKER_PUSH_APPLIED || r->result == WORKER_PUSH_ACCEPTED) {
-            r->result = WORKER_PUSH_DUPLICATE;
+        if (r->result == PUSH_APPLIED || r->result == PUSH_ACCEPTED) {
+            r->result = PUSH_DUPLICATE;
         }
     }
 }
@@ -209,30 +207,30 @@ static inline uint32_t fake_lacks(const struct fake_shard *s, bool *known)
 static inline void fake_spare(struct fake_shard *s, const struct fake_request *r,
                               struct fake_answers *out)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     assert_true(a->step <= s->version);
-    assert_false(a->push || a->pull != WORKER_PULL_NONE);
+    assert_false(a->push || a->pull != ASKED_PULL_NONE);
     fake_answer(s, r, 0, out);
     struct worker_event *e = &out->items[out->count - 1].event;
-    e->has_spare = true;
+    e->answer.kind = EXCHANGE_SPARE;
     if (a->step < s->version) {
         return; /* over */
     }
     bool known;
     uint32_t lacks = fake_lacks(s, &known);
-    e->spare_wait_ms = known && lacks == 0 ? 0 : 5;
+    e->answer.spare.wait_ms = known && lacks == 0 ? 0 : 5;
     if (++s->spares_wanted % 3 == 0) {
         return;
     }
-    for (uint32_t k = s->consistency.replicas; k-- > 0 && !e->spare_given;) {
+    for (uint32_t k = s->consistency.replicas; k-- > 0 && !e->answer.spare.given;) {
         if ((lacks & (UINT32_C(1) << k)) != 0) {
-            e->spare_given = true;
-            e->spare_replica = k;
+            e->answer.spare.given = true;
+            e->answer.spare.replica = k;
         }
     }
 }
 
-static inline void fake_decision(struct fake_shard *s, const struct worker_action *a)
+static inline void fake_decision(struct fake_shard *s, const struct asked *a)
 {
     uint32_t set = 0;
     assert_true(a->decision_bytes <= 4 && s->number != 0);
@@ -267,7 +265,7 @@ static inline void fake_join(struct fake_shard *s, size_t worker)
 /* Returns 0 or the error that a shard would send. */
 static inline int fake_push_async(struct fake_shard *s, struct fake_request *r)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     const struct consistency *c = &s->consistency;
     uint32_t *done = &s->done[a->batch.epoch][a->batch.split];
     assert_true(a->batch_end > a->batch.batch);
@@ -277,20 +275,20 @@ static inline int fake_push_async(struct fake_shard *s, struct fake_request *r)
     s->inactive[r->worker] = false;
     if (a->batch_end <= *done) {
         fake_says(s, r->worker, a->clock);
-        r->result = WORKER_PUSH_DUPLICATE;
+        r->result = PUSH_DUPLICATE;
         return 0;
     }
     if (a->batch.batch != *done) {
         return ERR_RANGE;
     }
     if (decides && s->number == 0 && s->version - a->base_version > c->max_staleness) {
-        r->result = WORKER_PUSH_DROPPED;
+        r->result = PUSH_DROPPED;
         return 0;
     }
     fake_says(s, r->worker, a->clock);
     *done = a->batch_end;
     s->version++;
-    r->result = WORKER_PUSH_APPLIED;
+    r->result = PUSH_APPLIED;
     return 0;
 }
 
@@ -309,7 +307,7 @@ static inline bool fake_is_ahead(const struct fake_shard *s, size_t worker)
 /* As the shard's core does it. */
 static inline void fake_settle(struct fake_shard *s, const struct fake_request *r)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     assert_true(a->step <= s->version && a->round < s->rounds);
     if (a->step < s->version || a->round < s->settled) {
         return;
@@ -324,7 +322,7 @@ static inline void fake_settle(struct fake_shard *s, const struct fake_request *
 static inline bool fake_try_sums(struct fake_shard *s, const struct fake_request *r,
                                  struct fake_answers *out)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     assert_true(a->step <= s->version && a->round < s->rounds);
     bool past = a->step < s->version;
     bool known = past || a->round < s->settled;
@@ -333,9 +331,9 @@ static inline bool fake_try_sums(struct fake_shard *s, const struct fake_request
     }
     fake_answer(s, r, 0, out);
     struct worker_event *e = &out->items[out->count - 1].event;
-    e->has_sums = true;
-    e->sums_known = known;
-    e->sums_over = a->step + 1 < s->version;
+    e->answer.kind = EXCHANGE_SUMS;
+    e->answer.sums.known = known;
+    e->answer.sums.over = a->step + 1 < s->version;
     out->items[out->count - 1].sums = past    ? s->totals_last[a->round]
                                       : known ? s->totals[a->round]
                                               : fake_partial(s);
@@ -345,25 +343,25 @@ static inline bool fake_try_sums(struct fake_shard *s, const struct fake_request
 /* Answer it if it can be; false: it must wait. */
 static inline bool fake_try(struct fake_shard *s, struct fake_request *r, struct fake_answers *out)
 {
-    const struct worker_action *a = &r->action;
+    const struct asked *a = &r->ask;
     bool sync = s->consistency.mode == TRAINING_SYNC;
     if (a->ask_sums) {
         return fake_try_sums(s, r, out);
     }
-    if (a->push && sync && r->result == WORKER_PUSH_NONE) {
+    if (a->push && sync && r->result == PUSH_NONE) {
         r->result = fake_push_result(s, a);
-        if (r->result == WORKER_PUSH_NONE) {
+        if (r->result == PUSH_NONE) {
             return false;
         }
     }
-    if ((a->pull == WORKER_PULL_VERSION || a->pull == WORKER_PULL_AT_LEAST) &&
+    if ((a->pull == ASKED_PULL_VERSION || a->pull == ASKED_PULL_AT_LEAST) &&
         s->version < a->version) {
         return false;
     }
-    if (a->pull == WORKER_PULL_LATEST && fake_is_ahead(s, r->worker)) {
+    if (a->pull == ASKED_PULL_LATEST && fake_is_ahead(s, r->worker)) {
         return false;
     }
-    bool gone = a->pull == WORKER_PULL_VERSION && a->version + 1 < s->version;
+    bool gone = a->pull == ASKED_PULL_VERSION && a->version + 1 < s->version;
     fake_answer(s, r, gone ? ERR_RANGE : 0, out);
     return true;
 }
@@ -380,10 +378,10 @@ static inline void fake_wake(struct fake_shard *s, struct fake_answers *out)
 }
 
 /* @totals: that it brings. */
-static inline void fake_take(struct fake_shard *s, size_t worker, const struct worker_action *a,
+static inline void fake_take(struct fake_shard *s, size_t worker, const struct asked *a,
                              uint64_t totals, struct fake_answers *out)
 {
-    struct fake_request r = {.worker = worker, .action = *a, .totals = totals};
+    struct fake_request r = {.worker = worker, .ask = *a, .totals = totals};
     if (a->generation != s->generation) {
         fake_answer(s, &r, a->generation < s->generation ? ERR_ABORTED : ERR_STATE, out);
         return;
@@ -393,7 +391,7 @@ static inline void fake_take(struct fake_shard *s, size_t worker, const struct w
         return;
     }
     assert_true(!(a->ask_sums || a->totals) ||
-                !(a->push || a->pull != WORKER_PULL_NONE || a->has_decision || a->idle));
+                !(a->push || a->pull != ASKED_PULL_NONE || a->has_decision || a->idle));
     if (a->totals) {
         fake_settle(s, &r);
     }
@@ -402,7 +400,7 @@ static inline void fake_take(struct fake_shard *s, size_t worker, const struct w
     }
     if (a->idle) {
         s->inactive[worker] = true;
-    } else if (a->pull == WORKER_PULL_LATEST) {
+    } else if (a->pull == ASKED_PULL_LATEST) {
         if (a->joins) {
             assert_int_equal(s->number, 0);
             fake_join(s, worker);

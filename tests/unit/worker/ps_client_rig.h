@@ -9,6 +9,8 @@
 #include "execution/loop.h"
 #include "tensor/shape.h"
 
+#define EXCHANGES_MAX 1088 /* open at once with one shard */
+
 /* ---- set-up ---- */
 
 static inline void on_answer(void *ctx, const struct ps_answer *answer)
@@ -17,14 +19,16 @@ static inline void on_answer(void *ctx, const struct ps_answer *answer)
     pthread_mutex_lock(&f->lock);
     assert_true(f->answered < ANSWERS_MAX);
     f->answers[f->answered] = *answer;
-    if (answer->has_decision) {
-        assert_true(answer->decision_bytes <= WORKER_DECISION_BYTES_MAX);
-        memcpy(f->decision, answer->decision, answer->decision_bytes);
-        f->answers[f->answered].decision = f->decision;
+    const struct exchange_decision *d = &answer->answer.decision;
+    if (d->bytes > 0) {
+        assert_true(d->bytes <= EXCHANGE_DECISION_BYTES_MAX);
+        memcpy(f->decision, d->replicas, d->bytes);
+        f->answers[f->answered].answer.decision.replicas = f->decision;
     }
-    if (answer->has_sums) {
-        assert_true(answer->sums_bytes <= sizeof f->sums);
-        memcpy(f->sums, answer->sums, answer->sums_bytes);
+    const struct exchange_sums *sums = &answer->answer.sums;
+    if (sums->bytes > 0) {
+        assert_true(sums->bytes <= sizeof f->sums);
+        memcpy(f->sums, sums->data, sums->bytes);
     }
     f->answered++;
     pthread_cond_broadcast(&f->changed);
@@ -100,6 +104,8 @@ static inline void start_with(struct fake *f, size_t message_bytes_max, const ch
         .variable_offsets = f->offsets,
         .addresses = addresses,
         .message_bytes_max = message_bytes_max,
+        .exchanges_max = EXCHANGES_MAX,
+        .gradients_max = 1,
         .gradients = gradients,
         .parameters = parameters,
         .local_sockets = local,
@@ -142,7 +148,7 @@ static inline void finish(struct fake *f)
 
 struct ask {
     struct fake *f;
-    struct worker_action action;
+    struct ps_client_request request;
 };
 
 static inline void run_ask(void *ctx)
@@ -150,37 +156,35 @@ static inline void run_ask(void *ctx)
     struct ask *a = ctx;
     struct fake *f = a->f;
     static const double norms[] = {1.5, 2.5};
-    const struct ps_payload payload = {.values =
-                                           a->action.pull != WORKER_PULL_NONE ? f->values : NULL,
-                                       .gradient = a->action.push ? f->gradient : NULL,
-                                       .norms = norms,
-                                       .norm_count = a->action.decided ? 2 : 0,
-                                       .totals = "totals",
-                                       .totals_bytes = a->action.totals ? 6 : 0};
-    ps_client_exchange(f->client, &a->action, &payload);
+    struct ps_client_request *r = &a->request;
+    r->values = r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED ? f->values : NULL;
+    r->gradient = r->ask.has_push ? f->gradient : NULL;
+    r->norms = norms;
+    r->norm_count = r->ask.push.decided ? 2 : 0;
+    ps_client_exchange(f->client, r);
 }
 
-static inline void carry_out(struct fake *f, const struct worker_action *action)
+static inline void carry_out(struct fake *f, const struct ps_client_request *request)
 {
-    struct ask ask = {.f = f, .action = *action};
+    struct ask ask = {.f = f, .request = *request};
     /* What the test read of the last exchange it read before the server writes to it again. */
     pthread_mutex_lock(&f->lock);
     pthread_mutex_unlock(&f->lock);
-    ask.action.kind = WORKER_DO_EXCHANGE;
     assert_int_equal(loop_call(f->loop, run_ask, &ask, NULL), 0);
 }
 
 static inline void exchange(struct fake *f, uint64_t number, uint32_t shard, bool push, bool pull)
 {
-    const struct worker_action action = {
+    const struct ps_client_request request = {
         .exchange = number,
         .shard = shard,
         .generation = 1,
-        .push = push,
-        .pull = pull ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
-        .examples = push ? 1 : 0,
+        .ask = {.kind = EXCHANGE_TRAIN,
+                .has_push = push,
+                .push = {.examples = push ? 1 : 0},
+                .has_pull = pull},
     };
-    carry_out(f, &action);
+    carry_out(f, &request);
 }
 
 static inline void set_script(struct fake *f, enum script script)
@@ -207,7 +211,7 @@ static inline struct ps_answer next_answer(struct fake *f, uint64_t number)
     struct ps_answer answer = f->answers[0];
     f->answered--;
     memmove(f->answers, f->answers + 1, f->answered * sizeof answer);
-    assert_true(!answer.has_decision || f->answered == 0);
+    assert_true(answer.answer.decision.bytes == 0 || f->answered == 0);
     pthread_mutex_unlock(&f->lock);
     assert_int_equal(answer.exchange, number);
     return answer;

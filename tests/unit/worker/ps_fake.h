@@ -77,12 +77,12 @@ struct fake {
     uint32_t heard_round;
     double heard_norm; /* the last one */
     size_t heard_bytes;
-    uint8_t heard_replicas[WORKER_DECISION_BYTES_MAX];
+    uint8_t heard_replicas[EXCHANGE_DECISION_BYTES_MAX];
     int32_t result; /* of pushes */
     unsigned streams;
     char peer[128]; /* of the last one */
     struct ps_answer answers[ANSWERS_MAX];
-    uint8_t decision[WORKER_DECISION_BYTES_MAX]; /* of the last answer */
+    uint8_t decision[EXCHANGE_DECISION_BYTES_MAX]; /* of the last answer */
     char sums[16];
     size_t answered;
     struct windows *windows[SHARDS];
@@ -149,7 +149,7 @@ static inline void serve(struct fake *f, struct rpc_call *call,
     if (f->heard.push != NULL) {
         m.push = (Gradus__V1__PushResult)f->result;
     }
-    static uint8_t replicas[WORKER_DECISION_BYTES_MAX + 1];
+    static uint8_t replicas[EXCHANGE_DECISION_BYTES_MAX + 1];
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
     Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
     decision.step = VERSION - 1;
@@ -158,7 +158,7 @@ static inline void serve(struct fake *f, struct rpc_call *call,
                             : f->script == SCRIPT_EMPTY ? 0
                                                         : sizeof replicas - 1;
     replicas[0] = 0xA5;
-    replicas[WORKER_DECISION_BYTES_MAX - 1] = 0x5A;
+    replicas[EXCHANGE_DECISION_BYTES_MAX - 1] = 0x5A;
     m.decision = &decision; /* asked for or not */
     spare.given = true;
     spare.replica = 11;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "worker/core/worker.h"
+#include "unit/worker/asked.h"
 
 #define SCRIPT_SHARDS 2
 #define SCRIPT_OPEN_MAX 256
@@ -15,7 +15,8 @@
 struct script {
     struct worker *worker;
     struct worker_actions actions;
-    struct worker_action open[SCRIPT_OPEN_MAX]; /* not answered yet, oldest first */
+    struct worker_action open[SCRIPT_OPEN_MAX]; /* not answered yet, oldest first; pushes that go
+                                                   with a computation stand behind it */
     size_t open_count;
     size_t adds, failures;
     char failure[256];
@@ -24,6 +25,12 @@ struct script {
     uint64_t now_ms, timer_ms;
     struct ledger ledger;
 };
+
+static inline void script_open(struct script *t, const struct worker_action *a)
+{
+    assert_true(t->open_count < SCRIPT_OPEN_MAX);
+    t->open[t->open_count++] = *a;
+}
 
 static inline void script_feed(struct script *t, struct worker_event e)
 {
@@ -50,8 +57,12 @@ static inline void script_feed(struct script *t, struct worker_event e)
         case WORKER_DO_PREFETCH:
             break;
         default:
-            assert_true(t->open_count < SCRIPT_OPEN_MAX);
-            t->open[t->open_count++] = *a;
+            script_open(t, a);
+            for (size_t k = 0; k < a->push_count; k++) {
+                const struct worker_action push = {.kind = WORKER_DO_EXCHANGE,
+                                                   .request = a->pushes[k]};
+                script_open(t, &push);
+            }
             break;
         }
     }
@@ -112,18 +123,31 @@ static inline struct worker_action script_take(struct script *t, enum worker_act
 }
 
 /* The oldest exchange with @shard. */
-static inline struct worker_action script_exchange(struct script *t, uint32_t shard)
+static inline struct asked script_exchange(struct script *t, uint32_t shard)
 {
     for (size_t i = 0; i < t->open_count; i++) {
-        if (t->open[i].kind == WORKER_DO_EXCHANGE && t->open[i].shard == shard) {
+        if (t->open[i].kind == WORKER_DO_EXCHANGE && t->open[i].request.shard == shard) {
             struct worker_action a = t->open[i];
             t->open_count--;
             memmove(t->open + i, t->open + i + 1, (t->open_count - i) * sizeof a);
-            return a;
+            return asked_of(&a.request);
         }
     }
     fail_msg("no exchange with shard %u", shard);
-    return (struct worker_action){0};
+    return (struct asked){0};
+}
+
+static inline struct asked script_take_exchange(struct script *t)
+{
+    const struct worker_action a = script_take(t, WORKER_DO_EXCHANGE);
+    return asked_of(&a.request);
+}
+
+/* What the @i-th open action, an exchange, asks for. */
+static inline struct asked script_asked(const struct script *t, size_t i)
+{
+    assert_int_equal(t->open[i].kind, WORKER_DO_EXCHANGE);
+    return asked_of(&t->open[i].request);
 }
 
 static inline size_t script_count(const struct script *t, enum worker_action_kind kind)
@@ -135,20 +159,22 @@ static inline size_t script_count(const struct script *t, enum worker_action_kin
     return count;
 }
 
-static inline struct worker_event script_answer_of(const struct worker_action *a, uint64_t version,
-                                                   enum worker_push_result push)
+static inline struct worker_event script_answer_of(const struct asked *a, uint64_t version,
+                                                   enum push_result push)
 {
-    return (struct worker_event){
-        .kind = WORKER_EXCHANGED, .exchange = a->exchange, .version = version, .push = push};
+    return (struct worker_event){.kind = WORKER_EXCHANGED,
+                                 .exchange = a->exchange,
+                                 .version = version,
+                                 .answer = {.train = {.push = push}}};
 }
 
-static inline void script_answer(struct script *t, const struct worker_action *a, uint64_t version,
-                                 enum worker_push_result push)
+static inline void script_answer(struct script *t, const struct asked *a, uint64_t version,
+                                 enum push_result push)
 {
     script_feed(t, script_answer_of(a, version, push));
 }
 
-static inline void script_refuse(struct script *t, const struct worker_action *a, int code)
+static inline void script_refuse(struct script *t, const struct asked *a, int code)
 {
     script_feed(t, (struct worker_event){.kind = WORKER_EXCHANGED,
                                          .exchange = a->exchange,
@@ -157,11 +183,10 @@ static inline void script_refuse(struct script *t, const struct worker_action *a
 }
 
 /* Both shards answer their oldest exchange. */
-static inline void script_answer_both(struct script *t, uint64_t version,
-                                      enum worker_push_result push)
+static inline void script_answer_both(struct script *t, uint64_t version, enum push_result push)
 {
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action a = script_exchange(t, s);
+        struct asked a = script_exchange(t, s);
         script_answer(t, &a, version, push);
     }
 }

@@ -16,7 +16,7 @@ static void test_values_go_and_come(void **state)
         struct ps_answer a = next_answer(&f, 10 + s);
         assert_int_equal(a.code, 0);
         assert_int_equal(a.version, VERSION + s);
-        assert_int_equal(a.progress, 3);
+        assert_int_equal(a.answer.train.progress, 3);
     }
     for (uint32_t s = 0; s < SHARDS; s++) {
         size_t count;
@@ -68,13 +68,16 @@ static void test_values_in_16_bits(void **state)
         }
         expect_values(&f, VALUE_FP16);
     }
-    struct worker_action pinned = {
-        .exchange = 20, .generation = 1, .pull = WORKER_PULL_PINNED, .pin_id = "p"};
+    struct ps_client_request pinned = {
+        .exchange = 20, .generation = 1, .ask = {.kind = EXCHANGE_PINNED, .pin_id = "p"}};
     carry_out(&f, &pinned);
     assert_int_equal(next_answer(&f, 20).code, 0);
     assert_int_equal(f.heard_pull.type, GRADUS__V1__WIRE_TYPE__FP32);
-    struct worker_action sum = {
-        .exchange = 21, .generation = 1, .push = true, .replica_end = 2, .examples = 1};
+    struct ps_client_request sum = {.exchange = 21,
+                                    .generation = 1,
+                                    .ask = {.kind = EXCHANGE_TRAIN,
+                                            .has_push = true,
+                                            .push = {.replica_end = 2, .examples = 1}}};
     carry_out(&f, &sum);
     assert_int_equal(next_answer(&f, 21).code, 0);
     assert_int_equal(f.heard_push.type, GRADUS__V1__WIRE_TYPE__FP32);
@@ -169,7 +172,7 @@ static void test_more_exchanges_than_there_is_room_for(void **state)
     struct fake f;
     start(&f, 0);
     set_script(&f, SCRIPT_UNREAD);
-    for (uint64_t i = 0; i < WORKER_EXCHANGES_MAX; i++) {
+    for (uint64_t i = 0; i < EXCHANGES_MAX; i++) {
         exchange(&f, i, 0, false, true);
     }
     exchange(&f, 1000, 0, false, true);
@@ -185,7 +188,9 @@ static void post_pushes(void *ctx)
     for (uint64_t i = 0; i < 32; i++) {
         struct ask ask = {
             .f = f,
-            .action = {.exchange = i, .shard = 0, .generation = 1, .push = true, .examples = 1},
+            .request = {.exchange = i,
+                        .generation = 1,
+                        .ask = {.kind = EXCHANGE_TRAIN, .has_push = true, .push = {.examples = 1}}},
         };
         run_ask(&ask);
     }

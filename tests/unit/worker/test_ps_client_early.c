@@ -117,6 +117,8 @@ static void start(struct fake *f)
     const char *addresses[SHARDS] = {rpc_server_address(f->server, 0),
                                      rpc_server_address(f->server, 0)};
     struct ps_client_options client = {
+        .exchanges_max = 64,
+        .gradients_max = 1,
         .job = "job-1",
         .worker = "worker-1",
         .plan = &f->plan,
@@ -154,27 +156,24 @@ static void finish(struct fake *f)
 
 struct ask {
     struct fake *f;
-    struct worker_action action;
+    struct ps_client_request request;
 };
 
 static void run_ask(void *ctx)
 {
     struct ask *a = ctx;
-    const struct ps_payload payload = {.values = a->action.pull != WORKER_PULL_NONE ? a->f->values
-                                                                                    : NULL};
-    ps_client_exchange(a->f->client, &a->action, &payload);
+    a->request.values = a->request.ask.has_pull ? a->f->values : NULL;
+    ps_client_exchange(a->f->client, &a->request);
 }
 
 /* And the server has heard of it. */
 static void ask(struct fake *f, uint64_t number, uint32_t shard, bool pull, bool early)
 {
     struct ask a = {f,
-                    {.kind = WORKER_DO_EXCHANGE,
-                     .exchange = number,
+                    {.exchange = number,
                      .shard = shard,
                      .generation = 1,
-                     .idle = !pull,
-                     .pull = pull ? WORKER_PULL_LATEST : WORKER_PULL_NONE,
+                     .ask = {.kind = EXCHANGE_TRAIN, .idle = !pull, .has_pull = pull},
                      .early = early}};
     assert_int_equal(loop_call(f->loop, run_ask, &a, NULL), 0);
     pthread_mutex_lock(&f->lock);
@@ -327,7 +326,7 @@ static void begin(struct fake *f, uint64_t number, uint32_t shard)
     assert_int_equal(f->answers[before].exchange, number);
     assert_int_equal(f->answers[before].code, 0);
     assert_int_equal(f->answers[before].version, VERSION);
-    assert_int_equal(f->answers[before].progress, 3);
+    assert_int_equal(f->answers[before].answer.train.progress, 3);
     assert_true(f->answers[before].partial);
 }
 

@@ -7,24 +7,25 @@ static void test_what_a_push_says(void **state)
     (void)state;
     struct fake f;
     start(&f, 0);
-    uint8_t replicas[WORKER_DECISION_BYTES_MAX] = {1, [WORKER_DECISION_BYTES_MAX - 1] = 2};
-    struct worker_action a = {
+    uint8_t replicas[EXCHANGE_DECISION_BYTES_MAX] = {1, [EXCHANGE_DECISION_BYTES_MAX - 1] = 2};
+    struct ps_client_request a = {
         .exchange = 1,
         .shard = 1,
         .generation = 5,
-        .push = true,
-        .step = 8,
-        .examples = 9,
-        .base_version = 10,
-        .batch = {.epoch = 11, .split = 12, .batch = 13},
-        .batch_end = 14,
-        .decided = true,
-        .pull = WORKER_PULL_AT_LEAST,
-        .version = VERSION,
-        .has_decision = true,
-        .decision_step = 15,
-        .decision = replicas,
-        .decision_bytes = sizeof replicas,
+        .ask = {.kind = EXCHANGE_TRAIN,
+                .has_push = true,
+                .push = {.step = 8,
+                         .examples = 9,
+                         .base_version = 10,
+                         .epoch = 11,
+                         .split = 12,
+                         .batch = 13,
+                         .batch_end = 14,
+                         .decided = true},
+                .has_pull = true,
+                .pull = {.kind = PULL_AT_LEAST, .version = VERSION},
+                .has_decision = true,
+                .decision = {15, replicas, sizeof replicas}},
     };
     carry_out(&f, &a);
     struct ps_answer r = next_answer(&f, 1);
@@ -45,8 +46,11 @@ static void test_what_a_push_says(void **state)
     assert_int_equal(f.heard_bytes, sizeof replicas);
     assert_memory_equal(f.heard_replicas, replicas, sizeof replicas);
 
-    a = (struct worker_action){.exchange = 2, .push = true, .replica_first = 3, .replica_end = 4};
-    a.spare = true;
+    a = (struct ps_client_request){
+        .exchange = 2,
+        .ask = {.kind = EXCHANGE_TRAIN,
+                .has_push = true,
+                .push = {.replica_first = 3, .replica_end = 4, .spare = true}}};
     carry_out(&f, &a);
     assert_int_equal(next_answer(&f, 2).code, 0);
     assert_true(f.heard_push.spare && !f.heard_push.decided);
@@ -55,21 +59,22 @@ static void test_what_a_push_says(void **state)
     assert_null(f.heard.decision);
     assert_null(f.heard.pull);
 
-    a = (struct worker_action){.exchange = 3, .has_decision = true, .decision_step = 16};
-    a.decision = replicas;
-    a.decision_bytes = 1;
+    a = (struct ps_client_request){
+        .exchange = 3,
+        .ask = {.kind = EXCHANGE_TRAIN, .has_decision = true, .decision = {16, replicas, 1}}};
     carry_out(&f, &a); /* alone */
     r = next_answer(&f, 3);
     assert_int_equal(r.code, 0);
-    assert_int_equal(r.push, WORKER_PUSH_NONE);
+    assert_int_equal(r.answer.train.push, PUSH_NONE);
     assert_null(f.heard.push);
     assert_int_equal(f.heard_step, 16);
     assert_int_equal(f.heard_bytes, 1);
 
-    a = (struct worker_action){.exchange = 4, .totals = true, .step = 17, .round = 1};
+    a = (struct ps_client_request){
+        .exchange = 4, .ask = {.kind = EXCHANGE_TOTALS, .totals = {{17, 1}, "totals", 6}}};
     carry_out(&f, &a);
     r = next_answer(&f, 4);
-    assert_true(r.code == 0 && !r.has_sums);
+    assert_true(r.code == 0 && r.answer.kind == EXCHANGE_TOTALS);
     assert_true(f.heard_step == 17 && f.heard_round == 1 && f.heard_bytes == 6);
     assert_memory_equal(f.heard_replicas, "totals", 6);
     finish(&f);
@@ -80,53 +85,58 @@ static void test_what_an_answer_says(void **state)
     (void)state;
     struct fake f;
     start(&f, 0);
-    for (int32_t result = 1; result <= WORKER_PUSH_DROPPED; result++) {
+    for (int32_t result = 1; result <= PUSH_DROPPED; result++) {
         set_result(&f, result);
         exchange(&f, (uint64_t)result, 0, true, false); /* of batches */
         struct ps_answer r = next_answer(&f, (uint64_t)result);
         assert_int_equal(r.code, 0);
-        assert_int_equal((int)r.push, result);
-        assert_int_equal(r.has_staleness, result == WORKER_PUSH_APPLIED);
-        assert_true(!r.has_staleness || r.staleness == 6);
-        assert_true(r.has_decision && !r.has_spare);
-        assert_int_equal(r.decision_step, VERSION - 1);
-        assert_int_equal(r.decision_bytes, WORKER_DECISION_BYTES_MAX);
-        assert_int_equal(r.decision[0], 0xA5);
-        assert_int_equal(r.decision[WORKER_DECISION_BYTES_MAX - 1], 0x5A);
+        assert_int_equal((int)r.answer.train.push, result);
+        assert_true(r.batches && r.answer.train.staleness == 6);
+        assert_int_equal(r.answer.kind, EXCHANGE_TRAIN);
+        assert_int_equal(r.answer.decision.step, VERSION - 1);
+        assert_int_equal(r.answer.decision.bytes, EXCHANGE_DECISION_BYTES_MAX);
+        assert_int_equal(r.answer.decision.replicas[0], 0xA5);
+        assert_int_equal(r.answer.decision.replicas[EXCHANGE_DECISION_BYTES_MAX - 1], 0x5A);
     }
     set_result(&f, GRADUS__V1__PUSH_RESULT__APPLIED);
-    struct worker_action a = {.exchange = 20, .push = true, .replica_end = 1};
+    struct ps_client_request a = {
+        .exchange = 20,
+        .ask = {.kind = EXCHANGE_TRAIN, .has_push = true, .push = {.replica_end = 1}}};
     carry_out(&f, &a); /* of replicas */
-    assert_false(next_answer(&f, 20).has_staleness);
+    assert_false(next_answer(&f, 20).batches);
 
     exchange(&f, 21, 0, false, true); /* what was not asked for is not looked at */
     struct ps_answer r = next_answer(&f, 21);
-    assert_true(r.code == 0 && r.push == WORKER_PUSH_NONE && !r.has_decision && !r.has_spare);
+    assert_true(r.code == 0 && r.answer.train.push == PUSH_NONE);
+    assert_true(r.answer.decision.bytes == 0 && !r.answer.spare.given);
 
-    a = (struct worker_action){.exchange = 22, .ask_spare = true, .step = 17};
+    a = (struct ps_client_request){.exchange = 22,
+                                   .ask = {.kind = EXCHANGE_SPARE, .spare_step = 17}};
     carry_out(&f, &a);
     r = next_answer(&f, 22);
     assert_int_equal(f.heard_step, 17);
-    assert_true(r.code == 0 && r.has_spare && r.spare_given);
-    assert_int_equal(r.spare_replica, 11);
-    assert_int_equal(r.spare_wait_ms, 12);
+    assert_true(r.code == 0 && r.answer.kind == EXCHANGE_SPARE && r.answer.spare.given);
+    assert_int_equal(r.answer.spare.replica, 11);
+    assert_int_equal(r.answer.spare.wait_ms, 12);
 
-    a = (struct worker_action){.exchange = 23, .ask_sums = true, .step = 18, .round = 2};
+    a = (struct ps_client_request){.exchange = 23, .ask = {.kind = EXCHANGE_SUMS, .sums = {18, 2}}};
     carry_out(&f, &a);
     r = next_answer(&f, 23);
     assert_true(f.heard_step == 18 && f.heard_round == 2);
-    assert_true(r.code == 0 && r.has_sums && !r.sums_known && r.has_decision);
-    assert_int_equal(r.sums_bytes, sizeof "parts");
+    assert_true(r.code == 0 && r.answer.kind == EXCHANGE_SUMS && !r.answer.sums.known);
+    assert_true(r.answer.decision.bytes > 0);
+    assert_int_equal(r.answer.sums.bytes, sizeof "parts");
     assert_string_equal(f.sums, "parts");
     set_script(&f, SCRIPT_OVER);
     a.exchange = 24;
     carry_out(&f, &a);
     r = next_answer(&f, 24);
-    assert_true(r.code == 0 && r.has_sums && r.sums_known && r.sums_bytes == 0);
+    assert_true(r.code == 0 && r.answer.sums.known && r.answer.sums.over);
+    assert_int_equal(r.answer.sums.bytes, 0);
     finish(&f);
 }
 
-static void refused(struct fake *f, const struct worker_action *a, const char *part)
+static void refused(struct fake *f, const struct ps_client_request *a, const char *part)
 {
     carry_out(f, a);
     struct ps_answer r = next_answer(f, a->exchange);
@@ -141,7 +151,8 @@ static void test_answers_to_other_questions(void **state)
     (void)state;
     struct fake f;
     start(&f, 0);
-    struct worker_action push = {.exchange = 1, .push = true};
+    struct ps_client_request push = {.exchange = 1,
+                                     .ask = {.kind = EXCHANGE_TRAIN, .has_push = true}};
     static const int32_t results[] = {0, 6, -1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
         set_result(&f, results[i]);
@@ -153,34 +164,40 @@ static void test_answers_to_other_questions(void **state)
     set_script(&f, SCRIPT_EMPTY);
     refused(&f, &push, "a decision of 0 bytes");
     set_script(&f, SCRIPT_NO_SPARE);
-    refused(&f, &(struct worker_action){.exchange = 2, .ask_spare = true}, "did not say whether");
+    struct ps_client_request spare = {.exchange = 2, .ask = {.kind = EXCHANGE_SPARE}};
+    refused(&f, &spare, "did not say whether");
 
     static const enum script wrong[] = {SCRIPT_NO_SUMS, SCRIPT_OTHER_SUMS};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         set_script(&f, wrong[i]);
-        struct worker_action ask = {.exchange = 10 + i, .ask_sums = true, .step = 3, .round = 1};
+        struct ps_client_request ask = {.exchange = 10 + i,
+                                        .ask = {.kind = EXCHANGE_SUMS, .sums = {3, 1}}};
         refused(&f, &ask, "did not answer sums of round 1 of step 3");
     }
     set_script(&f, SCRIPT_EMPTY);
-    refused(&f, &(struct worker_action){.exchange = 12, .ask_sums = true}, "of 0 bytes");
+    struct ps_client_request sums = {.exchange = 12, .ask = {.kind = EXCHANGE_SUMS}};
+    refused(&f, &sums, "of 0 bytes");
 
     /* Numbers of their own: more of an answer may come after it was refused. */
-    struct worker_action pull = {.exchange = 3, .pull = WORKER_PULL_VERSION, .version = VERSION};
+    struct ps_client_request pull = {.exchange = 3,
+                                     .ask = {.kind = EXCHANGE_TRAIN,
+                                             .has_pull = true,
+                                             .pull = {.kind = PULL_VERSION, .version = VERSION}}};
     set_script(&f, SCRIPT_TORN);
     refused(&f, &pull, "mixed versions 40 and 41");
     set_script(&f, SCRIPT_OLD);
     pull.exchange = 4;
     refused(&f, &pull, "answered version 39, asked for 40");
     pull.exchange = 5;
-    pull.pull = WORKER_PULL_AT_LEAST;
+    pull.ask.pull.kind = PULL_AT_LEAST;
     refused(&f, &pull, "answered version 39, asked for 40");
     set_script(&f, SCRIPT_RIGHT);
     pull.exchange = 6;
-    pull.version = VERSION - 1; /* a later one will do */
+    pull.ask.pull.version = VERSION - 1; /* a later one will do */
     carry_out(&f, &pull);
     assert_int_equal(next_answer(&f, 6).code, 0);
     pull.exchange = 7;
-    pull.pull = WORKER_PULL_VERSION; /* or not */
+    pull.ask.pull.kind = PULL_VERSION; /* or not */
     refused(&f, &pull, "answered version 40, asked for 39");
     finish(&f);
 }

@@ -14,20 +14,21 @@ static void run_begin(void *ctx)
     struct make *m = ctx;
     struct fake *f = m->f;
     for (uint32_t s = 0; s < SHARDS; s++) {
-        const struct worker_action action = {
-            .kind = WORKER_DO_EXCHANGE,
+        struct ps_client_request request = {
             .exchange = 30 + s,
             .shard = s,
             .generation = 1,
-            .push = true,
-            .pull = WORKER_PULL_LATEST,
-            .examples = 1,
+            .ask = {.kind = EXCHANGE_TRAIN,
+                    .has_push = true,
+                    .push = {.examples = 1},
+                    .has_pull = true},
+            .values = f->values,
+            .gradient = f->gradient,
         };
-        const struct ps_payload payload = {.values = f->values, .gradient = f->gradient};
-        assert_true(ps_client_begin(f->client, &action, &payload));
-        assert_false(ps_client_begin(f->client, &action, &payload)); /* one at a time */
-        const struct ps_payload empty = {.values = f->values};
-        assert_false(ps_client_begin(f->client, &action, &empty));
+        assert_true(ps_client_begin(f->client, &request));
+        assert_false(ps_client_begin(f->client, &request)); /* one at a time */
+        request.gradient = NULL;
+        assert_false(ps_client_begin(f->client, &request));
     }
 }
 

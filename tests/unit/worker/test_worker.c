@@ -56,13 +56,12 @@ static void test_sync_pushes_with_the_computation(void **state)
     assert_int_equal(f.queued, 1 + SHARDS);
     assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        const struct worker_action *push = &f.queue[1 + s];
-        assert_int_equal(push->kind, WORKER_DO_EXCHANGE);
-        assert_true(push->push && push->pull == WORKER_PULL_NONE);
-        assert_int_equal(push->slot, f.queue[0].slot);
-        assert_int_equal(push->examples, 10);
-        assert_int_equal(push->replica_first, 1);
-        assert_int_equal(push->replica_end, 2);
+        const struct asked push = asked_at(&f, 1 + s);
+        assert_true(push.push && push.pull == ASKED_PULL_NONE);
+        assert_int_equal(push.slot, f.queue[0].slot);
+        assert_int_equal(push.examples, 10);
+        assert_int_equal(push.replica_first, 1);
+        assert_int_equal(push.replica_end, 2);
     }
     answer(&f, 1); /* before it is said to be computed: nothing follows from it */
     answer(&f, 1);
@@ -76,7 +75,7 @@ static void test_sync_pushes_with_the_computation(void **state)
     answer(&f, 0);
     assert_int_equal(f.added, 1);
     assert_int_equal(f.queued, SHARDS);
-    assert_int_equal(f.queue[0].pull, WORKER_PULL_VERSION);
+    assert_int_equal(asked_at(&f, 0).pull, ASKED_PULL_VERSION);
     run(&f, 1);
     assert_int_equal(f.position_reported, 2);
     teardown(&f);
@@ -97,8 +96,8 @@ static void test_the_step_ends_before_the_computation(void **state)
         assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
         assert_int_equal(f.queue[0].step, step);
         assert_int_equal(f.queue[0].slot, slot); /* none is lost */
-        assert_int_equal(f.queue[1].pull, WORKER_PULL_VERSION);
-        assert_int_equal(f.queue[1].version, step + 1);
+        assert_int_equal(asked_at(&f, 1).pull, ASKED_PULL_VERSION);
+        assert_int_equal(asked_at(&f, 1).version, step + 1);
         answer(&f, 2);
         answer(&f, 1);
         assert_int_equal(f.queued, 1);
@@ -130,8 +129,8 @@ static void test_a_generation_ends_with_a_gradient_on_its_way(void **state)
             answer(&f, i == computed || computed_first ? 0 : 1);
         }
         assert_int_equal(f.queued, SHARDS); /* the parameters, anew */
-        assert_int_equal(f.queue[0].pull, WORKER_PULL_VERSION);
-        assert_int_equal(f.queue[0].generation, 2);
+        assert_int_equal(asked_at(&f, 0).pull, ASKED_PULL_VERSION);
+        assert_int_equal(asked_at(&f, 0).generation, 2);
         run(&f, 0);
         assert_int_equal(f.position_reported, 9);
         teardown(&f);
@@ -264,7 +263,7 @@ static size_t count_pushes(const struct fake *f)
 {
     size_t n = 0;
     for (size_t i = 0; i < f->queued; i++) {
-        n += f->queue[i].kind == WORKER_DO_EXCHANGE && f->queue[i].push ? 1 : 0;
+        n += f->queue[i].kind == WORKER_DO_EXCHANGE && asked_at(f, i).push ? 1 : 0;
     }
     return n;
 }
@@ -284,7 +283,7 @@ static void test_async_pushes_with_the_computation(void **state)
         }
         assert_int_equal(count_pushes(&f), overlap ? 0 : SHARDS);
         for (size_t i = 1; !overlap && i <= SHARDS; i++) {
-            assert_true(f.queue[i].push && f.queue[i].slot == f.queue[0].slot);
+            assert_true(asked_at(&f, i).push && asked_at(&f, i).slot == f.queue[0].slot);
         }
         run(&f, 1);
         assert_int_equal(f.computed, 10);

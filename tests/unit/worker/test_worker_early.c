@@ -12,7 +12,8 @@ static struct worker_action give_up(struct script *t)
     size_t kept = 0;
     for (size_t i = 0; i < t->open_count; i++) {
         const struct worker_action *x = &t->open[i];
-        if (x->kind != WORKER_DO_EXCHANGE || !x->push || x->slot != a.slot) {
+        const struct worker_request *r = &x->request;
+        if (x->kind != WORKER_DO_EXCHANGE || !r->ask.has_push || r->slot != a.slot) {
             t->open[kept++] = *x;
         }
     }
@@ -22,25 +23,25 @@ static struct worker_action give_up(struct script *t)
 }
 
 /* With the first of the values. */
-static void answer_early(struct script *t, const struct worker_action *a, uint64_t version)
+static void answer_early(struct script *t, const struct asked *a, uint64_t version)
 {
-    struct worker_event e = script_answer_of(a, version, WORKER_PUSH_ACCEPTED);
+    struct worker_event e = script_answer_of(a, version, PUSH_ACCEPTED);
     assert_true(a->early);
     e.partial = true;
     script_feed(t, e);
 }
 
 /* Both shards are asked for all of their values, and answer. */
-static void pull_anew(struct script *t, enum worker_pull kind, uint64_t version)
+static void pull_anew(struct script *t, enum asked_pull kind, uint64_t version)
 {
     assert_int_equal(script_count(t, WORKER_DO_EXCHANGE), SCRIPT_SHARDS);
     assert_int_equal(script_count(t, WORKER_DO_COMPUTE), 0);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action pull = script_exchange(t, s);
+        struct asked pull = script_exchange(t, s);
         assert_int_equal(pull.pull, kind);
         assert_false(pull.push || pull.progress);
         assert_false(pull.early); /* this time it waits for all of them */
-        script_answer(t, &pull, version, WORKER_PUSH_NONE);
+        script_answer(t, &pull, version, PUSH_NONE);
     }
 }
 
@@ -78,19 +79,19 @@ static void start_sync(struct script *t, uint32_t replicas, uint32_t first, uint
     struct worker_assignment a = sync_of(1, replicas, first, 0, limit);
     script_begin(t, SPLIT_BATCHES);
     script_assign(t, &a);
-    pull_anew(t, WORKER_PULL_VERSION, 0);
+    pull_anew(t, ASKED_PULL_VERSION, 0);
     while (script_count(t, WORKER_DO_COMPUTE) > 0) {
         (void)script_compute(t);
     }
     while (script_count(t, WORKER_DO_EXCHANGE) > 0) {
-        struct worker_action push = script_take(t, WORKER_DO_EXCHANGE);
+        struct asked push = script_take_exchange(t);
         bool last = push.replica_end == replicas;
         assert_true(push.push && push.early == last);
-        assert_int_equal(push.pull, last ? WORKER_PULL_VERSION : WORKER_PULL_NONE);
+        assert_int_equal(push.pull, last ? ASKED_PULL_VERSION : ASKED_PULL_NONE);
         if (last) {
             answer_early(t, &push, 1);
         } else {
-            script_answer(t, &push, 0, WORKER_PUSH_ACCEPTED);
+            script_answer(t, &push, 0, PUSH_ACCEPTED);
         }
         if (script_count(t, WORKER_DO_COMPUTE) > 0) {
             break;
@@ -105,14 +106,14 @@ static void test_a_gradient_that_leaves_while_it_is_computed(void **state)
     start_sync(&t, 1, 0, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), SCRIPT_SHARDS);
     struct worker_action first = give_up(&t);
-    pull_anew(&t, WORKER_PULL_VERSION, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
     expect_again(&t, &first);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) { /* once each */
-        struct worker_action push = script_exchange(&t, s);
+        struct asked push = script_exchange(&t, s);
         assert_true(push.push && push.early);
         assert_int_equal(push.step, 1);
         assert_int_equal(push.slot, first.slot);
-        script_answer(&t, &push, 2, WORKER_PUSH_ACCEPTED);
+        script_answer(&t, &push, 2, PUSH_ACCEPTED);
     }
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
     script_end(&t);
@@ -127,9 +128,9 @@ static void test_giving_up_at_every_step(void **state)
     for (uint64_t step = 1; step < 6; step++) {
         struct worker_action a = give_up(&t);
         assert_int_equal(a.step, step);
-        pull_anew(&t, WORKER_PULL_VERSION, step);
+        pull_anew(&t, ASKED_PULL_VERSION, step);
         expect_again(&t, &a);
-        script_answer_both(&t, step + 1, WORKER_PUSH_ACCEPTED);
+        script_answer_both(&t, step + 1, PUSH_ACCEPTED);
     }
     assert_int_equal(script_report(&t).position, 6);
     assert_int_equal(t.failures, 0);
@@ -145,12 +146,12 @@ static void test_a_gradient_that_is_summed_first(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     struct worker_action first = give_up(&t);
     assert_int_equal(first.replica, 0);
-    pull_anew(&t, WORKER_PULL_VERSION, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
     size_t adds = t.adds;
     expect_again(&t, &first);
     assert_int_equal(script_compute(&t).replica, 1);
     assert_int_equal(t.adds, adds + 1);
-    script_answer_both(&t, 2, WORKER_PUSH_ACCEPTED);
+    script_answer_both(&t, 2, PUSH_ACCEPTED);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
     script_end(&t);
 }
@@ -163,13 +164,13 @@ static void test_a_node_that_leaves_before_others(void **state)
     start_sync(&t, 4, 1, 2);
     struct worker_action first = give_up(&t);
     assert_int_equal(first.replica, 1);
-    pull_anew(&t, WORKER_PULL_VERSION, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
     expect_again(&t, &first);
     assert_int_equal(script_compute(&t).replica, 2);
     assert_int_equal(script_compute(&t).replica, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2 * SCRIPT_SHARDS);
-    script_answer_both(&t, 1, WORKER_PUSH_ACCEPTED);
-    script_answer_both(&t, 2, WORKER_PUSH_ACCEPTED);
+    script_answer_both(&t, 1, PUSH_ACCEPTED);
+    script_answer_both(&t, 2, PUSH_ACCEPTED);
     assert_int_equal(script_report(&t).position, 2);
     script_end(&t);
 }
@@ -181,15 +182,15 @@ static void test_a_pull_that_fails_is_tried_later(void **state)
     struct script t;
     start_sync(&t, 1, 0, 3);
     struct worker_action first = give_up(&t);
-    struct worker_action pull = script_exchange(&t, 0);
+    struct asked pull = script_exchange(&t, 0);
     script_refuse(&t, &pull, ERR_UNAVAILABLE);
-    struct worker_action other = script_exchange(&t, 1);
-    script_answer(&t, &other, 1, WORKER_PUSH_NONE);
+    struct asked other = script_exchange(&t, 1);
+    script_answer(&t, &other, 1, PUSH_NONE);
     assert_int_equal(t.open_count, 0);
     script_timer(&t);
-    struct worker_action again = script_exchange(&t, 0);
+    struct asked again = script_exchange(&t, 0);
     assert_int_equal(again.exchange, pull.exchange);
-    script_answer(&t, &again, 1, WORKER_PUSH_NONE);
+    script_answer(&t, &again, 1, PUSH_NONE);
     expect_again(&t, &first);
     script_end(&t);
 }
@@ -212,10 +213,10 @@ static void test_a_hold_meets_a_computation_that_was_given_up(void **state)
             script_assign(&t, &hold);
             assert_int_equal(t.reply.position, 1);
         }
-        pull_anew(&t, WORKER_PULL_VERSION, 1);
+        pull_anew(&t, ASKED_PULL_VERSION, 1);
         if (before) {
             expect_again(&t, &first);
-            script_answer_both(&t, 2, WORKER_PUSH_ACCEPTED);
+            script_answer_both(&t, 2, PUSH_ACCEPTED);
         }
         struct worker_action report = script_report(&t);
         assert_true(report.idle_report);
@@ -233,12 +234,12 @@ static void test_a_generation_ends_meanwhile(void **state)
     struct worker_assignment next = sync_of(2, 1, 0, 1, 3);
     script_assign(&t, &next);
     struct worker_action first = give_up(&t);
-    pull_anew(&t, WORKER_PULL_VERSION, 1); /* of generation 2 at once: nothing else is open */
+    pull_anew(&t, ASKED_PULL_VERSION, 1); /* of generation 2 at once: nothing else is open */
     assert_int_equal(worker_generation(t.worker), 2);
     struct worker_action a = script_compute(&t);
     assert_int_equal(a.slot, first.slot);
     assert_int_equal(a.generation, 2);
-    script_answer_both(&t, 2, WORKER_PUSH_ACCEPTED);
+    script_answer_both(&t, 2, PUSH_ACCEPTED);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
     script_end(&t);
 }
@@ -250,7 +251,7 @@ static void test_a_worker_that_is_fenced_meanwhile(void **state)
     struct script t;
     start_sync(&t, 4, 1, 2);
     struct worker_action one = script_compute(&t);
-    struct worker_action push = script_exchange(&t, 0);
+    struct asked push = script_exchange(&t, 0);
     assert_int_equal(push.slot, one.slot);
     script_refuse(&t, &push, ERR_ABORTED);
     (void)script_take(&t, WORKER_DO_COMPUTE);
@@ -260,7 +261,7 @@ static void test_a_worker_that_is_fenced_meanwhile(void **state)
     assert_int_equal(t.open_count, 0); /* waits for the master's word */
     struct worker_assignment next = sync_of(2, 1, 0, 1, 3);
     script_assign(&t, &next);
-    pull_anew(&t, WORKER_PULL_VERSION, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
     assert_int_equal(script_compute(&t).step, 1);
     script_end(&t);
 }
@@ -274,7 +275,7 @@ static void test_early_parameters_end_with_their_generation(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0); /* at its limit */
     struct worker_assignment next = sync_of(2, 1, 0, 1, 3);
     script_assign(&t, &next);
-    pull_anew(&t, WORKER_PULL_VERSION, 1);
+    pull_anew(&t, ASKED_PULL_VERSION, 1);
     assert_int_equal(script_compute(&t).step, 1);
     script_end(&t);
 }
@@ -286,11 +287,11 @@ static void test_the_next_parameters_come_before_the_computation_ends(void **sta
     for (int whole = 0; whole < 2; whole++) {
         struct script t;
         start_sync(&t, 1, 0, 9);
-        struct worker_action push = script_exchange(&t, 0);
-        script_answer(&t, &push, 2, WORKER_PUSH_ACCEPTED);
+        struct asked push = script_exchange(&t, 0);
+        script_answer(&t, &push, 2, PUSH_ACCEPTED);
         push = script_exchange(&t, 1);
         if (whole) {
-            script_answer(&t, &push, 2, WORKER_PUSH_ACCEPTED);
+            script_answer(&t, &push, 2, PUSH_ACCEPTED);
         } else {
             answer_early(&t, &push, 2);
         }
@@ -298,7 +299,7 @@ static void test_the_next_parameters_come_before_the_computation_ends(void **sta
         script_assign(&t, &next);
         assert_int_equal(script_compute(&t).step, 1);
         if (!whole) {
-            pull_anew(&t, WORKER_PULL_VERSION, 2);
+            pull_anew(&t, ASKED_PULL_VERSION, 2);
         }
         assert_int_equal(script_compute(&t).step, 2);
         script_end(&t);
@@ -312,7 +313,7 @@ static void test_rounds_of_sums_are_not_early(void **state)
     struct worker_assignment a = sync_of(1, 1, 0, 0, 3);
     script_begin_rounds(&t, SPLIT_BATCHES, 1);
     script_assign(&t, &a);
-    pull_anew(&t, WORKER_PULL_VERSION, 0);
+    pull_anew(&t, ASKED_PULL_VERSION, 0);
     (void)script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         assert_false(script_exchange(&t, s).early);
@@ -343,9 +344,9 @@ static void start_async(struct script *t, const struct worker_assignment *a)
     script_begin(t, SPLIT_BATCHES);
     script_assign(t, a);
     while (script_count(t, WORKER_DO_COMPUTE) == 0) {
-        struct worker_action pull = script_take(t, WORKER_DO_EXCHANGE);
-        struct worker_event e = script_answer_of(&pull, 0, WORKER_PUSH_NONE);
-        e.clock = pull.joins ? 10 : 0;
+        struct asked pull = script_take_exchange(t);
+        struct worker_event e = script_answer_of(&pull, 0, PUSH_NONE);
+        e.answer.train.clock = pull.joins ? 10 : 0;
         script_feed(t, e);
     }
 }
@@ -353,12 +354,12 @@ static void start_async(struct script *t, const struct worker_assignment *a)
 static void answer_pushes(struct script *t, uint32_t batch, uint32_t end, uint64_t version)
 {
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action push = script_exchange(t, s);
+        struct asked push = script_exchange(t, s);
         assert_true(push.push && push.early);
         assert_int_equal(push.batch.batch, batch);
         assert_int_equal(push.batch_end, end);
         assert_int_equal(push.base_version, version - 1);
-        script_answer(t, &push, version, WORKER_PUSH_APPLIED);
+        script_answer(t, &push, version, PUSH_APPLIED);
     }
 }
 
@@ -372,7 +373,7 @@ static void test_a_batch_of_a_lease(void **state)
         for (uint32_t batch = 0; batch < SPLIT_BATCHES; batch++) {
             if (batch == lost) {
                 struct worker_action first = give_up(&t);
-                pull_anew(&t, WORKER_PULL_LATEST, batch);
+                pull_anew(&t, ASKED_PULL_LATEST, batch);
                 expect_again(&t, &first);
             } else {
                 (void)script_compute(&t);
@@ -398,7 +399,7 @@ static void test_the_first_of_a_push_of_several(void **state)
     answer_pushes(&t, 0, 2, 1);
     struct worker_action first = give_up(&t);
     assert_int_equal(first.batch.batch, 2);
-    pull_anew(&t, WORKER_PULL_LATEST, 1);
+    pull_anew(&t, ASKED_PULL_LATEST, 1);
     expect_again(&t, &first);
     answer_pushes(&t, 2, 3, 2);
     script_end(&t);
@@ -412,14 +413,14 @@ static void test_the_clock_stands_still(void **state)
     struct worker_assignment a = async_of(TRAINING_BOUNDED);
     start_async(&t, &a);
     (void)script_compute(&t);
-    assert_int_equal(t.open[0].clock, 11);
+    assert_int_equal(script_asked(&t, 0).clock, 11);
     answer_pushes(&t, 0, 1, 1);
     struct worker_action first = give_up(&t);
-    assert_int_equal(t.open[0].clock, 11);
-    assert_false(t.open[0].joins);
-    pull_anew(&t, WORKER_PULL_LATEST, 1);
+    assert_int_equal(script_asked(&t, 0).clock, 11);
+    assert_false(script_asked(&t, 0).joins);
+    pull_anew(&t, ASKED_PULL_LATEST, 1);
     expect_again(&t, &first);
-    assert_int_equal(t.open[0].clock, 12);
+    assert_int_equal(script_asked(&t, 0).clock, 12);
     answer_pushes(&t, 1, 2, 2);
     script_end(&t);
 }
@@ -436,20 +437,19 @@ static void test_a_batch_that_the_lead_decides_on(void **state)
     for (uint32_t batch = 0; batch < 2; batch++) {
         if (batch == 1) {
             struct worker_action first = give_up(&t);
-            assert_int_equal(t.open[0].clock, 11);
-            pull_anew(&t, WORKER_PULL_LATEST, 1);
+            assert_int_equal(script_asked(&t, 0).clock, 11);
+            pull_anew(&t, ASKED_PULL_LATEST, 1);
             expect_again(&t, &first);
         } else {
             (void)script_compute(&t);
         }
-        struct worker_action push = script_exchange(&t, 0);
+        struct asked push = script_exchange(&t, 0);
         assert_true(push.push && !push.decided);
         assert_int_equal(push.clock, 11 + batch);
-        script_answer(&t, &push, batch + 1, WORKER_PUSH_APPLIED);
+        script_answer(&t, &push, batch + 1, PUSH_APPLIED);
         while (script_count(&t, WORKER_DO_EXCHANGE) > 0) {
-            struct worker_action other = script_take(&t, WORKER_DO_EXCHANGE);
-            script_answer(&t, &other, batch + 1,
-                          other.push ? WORKER_PUSH_APPLIED : WORKER_PUSH_NONE);
+            struct asked other = script_take_exchange(&t);
+            script_answer(&t, &other, batch + 1, other.push ? PUSH_APPLIED : PUSH_NONE);
             if (script_count(&t, WORKER_DO_COMPUTE) > 0) {
                 break;
             }
@@ -484,8 +484,8 @@ static void test_overlap_is_not_early(void **state)
     start_async(&t, &a);
     (void)script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action push = script_exchange(&t, s);
-        assert_true(push.push && push.pull == WORKER_PULL_LATEST && !push.early);
+        struct asked push = script_exchange(&t, s);
+        assert_true(push.push && push.pull == ASKED_PULL_LATEST && !push.early);
     }
     script_end(&t);
 }

@@ -25,19 +25,19 @@ static void start(struct script *t, const struct worker_assignment *a, uint64_t 
 {
     script_begin(t, 2);
     script_assign(t, a);
-    assert_int_equal(t->open[0].pull, WORKER_PULL_AT_LEAST);
-    assert_int_equal(t->open[0].version, a->step);
-    script_answer_both(t, version, WORKER_PUSH_NONE);
+    assert_int_equal(script_asked(t, 0).pull, ASKED_PULL_AT_LEAST);
+    assert_int_equal(script_asked(t, 0).version, a->step);
+    script_answer_both(t, version, PUSH_NONE);
 }
 
-static void answer_spare(struct script *t, const struct worker_action *ask, bool given,
-                         uint32_t replica, uint32_t wait_ms)
+static void answer_spare(struct script *t, const struct asked *ask, bool given, uint32_t replica,
+                         uint32_t wait_ms)
 {
-    struct worker_event e = script_answer_of(ask, 0, WORKER_PUSH_NONE);
-    e.has_spare = true;
-    e.spare_given = given;
-    e.spare_replica = replica;
-    e.spare_wait_ms = wait_ms;
+    struct worker_event e = script_answer_of(ask, 0, PUSH_NONE);
+    e.answer.kind = EXCHANGE_SPARE;
+    e.answer.spare.given = given;
+    e.answer.spare.replica = replica;
+    e.answer.spare.wait_ms = wait_ms;
     script_feed(t, e);
 }
 
@@ -49,18 +49,18 @@ static void test_partial_pushes_single_replicas(void **state)
     start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) { /* the next version goes to the other set */
-        struct worker_action push = script_exchange(&t, s);
+        struct asked push = script_exchange(&t, s);
         assert_true(push.push && push.replica_first == 0 && push.replica_end == 1);
-        assert_int_equal(push.pull, WORKER_PULL_AT_LEAST);
+        assert_int_equal(push.pull, ASKED_PULL_AT_LEAST);
         assert_int_equal(push.version, 1);
         assert_int_not_equal(push.set, first.set);
     }
     struct worker_action second = script_compute(&t); /* while those wait */
     assert_int_equal(second.set, first.set);
     assert_int_not_equal(second.slot, first.slot);
-    struct worker_action push = script_exchange(&t, 0);
+    struct asked push = script_exchange(&t, 0);
     assert_true(push.push && push.replica_first == 1 && push.replica_end == 2);
-    assert_int_equal(push.pull, WORKER_PULL_NONE);
+    assert_int_equal(push.pull, ASKED_PULL_NONE);
     assert_int_equal(t.adds, 0);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     script_end(&t);
@@ -73,19 +73,18 @@ static void test_partial_carries_the_decision(void **state)
     struct worker_assignment a = partial(2, 0, 2);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
     (void)script_compute(&t);
-    struct worker_action lead_second = script_exchange(&t, 0);
-    struct worker_action other_second = script_exchange(&t, 1);
+    struct asked lead_second = script_exchange(&t, 0);
+    struct asked other_second = script_exchange(&t, 1);
     uint8_t bits = 0x0c;
-    struct worker_event e = script_answer_of(&lead, 1, WORKER_PUSH_STALE);
-    e.has_decision = true;
-    e.decision = &bits;
-    e.decision_bytes = 1;
+    struct worker_event e = script_answer_of(&lead, 1, PUSH_STALE);
+    e.answer.decision.replicas = &bits;
+    e.answer.decision.bytes = 1;
     script_feed(&t, e);
-    struct worker_action decision = script_exchange(&t, 1);
-    assert_true(decision.has_decision && !decision.push && decision.pull == WORKER_PULL_NONE);
+    struct asked decision = script_exchange(&t, 1);
+    assert_true(decision.has_decision && !decision.push && decision.pull == ASKED_PULL_NONE);
     assert_int_equal(decision.decision_step, 0);
     assert_int_equal(decision.decision_bytes, 1);
     assert_true(decision.decision != &bits && decision.decision[0] == bits);
@@ -94,16 +93,16 @@ static void test_partial_carries_the_decision(void **state)
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* once is enough */
     script_refuse(&t, &decision, ERR_UNAVAILABLE);
     script_timer(&t);
-    struct worker_action ask = script_exchange(&t, 1); /* what does it lack? */
+    struct asked ask = script_exchange(&t, 1); /* what does it lack? */
     assert_true(ask.ask_spare);
     answer_spare(&t, &ask, false, 0, 1000);
     script_timer(&t);
     decision = script_exchange(&t, 1); /* until it is heard */
     assert_true(decision.has_decision && decision.decision[0] == bits);
-    script_answer(&t, &decision, 0, WORKER_PUSH_NONE);
-    script_answer(&t, &other, 1, WORKER_PUSH_STALE);
+    script_answer(&t, &decision, 0, PUSH_NONE);
+    script_answer(&t, &other, 1, PUSH_STALE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer(&t, &other_second, 1, WORKER_PUSH_STALE);
+    script_answer(&t, &other_second, 1, PUSH_STALE);
     struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
     assert_int_equal(next.step, 1);
     assert_int_equal(next.set, other.set);
@@ -119,7 +118,7 @@ static void test_partial_goes_on_where_the_shards_are(void **state)
     struct worker_assignment a = partial(2, 2, 4);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    script_answer_both(&t, 4, WORKER_PUSH_STALE); /* while it computes its second replica */
+    script_answer_both(&t, 4, PUSH_STALE); /* while it computes its second replica */
     (void)script_compute(&t);
     struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
     assert_int_equal(next.step, 4);
@@ -141,7 +140,7 @@ static void test_what_was_dropped_is_counted_once(void **state)
         struct worker_assignment a = partial(2, 2, 4);
         start(&t, &a, 0);
         (void)script_compute(&t);
-        script_answer_both(&t, 4, WORKER_PUSH_STALE);
+        script_answer_both(&t, 4, PUSH_STALE);
         (void)script_compute(&t);
         (void)script_take(&t, WORKER_DO_COMPUTE);
         t.now_ms += WORKER_REPORT_MS;
@@ -168,18 +167,18 @@ static void test_partial_skips_only_what_every_shard_is_past(void **state)
     struct worker_assignment a = partial(3, 0, 3);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
-    script_answer(&t, &lead, 1, WORKER_PUSH_APPLIED);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 1, PUSH_APPLIED);
     (void)script_compute(&t);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2); /* pushed all the same */
     struct worker_action third = script_take(&t, WORKER_DO_COMPUTE);
     assert_int_equal(third.replica, 2);
-    script_answer(&t, &other, 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &other, 1, PUSH_APPLIED);
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2); /* thrown away */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer_both(&t, 1, WORKER_PUSH_STALE);
+    script_answer_both(&t, 1, PUSH_STALE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
     assert_int_equal(script_report(&t).dropped, 2);
     script_end(&t);
@@ -193,14 +192,14 @@ static void test_partial_hears_of_the_end_of_a_step_early(void **state)
     struct worker_assignment a = partial(2, 0, 3);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    struct asked first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     (void)script_compute(&t);
-    struct worker_action second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
-    script_answer(&t, &second[1], 1, WORKER_PUSH_APPLIED);
-    script_answer(&t, &second[0], 1, WORKER_PUSH_APPLIED);
+    struct asked second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    script_answer(&t, &second[1], 1, PUSH_APPLIED);
+    script_answer(&t, &second[0], 1, PUSH_APPLIED);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer(&t, &first[0], 1, WORKER_PUSH_APPLIED);
-    script_answer(&t, &first[1], 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &first[0], 1, PUSH_APPLIED);
+    script_answer(&t, &first[1], 1, PUSH_APPLIED);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
     script_end(&t);
 }
@@ -212,19 +211,19 @@ static void test_versions_that_differ_are_aligned(void **state)
     struct worker_assignment a = partial(2, 0, 1);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
-    script_answer(&t, &lead, 3, WORKER_PUSH_STALE);
-    script_answer(&t, &other, 2, WORKER_PUSH_STALE);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 3, PUSH_STALE);
+    script_answer(&t, &other, 2, PUSH_STALE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    struct worker_action pull = script_exchange(&t, 1);
-    assert_int_equal(pull.pull, WORKER_PULL_VERSION);
+    struct asked pull = script_exchange(&t, 1);
+    assert_int_equal(pull.pull, ASKED_PULL_VERSION);
     assert_int_equal(pull.version, 3);
     assert_int_equal(pull.set, other.set);
     script_refuse(&t, &pull, ERR_RANGE); /* it went on, and so all did */
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 2);
-    assert_int_equal(t.open[0].pull, WORKER_PULL_AT_LEAST);
-    script_answer_both(&t, 5, WORKER_PUSH_NONE);
+    assert_int_equal(script_asked(&t, 0).pull, ASKED_PULL_AT_LEAST);
+    script_answer_both(&t, 5, PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 5);
     assert_int_equal(t.failures, 0);
     script_end(&t);
@@ -238,11 +237,11 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
     struct worker_assignment a = partial(2, 0, 1);
     start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
-    script_answer(&t, &lead, 3, WORKER_PUSH_STALE);
-    script_answer(&t, &other, 2, WORKER_PUSH_STALE);
-    struct worker_action waits = script_exchange(&t, 1);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 3, PUSH_STALE);
+    script_answer(&t, &other, 2, PUSH_STALE);
+    struct asked waits = script_exchange(&t, 1);
     assert_int_equal(waits.version, 3);
     uint64_t until = t.now_ms + 100;
     while (t.now_ms < until) {
@@ -250,12 +249,12 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
         script_timer(&t);
     }
     assert_int_equal(t.now_ms, until);
-    struct worker_action back[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    struct asked back[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        assert_int_equal(back[s].pull, WORKER_PULL_VERSION);
+        assert_int_equal(back[s].pull, ASKED_PULL_VERSION);
         assert_int_equal(back[s].version, 2);
         assert_int_equal(back[s].set, first.set);
-        script_answer(&t, &back[s], 2, WORKER_PUSH_NONE);
+        script_answer(&t, &back[s], 2, PUSH_NONE);
     }
     struct worker_action second = script_take(&t, WORKER_DO_COMPUTE);
     assert_int_equal(second.step, 2);
@@ -263,10 +262,10 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     lead = script_exchange(&t, 0);
     other = script_exchange(&t, 1);
-    assert_true(lead.push && lead.step == 2 && lead.pull == WORKER_PULL_NONE);
-    script_answer(&t, &lead, 3, WORKER_PUSH_STALE);
-    script_answer(&t, &other, 3, WORKER_PUSH_APPLIED);
-    script_answer(&t, &waits, 3, WORKER_PUSH_NONE);
+    assert_true(lead.push && lead.step == 2 && lead.pull == ASKED_PULL_NONE);
+    script_answer(&t, &lead, 3, PUSH_STALE);
+    script_answer(&t, &other, 3, PUSH_APPLIED);
+    script_answer(&t, &waits, 3, PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 3);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     script_end(&t);
@@ -282,14 +281,14 @@ static void test_a_step_that_was_open_is_not_skipped(void **state)
     struct worker_assignment a = partial(2, 0, 1);
     a.step = 3;
     script_assign(&t, &a);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
-    script_answer(&t, &lead, 4, WORKER_PUSH_NONE);
-    script_answer(&t, &other, 3, WORKER_PUSH_NONE);
-    struct worker_action pull = script_exchange(&t, 0);
-    assert_int_equal(pull.pull, WORKER_PULL_VERSION);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 4, PUSH_NONE);
+    script_answer(&t, &other, 3, PUSH_NONE);
+    struct asked pull = script_exchange(&t, 0);
+    assert_int_equal(pull.pull, ASKED_PULL_VERSION);
     assert_int_equal(pull.version, 3);
-    script_answer(&t, &pull, 3, WORKER_PUSH_NONE);
+    script_answer(&t, &pull, 3, PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 3);
     script_end(&t);
 }
@@ -303,14 +302,14 @@ static void test_an_older_set_is_not_gone_on_from(void **state)
     start(&t, &a, 0);
     (void)script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action x = script_exchange(&t, s);
+        struct asked x = script_exchange(&t, s);
         script_refuse(&t, &x, ERR_ABORTED);
     }
     a.generation = 2;
     a.step = 1;
     script_assign(&t, &a);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer_both(&t, 1, WORKER_PUSH_NONE);
+    script_answer_both(&t, 1, PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 1);
     script_end(&t);
 }
@@ -323,14 +322,13 @@ static void test_no_more_replicas_than_the_step_needs(void **state)
     struct worker_assignment a = partial(1, 0, 3);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
+    struct asked lead = script_exchange(&t, 0);
     (void)script_exchange(&t, 1);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     uint8_t bits = 0x02; /* decided before this generation, with a replica that is its own now */
-    struct worker_event e = script_answer_of(&lead, 1, WORKER_PUSH_STALE);
-    e.has_decision = true;
-    e.decision = &bits;
-    e.decision_bytes = 1;
+    struct worker_event e = script_answer_of(&lead, 1, PUSH_STALE);
+    e.answer.decision.replicas = &bits;
+    e.answer.decision.bytes = 1;
     script_feed(&t, e);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).replica, 1);
     script_end(&t);
@@ -345,11 +343,11 @@ static void test_empty_replicas_are_pushed_and_not_counted(void **state)
     start(&t, &a, 2);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 4);
-    assert_int_equal(t.open[0].examples, 0);
-    assert_int_equal(t.open[0].slot, WORKER_SLOT_NONE);
-    assert_int_equal(t.open[0].pull, WORKER_PULL_AT_LEAST);
-    script_answer_both(&t, 3, WORKER_PUSH_STALE);
-    script_answer_both(&t, 3, WORKER_PUSH_STALE);
+    assert_int_equal(script_asked(&t, 0).examples, 0);
+    assert_int_equal(script_asked(&t, 0).slot, WORKER_SLOT_NONE);
+    assert_int_equal(script_asked(&t, 0).pull, ASKED_PULL_AT_LEAST);
+    script_answer_both(&t, 3, PUSH_STALE);
+    script_answer_both(&t, 3, PUSH_STALE);
     (void)script_compute(&t);
     assert_int_equal(script_report(&t).dropped, 0);
     script_end(&t);
@@ -388,8 +386,8 @@ static void test_hold_names_the_first_step_not_begun(void **state)
     assert_int_equal(t.reply.position, 1); /* its first replica is being computed */
     (void)script_compute(&t);
     (void)script_compute(&t);
-    script_answer_both(&t, 7, WORKER_PUSH_STALE);
-    script_answer_both(&t, 7, WORKER_PUSH_STALE);
+    script_answer_both(&t, 7, PUSH_STALE);
+    script_answer_both(&t, 7, PUSH_STALE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     struct worker_action report = script_report(&t);
     assert_true(report.idle_report);
@@ -402,16 +400,16 @@ static void test_hold_names_the_first_step_not_begun(void **state)
 /* ---- speculation ---- */
 
 /* Its replica of step 0 is pushed; returns its request for a spare one. */
-static struct worker_action wait_for_spares(struct script *t, struct worker_action push[2])
+static struct asked wait_for_spares(struct script *t, struct asked push[2])
 {
     struct worker_assignment a = speculative(0, 1);
     start(t, &a, 0);
     (void)script_compute(t);
     push[0] = script_exchange(t, 0);
     push[1] = script_exchange(t, 1);
-    assert_int_equal(push[0].pull, WORKER_PULL_AT_LEAST);
-    struct worker_action ask = script_exchange(t, 0);
-    assert_true(ask.ask_spare && !ask.push && ask.pull == WORKER_PULL_NONE);
+    assert_int_equal(push[0].pull, ASKED_PULL_AT_LEAST);
+    struct asked ask = script_exchange(t, 0);
+    assert_true(ask.ask_spare && !ask.push && ask.pull == ASKED_PULL_NONE);
     assert_int_equal(ask.step, 0);
     assert_int_equal(t->open_count, 0);
     return ask;
@@ -421,8 +419,8 @@ static void test_speculation_computes_spare_replicas(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, false, 0, 30);
     assert_int_equal(t.timer_ms, t.now_ms + 30);
     assert_int_equal(t.open_count, 0);
@@ -432,17 +430,17 @@ static void test_speculation_computes_spare_replicas(void **state)
     struct worker_action spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0);
     assert_int_not_equal(spare.set, push[0].set);
-    struct worker_action lead = script_exchange(&t, 0);
-    struct worker_action other = script_exchange(&t, 1);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
     assert_true(lead.push && lead.spare && other.spare && lead.replica_first == 3 &&
-                lead.replica_end == 4 && lead.pull == WORKER_PULL_NONE && lead.examples == 10);
+                lead.replica_end == 4 && lead.pull == ASKED_PULL_NONE && lead.examples == 10);
     assert_int_equal(t.open_count, 0);
-    script_answer(&t, &lead, 0, WORKER_PUSH_ACCEPTED);
-    script_answer(&t, &other, 0, WORKER_PUSH_ACCEPTED);
+    script_answer(&t, &lead, 0, PUSH_ACCEPTED);
+    script_answer(&t, &other, 0, PUSH_ACCEPTED);
     ask = script_exchange(&t, 0); /* at once */
     answer_spare(&t, &ask, true, 2, 0);
     (void)script_compute(&t);
-    script_answer_both(&t, 0, WORKER_PUSH_DUPLICATE);
+    script_answer_both(&t, 0, PUSH_DUPLICATE);
     assert_int_equal(script_report(&t).speculated, 1); /* the second did not come first */
     script_end(&t);
 }
@@ -451,12 +449,12 @@ static void test_speculation_ends_with_the_step(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, true, 1, 0);
     struct worker_action spare = script_take(&t, WORKER_DO_COMPUTE);
-    script_answer(&t, &push[0], 1, WORKER_PUSH_ACCEPTED);
-    script_answer(&t, &push[1], 1, WORKER_PUSH_ACCEPTED);
+    script_answer(&t, &push[0], 1, PUSH_ACCEPTED);
+    script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
     assert_int_equal(t.open_count, 0); /* the set is still read */
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     struct worker_action next = script_take(&t, WORKER_DO_COMPUTE);
@@ -467,7 +465,7 @@ static void test_speculation_ends_with_the_step(void **state)
 }
 
 /* Compute the next replica, which has to be @replica, and push it alone. */
-static void push_alone(struct script *t, uint32_t replica, struct worker_action push[2])
+static void push_alone(struct script *t, uint32_t replica, struct asked push[2])
 {
     assert_int_equal(script_compute(t).replica, replica);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
@@ -481,18 +479,18 @@ static void push_alone(struct script *t, uint32_t replica, struct worker_action 
 /* It is given @replica, and is the first to push it. */
 static void compute_spare(struct script *t, uint32_t replica)
 {
-    struct worker_action ask = script_exchange(t, 0);
+    struct asked ask = script_exchange(t, 0);
     assert_true(ask.ask_spare);
     answer_spare(t, &ask, true, replica, 0);
     struct worker_action spare = script_compute(t);
     assert_true(spare.spare && spare.replica == replica);
-    script_answer_both(t, 0, WORKER_PUSH_ACCEPTED);
+    script_answer_both(t, 0, PUSH_ACCEPTED);
 }
 
-static void answer_two(struct script *t, const struct worker_action exchange[2], uint64_t version)
+static void answer_two(struct script *t, const struct asked exchange[2], uint64_t version)
 {
-    script_answer(t, &exchange[0], version, WORKER_PUSH_ACCEPTED);
-    script_answer(t, &exchange[1], version, WORKER_PUSH_ACCEPTED);
+    script_answer(t, &exchange[0], version, PUSH_ACCEPTED);
+    script_answer(t, &exchange[1], version, PUSH_ACCEPTED);
 }
 
 /* A worker with replicas 0 and 1 is in the midst of their sum when others have done all of the step
@@ -503,7 +501,7 @@ static void fall_behind(struct script *t, uint64_t version)
     assert_int_equal(first.replica, 0);
     assert_true(first.slot < 3);
     assert_int_equal(script_take(t, WORKER_DO_COMPUTE).replica, 1);
-    script_answer_both(t, version, WORKER_PUSH_NONE);
+    script_answer_both(t, version, PUSH_NONE);
     script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED});
 }
 
@@ -514,9 +512,9 @@ static void test_a_late_worker_shares_its_replicas(void **state)
     struct worker_assignment a = speculative(0, 2);
     start(&t, &a, 0);
     fall_behind(&t, 1);
-    struct worker_action push[2];
+    struct asked push[2];
     push_alone(&t, 0, push);
-    struct worker_action ask = script_exchange(&t, 0);
+    struct asked ask = script_exchange(&t, 0);
     assert_true(ask.ask_spare && t.open_count == 0); /* replica 1 is whose who asks first */
     answer_spare(&t, &ask, false, 0, 0);
     answer_two(&t, push, 2);
@@ -536,18 +534,18 @@ static void test_a_worker_that_is_fast_again_does_its_own(void **state)
     start(&t, &a, 0);
     for (uint64_t version = 3; version < 600; version += 3) {
         fall_behind(&t, version - 2);
-        struct worker_action push[2];
+        struct asked push[2];
         push_alone(&t, 0, push);
         compute_spare(&t, 1);
-        struct worker_action ask = script_exchange(&t, 0);
+        struct asked ask = script_exchange(&t, 0);
         answer_spare(&t, &ask, false, 0, 0);
         answer_two(&t, push, version - 1);
         size_t adds = t.adds;
         (void)script_compute(&t);
-        struct worker_action pull[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+        struct asked pull[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
         (void)script_compute(&t);
         assert_int_equal(t.adds, adds + 1); /* one sum, as ever */
-        script_answer_both(&t, version - 1, WORKER_PUSH_ACCEPTED);
+        script_answer_both(&t, version - 1, PUSH_ACCEPTED);
         ask = script_exchange(&t, 0);
         answer_spare(&t, &ask, false, 0, 0);
         answer_two(&t, pull, version);
@@ -561,10 +559,10 @@ static void test_speculation_asks_the_others_after_the_lead(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, false, 0, 1000);
-    script_answer(&t, &push[0], 1, WORKER_PUSH_ACCEPTED); /* the next version */
+    script_answer(&t, &push[0], 1, PUSH_ACCEPTED); /* the next version */
     assert_int_equal(t.open_count, 0);
     assert_int_equal(t.timer_ms, t.now_ms + 5); /* mostly the other follows at once */
     script_timer(&t);
@@ -573,11 +571,11 @@ static void test_speculation_asks_the_others_after_the_lead(void **state)
     answer_spare(&t, &ask, true, 3, 0);
     struct worker_action spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0 && spare.set != push[0].set);
-    struct worker_action other = script_exchange(&t, 1);
+    struct asked other = script_exchange(&t, 1);
     assert_true(other.push && other.spare && other.replica_first == 3);
     assert_int_equal(t.open_count, 0); /* the lead has it */
-    script_answer(&t, &other, 1, WORKER_PUSH_APPLIED);
-    script_answer(&t, &push[1], 1, WORKER_PUSH_ACCEPTED);
+    script_answer(&t, &other, 1, PUSH_APPLIED);
+    script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
     assert_int_equal(script_compute(&t).step, 1);
     assert_int_equal(script_report(&t).speculated, 1);
     script_end(&t);
@@ -588,8 +586,8 @@ static void test_speculation_asks_every_shard_once_it_has_all(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, false, 0, 0);
     script_timer(&t);
     ask = script_exchange(&t, 1);
@@ -609,17 +607,17 @@ static void test_partial_asks_for_what_a_decision_names(void **state)
     struct worker_assignment a = partial(2, 0, 3);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    struct asked first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     (void)script_compute(&t);
-    struct worker_action second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
+    struct asked second[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     assert_true(second[1].push);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     assert_int_equal(t.timer_ms, t.now_ms + 20);
     script_timer(&t);
-    struct worker_action ask = script_exchange(&t, 0);
+    struct asked ask = script_exchange(&t, 0);
     assert_true(ask.ask_spare);
     answer_spare(&t, &ask, false, 0, 1000);
-    script_answer(&t, &first[0], 1, WORKER_PUSH_APPLIED);
+    script_answer(&t, &first[0], 1, PUSH_APPLIED);
     assert_int_equal(script_compute(&t).replica, 2); /* the decision may be of long ago */
     assert_true(script_exchange(&t, 0).push && script_exchange(&t, 1).push);
     assert_int_equal(t.timer_ms, t.now_ms + 5);
@@ -628,7 +626,7 @@ static void test_partial_asks_for_what_a_decision_names(void **state)
     assert_true(ask.ask_spare && ask.step == 0);
     answer_spare(&t, &ask, true, 3, 0);
     assert_int_equal(script_compute(&t).replica, 3);
-    struct worker_action spare = script_exchange(&t, 1);
+    struct asked spare = script_exchange(&t, 1);
     assert_true(spare.push && spare.spare && spare.replica_first == 3);
     script_end(&t);
 }
@@ -637,19 +635,19 @@ static void test_speculation_stops_asking(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, false, 0, 0); /* complete at the lead */
     assert_int_equal(t.open_count, 0);
-    script_answer(&t, &push[0], 1, WORKER_PUSH_ACCEPTED);
-    script_answer(&t, &push[1], 1, WORKER_PUSH_ACCEPTED);
+    script_answer(&t, &push[0], 1, PUSH_ACCEPTED);
+    script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
     assert_int_equal(script_compute(&t).step, 1);
     push[0] = script_exchange(&t, 0);
     push[1] = script_exchange(&t, 1);
     ask = script_exchange(&t, 0);
     script_refuse(&t, &ask, ERR_UNAVAILABLE);
-    script_answer(&t, &push[0], 2, WORKER_PUSH_ACCEPTED);
-    script_answer(&t, &push[1], 2, WORKER_PUSH_ACCEPTED);
+    script_answer(&t, &push[0], 2, PUSH_ACCEPTED);
+    script_answer(&t, &push[1], 2, PUSH_ACCEPTED);
     script_feed(&t, (struct worker_event){.kind = WORKER_TIMER});
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2); /* without that answer */
     script_end(&t);
@@ -661,15 +659,15 @@ static void test_speculation_of_a_worker_without_replicas(void **state)
     struct script t;
     struct worker_assignment a = speculative(4, 4);
     start(&t, &a, 0);
-    struct worker_action pull = script_exchange(&t, 0);
-    assert_true(!pull.push && pull.pull == WORKER_PULL_AT_LEAST && pull.version == 1);
-    struct worker_action other = script_exchange(&t, 1);
-    struct worker_action ask = script_exchange(&t, 0);
+    struct asked pull = script_exchange(&t, 0);
+    assert_true(!pull.push && pull.pull == ASKED_PULL_AT_LEAST && pull.version == 1);
+    struct asked other = script_exchange(&t, 1);
+    struct asked ask = script_exchange(&t, 0);
     answer_spare(&t, &ask, true, 0, 0);
     assert_true(script_compute(&t).spare);
-    script_answer_both(&t, 0, WORKER_PUSH_ACCEPTED);
-    script_answer(&t, &pull, 6, WORKER_PUSH_NONE);
-    script_answer(&t, &other, 6, WORKER_PUSH_NONE);
+    script_answer_both(&t, 0, PUSH_ACCEPTED);
+    script_answer(&t, &pull, 6, PUSH_NONE);
+    script_answer(&t, &other, 6, PUSH_NONE);
     ask = script_exchange(&t, 0);
     answer_spare(&t, &ask, true, 1, 0); /* on its way when the step was over */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
@@ -687,13 +685,13 @@ static void test_speculation_sums_along_the_tree(void **state)
     struct worker_assignment a = speculative(0, 2);
     start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
-    struct worker_action pull = script_exchange(&t, 0);
-    assert_true(!pull.push && pull.pull == WORKER_PULL_AT_LEAST && pull.set != first.set);
+    struct asked pull = script_exchange(&t, 0);
+    assert_true(!pull.push && pull.pull == ASKED_PULL_AT_LEAST && pull.set != first.set);
     (void)script_exchange(&t, 1);
     (void)script_compute(&t);
-    struct worker_action push = script_exchange(&t, 0);
+    struct asked push = script_exchange(&t, 0);
     assert_true(push.push && push.replica_first == 0 && push.replica_end == 2);
-    assert_int_equal(push.pull, WORKER_PULL_NONE);
+    assert_int_equal(push.pull, ASKED_PULL_NONE);
     assert_int_equal(t.adds, 1);
     script_end(&t);
 }
@@ -702,8 +700,8 @@ static void test_a_spare_replica_that_is_not_there(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_action push[2];
-    struct worker_action ask = wait_for_spares(&t, push);
+    struct asked push[2];
+    struct asked ask = wait_for_spares(&t, push);
     answer_spare(&t, &ask, true, 4, 0);
     assert_int_equal(t.failures, 1);
     script_end(&t);

@@ -25,18 +25,17 @@ static void start(struct script *t, const struct worker_assignment *a, uint64_t 
     script_begin(t, SPLIT_BATCHES);
     script_assign(t, a);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action pull = script_exchange(t, s);
-        assert_int_equal(pull.pull, WORKER_PULL_LATEST);
+        struct asked pull = script_exchange(t, s);
+        assert_int_equal(pull.pull, ASKED_PULL_LATEST);
         assert_false(pull.progress); /* nobody worked on its split before */
-        script_answer(t, &pull, version, WORKER_PUSH_NONE);
+        script_answer(t, &pull, version, PUSH_NONE);
     }
 }
 
 /* Both shards get the same push; they have not answered it. */
-static struct worker_action expect_push(struct script *t, uint32_t batch, uint32_t end,
-                                        struct worker_action *other)
+static struct asked expect_push(struct script *t, uint32_t batch, uint32_t end, struct asked *other)
 {
-    struct worker_action push = script_exchange(t, 0);
+    struct asked push = script_exchange(t, 0);
     *other = script_exchange(t, 1);
     assert_true(push.push && other->push);
     assert_int_equal(push.batch.batch, batch);
@@ -49,10 +48,10 @@ static struct worker_action expect_push(struct script *t, uint32_t batch, uint32
 
 static void answer_push(struct script *t, uint32_t batch, uint32_t end, uint64_t version)
 {
-    struct worker_action other;
-    struct worker_action push = expect_push(t, batch, end, &other);
-    script_answer(t, &push, version, WORKER_PUSH_APPLIED);
-    script_answer(t, &other, version, WORKER_PUSH_APPLIED);
+    struct asked other;
+    struct asked push = expect_push(t, batch, end, &other);
+    script_answer(t, &push, version, PUSH_APPLIED);
+    script_answer(t, &other, version, PUSH_APPLIED);
 }
 
 static void test_push_every_sums_batches(void **state)
@@ -92,10 +91,10 @@ static void test_push_every_after_a_takeover(void **state)
     script_begin(&t, SPLIT_BATCHES);
     script_assign(&t, &a);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action pull = script_exchange(&t, s);
+        struct asked pull = script_exchange(&t, s);
         assert_true(pull.progress);
-        struct worker_event e = script_answer_of(&pull, 0, WORKER_PUSH_NONE);
-        e.progress = s == 0 ? 3 : 1;
+        struct worker_event e = script_answer_of(&pull, 0, PUSH_NONE);
+        e.answer.train.progress = s == 0 ? 3 : 1;
         script_feed(&t, e);
     }
     (void)script_compute(&t);
@@ -138,12 +137,12 @@ static void test_pull_every(void **state)
     start(&t, &a, 7);
     for (uint32_t batch = 0; batch < 5; batch++) {
         (void)script_compute(&t);
-        struct worker_action other;
-        struct worker_action push = expect_push(&t, batch, batch + 1, &other);
-        assert_int_equal(push.pull, batch == 2 ? WORKER_PULL_LATEST : WORKER_PULL_NONE);
+        struct asked other;
+        struct asked push = expect_push(&t, batch, batch + 1, &other);
+        assert_int_equal(push.pull, batch == 2 ? ASKED_PULL_LATEST : ASKED_PULL_NONE);
         assert_int_equal(push.base_version, batch <= 2 ? 7 : 20);
-        script_answer(&t, &push, 20, WORKER_PUSH_APPLIED);
-        script_answer(&t, &other, 20, WORKER_PUSH_APPLIED);
+        script_answer(&t, &push, 20, PUSH_APPLIED);
+        script_answer(&t, &other, 20, PUSH_APPLIED);
     }
     script_end(&t);
 }
@@ -164,28 +163,28 @@ static void test_the_lead_decides_what_is_too_stale(void **state)
     struct worker_assignment a = max_staleness(TRAINING_ASYNC);
     start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    assert_true(lead.push && !lead.decided && lead.pull == WORKER_PULL_LATEST);
+    struct asked lead = script_exchange(&t, 0);
+    assert_true(lead.push && !lead.decided && lead.pull == ASKED_PULL_LATEST);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the others hear nothing yet */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer(&t, &lead, 9, WORKER_PUSH_DROPPED);
-    struct worker_action pull = script_exchange(&t, 1);
-    assert_true(!pull.push && pull.pull == WORKER_PULL_LATEST);
+    script_answer(&t, &lead, 9, PUSH_DROPPED);
+    struct asked pull = script_exchange(&t, 1);
+    assert_true(!pull.push && pull.pull == ASKED_PULL_LATEST);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the lead's came with the answer */
-    script_answer(&t, &pull, 8, WORKER_PUSH_NONE);
+    script_answer(&t, &pull, 8, PUSH_NONE);
     struct worker_action again = script_compute(&t);
     assert_int_equal(again.step, first.step);
     assert_int_equal(again.batch.batch, 0);
     lead = script_exchange(&t, 0);
     assert_true(lead.push && lead.base_version == 9 && lead.batch.batch == 0);
-    script_answer(&t, &lead, 10, WORKER_PUSH_APPLIED);
-    struct worker_action other = script_exchange(&t, 1);
+    script_answer(&t, &lead, 10, PUSH_APPLIED);
+    struct asked other = script_exchange(&t, 1);
     assert_true(other.push && other.decided && other.base_version == 8 &&
-                other.pull == WORKER_PULL_LATEST && other.slot == lead.slot);
-    script_answer(&t, &other, 9, WORKER_PUSH_APPLIED);
+                other.pull == ASKED_PULL_LATEST && other.slot == lead.slot);
+    script_answer(&t, &other, 9, PUSH_APPLIED);
     assert_int_equal(script_compute(&t).batch.batch, 1);
     lead = script_exchange(&t, 0);
-    script_answer(&t, &lead, 11, WORKER_PUSH_DUPLICATE); /* the others may not have it */
+    script_answer(&t, &lead, 11, PUSH_DUPLICATE); /* the others may not have it */
     assert_true(script_exchange(&t, 1).decided);
     assert_int_equal(script_report(&t).dropped, 1);
     script_end(&t);
@@ -202,10 +201,10 @@ static void test_a_dropped_push_without_a_pull(void **state)
     start(&t, &a, 0);
     (void)script_compute(&t);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    assert_int_equal(lead.pull, WORKER_PULL_NONE);
-    script_answer(&t, &lead, 0, WORKER_PUSH_DROPPED);
-    script_answer_both(&t, 5, WORKER_PUSH_NONE);
+    struct asked lead = script_exchange(&t, 0);
+    assert_int_equal(lead.pull, ASKED_PULL_NONE);
+    script_answer(&t, &lead, 0, PUSH_DROPPED);
+    script_answer_both(&t, 5, PUSH_NONE);
     assert_int_equal(script_compute(&t).batch.batch, 0);
     assert_int_equal(script_report(&t).dropped, 2); /* both batches */
     script_end(&t);
@@ -219,16 +218,16 @@ static void test_the_leads_word_waits_for_no_pull_in_bounded_mode(void **state)
     struct worker_assignment a = max_staleness(TRAINING_BOUNDED);
     start(&t, &a, 0);
     (void)script_compute(&t);
-    struct worker_action lead = script_exchange(&t, 0);
-    assert_int_equal(lead.pull, WORKER_PULL_NONE);
-    script_answer(&t, &lead, 1, WORKER_PUSH_APPLIED);
-    struct worker_action other = script_exchange(&t, 1);
-    assert_true(other.push && other.decided && other.pull == WORKER_PULL_LATEST);
-    struct worker_action pull = script_exchange(&t, 0);
-    assert_true(!pull.push && pull.pull == WORKER_PULL_LATEST);
-    script_answer(&t, &pull, 2, WORKER_PUSH_NONE);
+    struct asked lead = script_exchange(&t, 0);
+    assert_int_equal(lead.pull, ASKED_PULL_NONE);
+    script_answer(&t, &lead, 1, PUSH_APPLIED);
+    struct asked other = script_exchange(&t, 1);
+    assert_true(other.push && other.decided && other.pull == ASKED_PULL_LATEST);
+    struct asked pull = script_exchange(&t, 0);
+    assert_true(!pull.push && pull.pull == ASKED_PULL_LATEST);
+    script_answer(&t, &pull, 2, PUSH_NONE);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
-    script_answer(&t, &other, 2, WORKER_PUSH_APPLIED);
+    script_answer(&t, &other, 2, PUSH_APPLIED);
     assert_int_equal(script_compute(&t).batch.batch, 1);
     script_end(&t);
 }
@@ -292,14 +291,14 @@ static void test_a_generation_says_what_is_held(void **state)
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
     script_feed(&t, granted(1, 0, SPLIT_BATCHES));
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action push = script_exchange(&t, s);
+        struct asked push = script_exchange(&t, s);
         assert_true(push.push && push.generation == 1);
         script_refuse(&t, &push, ERR_ABORTED);
     }
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action pull = script_exchange(&t, s);
+        struct asked pull = script_exchange(&t, s);
         assert_true(pull.progress && pull.generation == 2 && pull.batch.split == 1);
-        script_answer(&t, &pull, 4, WORKER_PUSH_NONE);
+        script_answer(&t, &pull, 4, PUSH_NONE);
     }
     for (uint32_t batch = 0; batch < 3; batch++) {
         assert_int_equal(script_compute(&t).batch.split, 1);
@@ -327,9 +326,9 @@ static void test_done_tells_the_shards(void **state)
     (void)script_compute(&t);
     answer_push(&t, 0, 1, 1);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action idle = script_exchange(&t, s);
-        assert_true(idle.idle && !idle.push && idle.pull == WORKER_PULL_NONE);
-        script_answer(&t, &idle, 1, WORKER_PUSH_NONE);
+        struct asked idle = script_exchange(&t, s);
+        assert_true(idle.idle && !idle.push && idle.pull == ASKED_PULL_NONE);
+        script_answer(&t, &idle, 1, PUSH_NONE);
     }
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     script_end(&t);
@@ -345,7 +344,7 @@ static void test_unheard_reports_are_no_idleness(void **state)
     a.leases[0].batch_end = 1;
     script_begin(&t, 1);
     script_assign(&t, &a);
-    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    script_answer_both(&t, 0, PUSH_NONE);
     for (uint32_t split = 0; split < 2; split++) {
         (void)script_take(&t, WORKER_DO_LEASE);
         script_feed(&t, granted(1, split + 1, 1));
@@ -367,13 +366,13 @@ static void test_a_generation_without_this_worker(void **state)
     struct worker_assignment a = async_of(1);
     a.consistency.mode = TRAINING_BOUNDED;
     script_assign(&t, &a);
-    struct worker_action pull = script_exchange(&t, 0);
+    struct asked pull = script_exchange(&t, 0);
     script_refuse(&t, &pull, ERR_PERMISSION);
     assert_int_equal(t.failures, 0);
     assert_int_equal(t.open_count, 0);
     a.generation = 2;
     script_assign(&t, &a);
-    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    script_answer_both(&t, 0, PUSH_NONE);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).generation, 2);
     script_end(&t);
 }
@@ -387,22 +386,22 @@ static void test_the_lead_says_the_clock(void **state)
     struct worker_assignment a = async_of(1);
     a.consistency.mode = TRAINING_BOUNDED;
     script_assign(&t, &a);
-    struct worker_action pull = script_exchange(&t, 0);
+    struct asked pull = script_exchange(&t, 0);
     assert_true(pull.joins);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* the others wait for its answer */
-    struct worker_event answer = script_answer_of(&pull, 5, WORKER_PUSH_NONE);
-    answer.clock = 40;
+    struct worker_event answer = script_answer_of(&pull, 5, PUSH_NONE);
+    answer.answer.train.clock = 40;
     script_feed(&t, answer);
     pull = script_exchange(&t, 1);
     assert_false(pull.joins);
     assert_int_equal(pull.clock, 40);
-    script_answer(&t, &pull, 5, WORKER_PUSH_NONE);
+    script_answer(&t, &pull, 5, PUSH_NONE);
     script_compute(&t);
     for (uint32_t s = 0; s < 2; s++) {
-        struct worker_action push = script_exchange(&t, s);
+        struct asked push = script_exchange(&t, s);
         assert_true(push.push);
         assert_int_equal(push.clock, 41);
-        script_answer(&t, &push, 6, WORKER_PUSH_APPLIED);
+        script_answer(&t, &push, 6, PUSH_APPLIED);
     }
     script_end(&t);
 }
@@ -440,14 +439,14 @@ static void test_async_to_sync_and_back(void **state)
     script_feed(&t, granted(1, 1, SPLIT_BATCHES));
     script_feed(&t, (struct worker_event){
                         .kind = WORKER_SPLIT_REPORTED, .generation = 1, .code = ERR_UNAVAILABLE});
-    struct worker_action pull = script_exchange(&t, 0);
-    assert_true(pull.pull == WORKER_PULL_VERSION && pull.version == 6);
-    script_answer(&t, &pull, 6, WORKER_PUSH_NONE);
+    struct asked pull = script_exchange(&t, 0);
+    assert_true(pull.pull == ASKED_PULL_VERSION && pull.version == 6);
+    script_answer(&t, &pull, 6, PUSH_NONE);
     pull = script_exchange(&t, 1);
-    script_answer(&t, &pull, 6, WORKER_PUSH_NONE);
+    script_answer(&t, &pull, 6, PUSH_NONE);
     (void)script_compute(&t);
     assert_int_equal(script_compute(&t).replica, 1);
-    script_answer_both(&t, 7, WORKER_PUSH_APPLIED);
+    script_answer_both(&t, 7, PUSH_APPLIED);
     struct worker_action report = script_report(&t);
     assert_true(report.idle_report && report.position == 7);
     t.now_ms += 60000;
@@ -461,7 +460,7 @@ static void test_async_to_sync_and_back(void **state)
     assert_int_equal(t.open_count, 0);
     assert_int_equal(t.reply.position, 7); /* as it was asked; then in batches */
     script_feed(&t, granted(3, 1, SPLIT_BATCHES));
-    script_answer_both(&t, 7, WORKER_PUSH_NONE);
+    script_answer_both(&t, 7, PUSH_NONE);
     (void)script_compute(&t);
     assert_int_equal(script_report(&t).position, 1); /* pushed so far, in both */
     answer_push(&t, 0, 1, 8);
@@ -476,7 +475,7 @@ static void test_sync_to_another_number_of_replicas(void **state)
     script_begin(&t, SPLIT_BATCHES);
     struct worker_assignment a = sync_of(1, 4, 0);
     script_assign(&t, &a);
-    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    script_answer_both(&t, 0, PUSH_NONE);
     (void)script_compute(&t); /* of four: summed at the worker first */
     a = sync_of(2, 2, 0);
     script_assign(&t, &a);
@@ -484,7 +483,7 @@ static void test_sync_to_another_number_of_replicas(void **state)
     assert_int_equal(script_compute(&t).replica, 1);          /* for the generation that is over */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0); /* the same two make the step */
     assert_int_equal(t.adds, 1);
-    struct worker_action push = script_exchange(&t, 0);
+    struct asked push = script_exchange(&t, 0);
     assert_true(push.push && push.replica_first == 0 && push.replica_end == 2 &&
                 push.examples == 20 && push.generation == 2);
     script_end(&t);
@@ -498,9 +497,9 @@ static void test_a_repeated_report_is_not_idle_in_another_generation(void **stat
     script_begin(&t, SPLIT_BATCHES);
     struct worker_assignment a = sync_of(1, 1, 0);
     script_assign(&t, &a);
-    script_answer_both(&t, 0, WORKER_PUSH_NONE);
+    script_answer_both(&t, 0, PUSH_NONE);
     (void)script_compute(&t);
-    script_answer_both(&t, 1, WORKER_PUSH_APPLIED);
+    script_answer_both(&t, 1, PUSH_APPLIED);
     struct worker_action report = script_take(&t, WORKER_DO_REPORT_PROGRESS);
     assert_true(report.idle_report);
     script_feed(&t,

@@ -21,8 +21,8 @@ static void begin(struct script *t, uint32_t rounds, uint32_t aggregate)
     };
     script_assign(t, &a);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-        struct worker_action pull = script_exchange(t, s);
-        assert_true(pull.pull != WORKER_PULL_NONE && !pull.ask_sums);
+        struct asked pull = script_exchange(t, s);
+        assert_true(pull.pull != ASKED_PULL_NONE && !pull.ask_sums);
         struct worker_event e = {.kind = WORKER_EXCHANGED, .exchange = pull.exchange};
         script_feed(t, e);
     }
@@ -31,52 +31,50 @@ static void begin(struct script *t, uint32_t rounds, uint32_t aggregate)
 }
 
 /* The oldest open exchange with @shard, which is a push that also pulls. */
-static struct worker_action take_push(struct script *t, uint32_t shard)
+static struct asked take_push(struct script *t, uint32_t shard)
 {
-    struct worker_action a = script_exchange(t, shard);
-    assert_true(a.push && a.pull != WORKER_PULL_NONE && !a.ask_sums && !a.totals);
+    struct asked a = script_exchange(t, shard);
+    assert_true(a.push && a.pull != ASKED_PULL_NONE && !a.ask_sums && !a.totals);
     return a;
 }
 
-static struct worker_action take_ask(struct script *t, uint32_t shard, uint64_t step,
-                                     uint32_t round)
+static struct asked take_ask(struct script *t, uint32_t shard, uint64_t step, uint32_t round)
 {
-    struct worker_action a = script_exchange(t, shard);
-    assert_true(a.ask_sums && !a.push && !a.totals && a.pull == WORKER_PULL_NONE);
+    struct asked a = script_exchange(t, shard);
+    assert_true(a.ask_sums && !a.push && !a.totals && a.pull == ASKED_PULL_NONE);
     assert_int_equal(a.step, step);
     assert_int_equal(a.round, round);
     return a;
 }
 
-static struct worker_action take_totals(struct script *t, uint32_t shard, uint32_t round)
+static struct asked take_totals(struct script *t, uint32_t shard, uint32_t round)
 {
-    struct worker_action a = script_exchange(t, shard);
-    assert_true(a.totals && !a.push && !a.ask_sums && a.pull == WORKER_PULL_NONE);
+    struct asked a = script_exchange(t, shard);
+    assert_true(a.totals && !a.push && !a.ask_sums && a.pull == ASKED_PULL_NONE);
     assert_int_equal(a.round, round);
     return a;
 }
 
-static struct worker_event sums(const struct worker_action *of, uint64_t version, bool known)
+static struct worker_event sums(const struct asked *of, uint64_t version, bool known)
 {
     return (struct worker_event){.kind = WORKER_EXCHANGED,
                                  .exchange = of->exchange,
                                  .version = version,
-                                 .has_sums = true,
-                                 .sums_known = known};
+                                 .answer = {.kind = EXCHANGE_SUMS, .sums = {.known = known}}};
 }
 
-static void answer_sums(struct script *t, const struct worker_action *of, uint64_t version,
-                        bool known)
+static void answer_sums(struct script *t, const struct asked *of, uint64_t version, bool known)
 {
     script_feed(t, sums(of, version, known));
 }
 
-static void answer(struct script *t, const struct worker_action *of, uint64_t version)
+static void answer(struct script *t, const struct asked *of, uint64_t version)
 {
-    script_feed(t, (struct worker_event){.kind = WORKER_EXCHANGED,
-                                         .exchange = of->exchange,
-                                         .version = version,
-                                         .push = of->push ? WORKER_PUSH_ACCEPTED : 0});
+    script_feed(t, (struct worker_event){
+                       .kind = WORKER_EXCHANGED,
+                       .exchange = of->exchange,
+                       .version = version,
+                       .answer = {.train = {.push = of->push ? PUSH_ACCEPTED : PUSH_NONE}}});
 }
 
 static size_t open_of(const struct script *t, enum worker_action_kind kind)
@@ -93,12 +91,12 @@ static void test_two_rounds(void **state)
     (void)state;
     struct script t;
     begin(&t, 2, REPLICAS);
-    struct worker_action push[SCRIPT_SHARDS];
+    struct asked push[SCRIPT_SHARDS];
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         push[s] = take_push(&t, s);
     }
     for (uint32_t round = 0; round < 2; round++) {
-        struct worker_action ask[SCRIPT_SHARDS];
+        struct asked ask[SCRIPT_SHARDS];
         for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
             ask[s] = take_ask(&t, s, 0, round);
         }
@@ -109,7 +107,7 @@ static void test_two_rounds(void **state)
         assert_false(join.known);
         assert_int_equal(join.round, round);
         for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
-            struct worker_action totals = take_totals(&t, s, round);
+            struct asked totals = take_totals(&t, s, round);
             answer(&t, &totals, 0);
         }
     }
@@ -128,16 +126,16 @@ static void test_known_totals_are_forwarded(void **state)
     (void)state;
     struct script t;
     begin(&t, 1, REPLICAS);
-    struct worker_action push = take_push(&t, 0);
+    struct asked push = take_push(&t, 0);
     (void)take_push(&t, 1);
-    struct worker_action a = take_ask(&t, 0, 0, 0);
-    struct worker_action b = take_ask(&t, 1, 0, 0);
+    struct asked a = take_ask(&t, 0, 0, 0);
+    struct asked b = take_ask(&t, 1, 0, 0);
     answer_sums(&t, &a, 0, false);
     answer_sums(&t, &b, 1, true);
     struct worker_action join = script_take(&t, WORKER_DO_JOIN);
     assert_true(join.known);
     assert_int_equal(join.shard, 1);
-    struct worker_action totals = take_totals(&t, 0, 0);
+    struct asked totals = take_totals(&t, 0, 0);
     assert_int_equal(open_of(&t, WORKER_DO_EXCHANGE), 0);
     script_feed(&t, (struct worker_event){.kind = WORKER_EXCHANGED,
                                           .exchange = totals.exchange,
@@ -158,12 +156,12 @@ static void test_nobody_needs_totals(void **state)
         begin(&t, 2, REPLICAS);
         (void)take_push(&t, 0);
         (void)take_push(&t, 1);
-        struct worker_action a = take_ask(&t, 0, 0, 0);
-        struct worker_action b = take_ask(&t, 1, 0, 0);
+        struct asked a = take_ask(&t, 0, 0, 0);
+        struct asked b = take_ask(&t, 1, 0, 0);
         struct worker_event e = sums(&a, 1, true);
         if (way == 1) {
             e.version = 2;
-            e.sums_over = true;
+            e.answer.sums.over = true;
         }
         script_feed(&t, e);
         answer_sums(&t, &b, 1, true);
@@ -181,8 +179,8 @@ static void test_joined_by_others(void **state)
     begin(&t, 2, REPLICAS);
     (void)take_push(&t, 0);
     (void)take_push(&t, 1);
-    struct worker_action a = take_ask(&t, 0, 0, 0);
-    struct worker_action b = take_ask(&t, 1, 0, 0);
+    struct asked a = take_ask(&t, 0, 0, 0);
+    struct asked b = take_ask(&t, 1, 0, 0);
     answer_sums(&t, &a, 0, true);
     answer_sums(&t, &b, 0, true);
     assert_int_equal(open_of(&t, WORKER_DO_JOIN), 0);
@@ -199,15 +197,14 @@ static void test_decision_with_sums(void **state)
     begin(&t, 1, 1);
     (void)take_push(&t, 0);
     (void)take_push(&t, 1);
-    struct worker_action a = take_ask(&t, 0, 0, 0);
-    struct worker_action b = take_ask(&t, 1, 0, 0);
+    struct asked a = take_ask(&t, 0, 0, 0);
+    struct asked b = take_ask(&t, 1, 0, 0);
     const uint8_t set = 1;
     struct worker_event e = sums(&a, 0, false);
-    e.has_decision = true;
-    e.decision = &set;
-    e.decision_bytes = 1;
+    e.answer.decision.replicas = &set;
+    e.answer.decision.bytes = 1;
     script_feed(&t, e);
-    struct worker_action carried = script_exchange(&t, 1);
+    struct asked carried = script_exchange(&t, 1);
     assert_true(carried.has_decision && carried.decision[0] == 1 && !carried.totals);
     answer(&t, &carried, 0);
     answer_sums(&t, &b, 0, false);
@@ -223,7 +220,7 @@ static void test_an_answer_without_sums(void **state)
     struct script t;
     begin(&t, 1, REPLICAS);
     (void)take_push(&t, 0);
-    struct worker_action a = take_ask(&t, 0, 0, 0);
+    struct asked a = take_ask(&t, 0, 0, 0);
     answer(&t, &a, 0);
     assert_int_equal(t.failures, 1);
     assert_non_null(strstr(t.failure, "shard 0 did not answer with sums of step 0"));

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker and a shard say to each other in one exchange: one struct for each kind, passed on
+ * whole between the messages, the shells and both cores. The fields are those of
+ * proto/gradus/v1/ps.proto, whose comments say what they mean.
+ *
+ * Plain data. Bytes are borrowed; whoever makes the struct says for how long. */
+#ifndef GRADUS_JOB_PROGRESS_EXCHANGE_H
+#define GRADUS_JOB_PROGRESS_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXCHANGE_PIN_ID_BYTES 130        /* one more than any id has, and the NUL */
+#define EXCHANGE_DECISION_BYTES_MAX 8192 /* a bit for each of 65536 replicas */
+
+/* What an exchange is. */
+enum exchange_kind {
+    EXCHANGE_NONE,   /* nothing was said: every peer refuses it */
+    EXCHANGE_TRAIN,  /* a decision, a push, a word of being idle, a pull: at least one of them */
+    EXCHANGE_PINNED, /* a pull of a pinned version */
+    EXCHANGE_SPARE,  /* a request for a spare replica */
+    EXCHANGE_SUMS,   /* a request for the sums of a round */
+    EXCHANGE_TOTALS, /* brings the totals of a round */
+};
+
+/* ---- requests ---- */
+
+struct exchange_push { /* Push, without its values */
+    uint64_t step;     /* sync */
+    uint32_t replica_first, replica_end;
+    uint64_t epoch;                   /* async, bounded */
+    uint32_t split, batch, batch_end; /* batches [batch, batch_end); batch_end 0: batch + 1 */
+    uint64_t examples;
+    uint64_t base_version;
+    bool decided;   /* POLICY_MAX_STALENESS: the lead took it */
+    bool spare;     /* sync: of a replica that another worker is late with */
+    uint64_t clock; /* bounded: of the worker, with these batches; 0: outside of all waiting */
+};
+
+enum pull_kind { PULL_LATEST, PULL_VERSION, PULL_AT_LEAST };
+
+struct exchange_pull { /* Pull */
+    enum pull_kind kind;
+    uint64_t version;
+    bool progress; /* answer with the batches of (epoch, split) that were applied */
+    uint64_t epoch;
+    uint32_t split;
+    uint64_t clock; /* bounded: as in the push */
+    bool joins;     /* bounded: answer with the clock to count from */
+};
+
+struct exchange_decision { /* Decision; no bytes: there is none */
+    uint64_t step;
+    const uint8_t *replicas; /* a bit for each */
+    size_t bytes;
+};
+
+struct exchange_round { /* SumsRequest: a round of sums of a step */
+    uint64_t step;
+    uint32_t round;
+};
+
+struct exchange_totals { /* Totals */
+    struct exchange_round of;
+    const void *data;
+    size_t bytes;
+};
+
+/* Everything but the part of @kind is zero. */
+struct exchange_request {
+    enum exchange_kind kind;
+    /* EXCHANGE_TRAIN */
+    bool has_push, has_pull;
+    bool idle; /* bounded: nobody waits for this worker until its next push or pull */
+    bool has_decision;
+    struct exchange_push push;
+    struct exchange_pull pull;
+    struct exchange_decision decision;
+    /* the others */
+    char pin_id[EXCHANGE_PIN_ID_BYTES]; /* EXCHANGE_PINNED */
+    uint64_t spare_step;                /* EXCHANGE_SPARE */
+    struct exchange_round sums;         /* EXCHANGE_SUMS */
+    struct exchange_totals totals;      /* EXCHANGE_TOTALS */
+};
+
+/* ---- answers ---- */
+
+enum push_result { /* PushResult */
+                   PUSH_NONE,
+                   PUSH_ACCEPTED,
+                   PUSH_APPLIED,
+                   PUSH_DUPLICATE,
+                   PUSH_STALE,   /* sync: its step is complete without it */
+                   PUSH_DROPPED, /* async, bounded: above max_staleness */
+};
+
+struct exchange_trained { /* to a push, a pull, a decision */
+    enum push_result push;
+    uint64_t staleness; /* of a push that was applied */
+    uint32_t progress;
+    uint64_t clock; /* to a pull that joins */
+};
+
+struct exchange_spare { /* SpareResponse */
+    bool given;
+    uint32_t replica;
+    uint32_t wait_ms; /* 0: all of the step is in */
+};
+
+struct exchange_sums { /* Sums */
+    struct exchange_round of;
+    bool known; /* the data are the totals */
+    bool over;  /* there are no data: so long ago that every shard is past them */
+    const void *data;
+    size_t bytes;
+};
+
+/* Everything but the part of @kind, which is that of the request, is zero. */
+struct exchange_answer {
+    enum exchange_kind kind;
+    struct exchange_trained train;
+    struct exchange_spare spare;
+    struct exchange_sums sums;
+    struct exchange_decision decision; /* of the lead; to pushes and requests for sums */
+};
+
+#endif
