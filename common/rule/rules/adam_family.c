@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rule/rules/adam_family.h"
 
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 #define ADAM_GONE 1e-10 /* moves below this share of the first are left out */
 

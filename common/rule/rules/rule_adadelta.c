@@ -12,7 +12,7 @@
  * Tables: lazy, or catch-up, where v and d make up the decays they missed; parameters do not move
  * without a gradient.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adadelta_params {
     double learning_rate;

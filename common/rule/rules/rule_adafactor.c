@@ -18,7 +18,7 @@
  * The sums take two rounds: columns, rows and the parameters' norm first, then that of u.
  *
  * Tables: not for tables: the column means would be those of all rows. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adafactor_params {
     double learning_rate;

@@ -12,7 +12,7 @@
  *
  * Tables: a gradient of zero changes nothing, so lazy is exact.
  * A gradient beyond 1.8e19 overflows n to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adagrad_params {
     double learning_rate;

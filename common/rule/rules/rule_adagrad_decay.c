@@ -14,7 +14,7 @@
  * Tables: lazy loses the decays of updates that a row was not part of; catch-up makes them up, in
  * one multiplication, and is exact, as the parameters do not move without a gradient. (DeepRec
  * keeps the number of decays of each row for that.) */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adagrad_decay_params {
     double learning_rate;

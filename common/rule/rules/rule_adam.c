@@ -18,7 +18,7 @@
  * common t), or catch-up, equal to the dense update up to rounding (TensorFlow's Adam on sparse
  * gradients, MXNet without lazy_update), at a cost for touched rows only. */
 #include "rule/rules/adam_family.h"
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adam_params {
     double learning_rate;

@@ -12,7 +12,7 @@
  * adds it to u, MXNet too.
  *
  * Tables: lazy, or dense (all rows); the two differ, as m and u decay without a gradient too. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adamax_params {
     double learning_rate;

@@ -17,7 +17,7 @@
  * update up to rounding.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
 #include "rule/rules/adam_family.h"
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adamw_params {
     double learning_rate;

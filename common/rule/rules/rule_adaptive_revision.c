@@ -17,7 +17,7 @@
  *
  * Tables: a gradient of zero without delay changes nothing, so lazy is exact.
  * A gradient beyond 1.8e19 overflows x to infinity, and its element then stands still or is NaN. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct adaptive_revision_params {
     double learning_rate;

@@ -9,7 +9,7 @@
  * scales of the learning rate do not count.
  *
  * Tables: lazy: rows that nobody pushed keep their values. Dense would pull them to 0. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct average_params {
     double rate;

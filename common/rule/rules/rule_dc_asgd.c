@@ -13,7 +13,7 @@
  *
  * Needs the base values of the push; without delay (sync mode) it is sgd.
  * Tables: a gradient of zero changes nothing, so lazy is exact. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct dc_asgd_params {
     double learning_rate;

@@ -20,7 +20,7 @@
  *
  * Tables: lazy, or dense (all rows): parameters do not move without a gradient, but v decays.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct ftml_params {
     double learning_rate;

@@ -21,7 +21,7 @@
  * Tables: lazy: rows do not move while they are not touched; catch-up: they follow the learning
  * rate, as dense updates would. The two are the same for rows that were touched before, while the
  * learning rate is constant. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct ftrl_params {
     int form;

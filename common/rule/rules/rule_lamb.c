@@ -15,7 +15,7 @@
  * Tables: not for tables: the norms would be those of all rows.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then moves by the weight decay
  * only. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct lamb_params {
     double learning_rate;

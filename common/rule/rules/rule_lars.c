@@ -12,7 +12,7 @@
  * leaves biases and normalisation out; that is a matter of the job's options.
  *
  * Tables: not for tables: the norm would be that of all rows. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct lars_params {
     double learning_rate;

@@ -12,7 +12,7 @@
  * Tables: lazy, or dense (all rows); the two differ very much, as without a gradient a parameter
  * goes on by the full learning rate until its momentum has died.
  * An infinite gradient moves by the learning rate once; its momentum stays infinite. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct lion_params {
     double learning_rate;

@@ -15,7 +15,7 @@
  * Tables: lazy, where a row rests while it is not touched (PyTorch's sparse gradients, MXNet's
  * lazy_update); or catch-up, where it then makes all the moves that its momentum still had in it.
  */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 #include "rule/rules/momentum_family.h"
 
 struct momentum_params {

@@ -11,7 +11,7 @@
  * learning rate changes.
  *
  * Tables: lazy, or catch-up as momentum. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 #include "rule/rules/momentum_family.h"
 
 struct nesterov_params {

@@ -12,7 +12,7 @@
  * averaging by option.
  *
  * Tables: not for tables: v would be that of all rows. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct novograd_params {
     double learning_rate;

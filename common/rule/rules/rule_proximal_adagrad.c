@@ -12,7 +12,7 @@
  *
  * Tables: lazy (touched rows shrink), or dense (all rows shrink at every update).
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct proximal_adagrad_params {
     double learning_rate;

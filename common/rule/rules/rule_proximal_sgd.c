@@ -9,7 +9,7 @@
  * Angel's SGD is the same. L1 makes parameters exactly 0.
  *
  * Tables: lazy (touched rows shrink), or dense (all rows shrink at every update). */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct proximal_sgd_params {
     double learning_rate;

@@ -18,7 +18,7 @@
  * Tables: lazy (touched rows only), or dense (all rows); the two differ, as m and v decay without a
  * gradient too.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct radam_params {
     double learning_rate;

@@ -12,7 +12,7 @@
  *
  * Tables: lazy, or dense (all rows); the two differ, as v and m decay without a gradient too.
  * A gradient beyond 1.8e19 overflows g² to infinity, and its element then stands still. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct rmsprop_params {
     double learning_rate;

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 #define LANE ((size_t)16) /* counters side by side */
 #define GROUP (4 * LANE)  /* elements that they serve */

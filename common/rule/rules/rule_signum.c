@@ -10,7 +10,7 @@
  *
  * Tables: lazy, or dense (all rows); the two differ very much, as without a gradient a parameter
  * goes on by the full learning rate until its momentum has died. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct signum_params {
     double learning_rate;

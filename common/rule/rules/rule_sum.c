@@ -8,7 +8,7 @@
  * of the learning rate do not count here.
  *
  * Tables: a push of zero changes nothing, so lazy is exact. */
-#include "rule/rules/kernel.h"
+#include "rule/rules/rule_kernel.h"
 
 struct sum_params {
     double scale;

@@ -435,12 +435,12 @@ void change_forget(struct master *m, struct job *j, int code, const char *why);
  * that. False: it was being undone already, or nothing changes. */
 bool change_undo(struct master *m, struct job *j, const char *why);
 
-/* fence.c */
+/* job_secret.c */
 void fence_draw_secret(struct master *m, struct job *j); /* once, unless its row has one */
 void fence_draw_opening(struct master *m, struct job *j);
 struct fence fence_of(const struct job *j);
 
-/* schedule.c */
+/* placement.c */
 void schedule(struct master *m);
 bool schedule_waits(const struct job *j); /* to be started */
 

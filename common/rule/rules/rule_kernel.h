@@ -3,8 +3,8 @@
  * the walk over blocks that reductions make. Only rules include this.
  *
  * Compares are written so that NaN in the fresh operand comes through. */
-#ifndef GRADUS_RULE_RULES_KERNEL_H
-#define GRADUS_RULE_RULES_KERNEL_H
+#ifndef GRADUS_RULE_RULES_RULE_KERNEL_H
+#define GRADUS_RULE_RULES_RULE_KERNEL_H
 
 #include <math.h>
 

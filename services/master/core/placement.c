@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which nodes a job gets: jobs that wait are started, in the order in which they came, as soon as
+ * enough nodes are free; running ones are given workers that are free up to their most. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradus nodes: the nodes of a cluster, those that were lost lately too. */
+#include "cli/output.h"
+#include "cli/query.h"
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
+                                      CLI_JSON_ROW(struct options)};
+
+static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+{
+    const Gradus__V1__NodesResponse *r = (const Gradus__V1__NodesResponse *)reply;
+    if (common->json) {
+        output_nodes_json(r->nodes, r->n_nodes, out);
+    } else {
+        output_nodes_text(r->nodes, r->n_nodes, out);
+    }
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    Gradus__V1__NodesRequest request = GRADUS__V1__NODES_REQUEST__INIT;
+    struct client client = {0};
+    struct err err = {0};
+    int code = client_open_common(&client, &o->common, true, &err) == 0
+                   ? query(&client, &o->common, "Nodes", &request.base, CLIENT_TIMEOUT_MS, show)
+                   : cli_fail(&err);
+    client_close(&client);
+    return code;
+}
+
+const struct cli_command cmd_nodes = {
+    .name = "nodes",
+    .summary = "List the nodes of the cluster",
+    .usage = "",
+    .examples = "  gradus nodes --master master:7000\n",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .run = run,
+};

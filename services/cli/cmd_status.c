@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradus status: all that is known of one job, of its master or of what it has left. */
+#include <unistd.h>
+
+#include "cli/find_job.h"
+#include "cli/output.h"
+#include "cli/query.h"
+#include "cli/terminal.h"
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
+                                      CLI_JSON_ROW(struct options)};
+
+static void show(const struct cli_common *common, const struct found_job *found, struct buf *out)
+{
+    if (common->json) {
+        output_status_json(found->job, out);
+        return;
+    }
+    output_status_text(found->job, terminal_columns(STDOUT_FILENO), out);
+    if (found->state_dir != NULL) {
+        buf_printf(out, "%sstate dir   %s%s\n", found->job->n_evaluations > 0 ? "\n" : "",
+                   found->state_dir, found->row != NULL ? " (no master runs there now)" : "");
+    }
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct found_job found = {0};
+    struct err err = {0};
+    struct buf out = {0};
+    int rc = find_job(&o->common, args->positional[0], &found, &err);
+    if (rc == 0) {
+        show(&o->common, &found, &out);
+        query_print(&o->common, &out);
+    }
+    buf_release(&out);
+    found_job_release(&found);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
+}
+
+const struct cli_command cmd_status = {
+    .name = "status",
+    .summary = "Show one job: state, reason, progress, evaluations, nodes",
+    .usage = "JOB",
+    .examples = "  gradus status digits-1\n"
+                "  gradus status digits-1 --master master:7000\n",
+    .notes = CLI_PLACES_NOTE,
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 1,
+    .run = run,
+};

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call to the master, wherever it is, and what it answers on standard output. */
+#include "cli/query.h"
+
+#include <stdio.h>
+
+#include "cli/find_job.h"
+#include "cli/terminal.h"
+
+void query_print(const struct cli_common *common, const struct buf *out)
+{
+    if (common->json) {
+        (void)fputs(buf_str(out), stdout);
+    } else {
+        terminal_print(out);
+    }
+}
+
+int query(struct client *client, const struct cli_common *common, const char *method,
+          const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+{
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    int rc = client_call(client, method, body, timeout_ms, &reply, &err);
+    if (rc == 0) {
+        struct buf out = {0};
+        show(common, reply->body, &out);
+        query_print(common, &out);
+        buf_release(&out);
+    }
+    rpc_msg_unref(reply);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
+}
+
+int query_job(const struct cli_common *common, const char *id, const char *method,
+              const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show)
+{
+    struct found_job found = {0};
+    struct err err = {0};
+    int code = find_live_job(common, id, &found, &err) == 0
+                   ? query(&found.client, common, method, body, timeout_ms, show)
+                   : cli_fail(&err);
+    found_job_release(&found);
+    return code;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commands that are one call to the master and one page of output. */
+#ifndef GRADUS_CLI_QUERY_H
+#define GRADUS_CLI_QUERY_H
+
+#include "cli/cli.h"
+#include "cli/client.h"
+
+/* Write what @reply says to @out: text, or JSON where @common says so. */
+typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,
+                           struct buf *out);
+
+/* @out to standard output: as it is when it is JSON, else so that it fits the terminal. */
+void query_print(const struct cli_common *common, const struct buf *out);
+/* One call to @client, which is open; @show prints the reply. Returns the exit code. */
+int query(struct client *client, const struct cli_common *common, const char *method,
+          const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
+/* The same, to the master that has job @id. */
+int query_job(const struct cli_common *common, const char *id, const char *method,
+              const ProtobufCMessage *body, unsigned timeout_ms, query_show_fn *show);
+
+#endif

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ARCHITECTURE.md and CONTRIBUTING.md say of the sources: which room may use which, names, sizes and white space."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = os.environ["GRADUS_SOURCE_DIR"]
+BUILD = os.environ["GRADUS_BUILD_DIR"]
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+# Headers whose name another one has: of programs, and what plug-ins include.
+SHARED_NAMES = {"main.c", "rule.h"}
+# Larger than files should be; none may grow.
+LARGER = {"services/master/core/call.c": 510, "services/master/core/core.h": 550, "services/ps/rpc/ps_shard.c": 610}
+# A file of each core, and headers that no core may see: threads, sockets, messages.
+CORES = ("services/master/core/master.c", "services/ps/core/shard.c", "services/worker/core/worker.c",
+         "common/membership/membership_core.c")
+NOT_FOR_CORES = ("rpc/rpc.h", "wire/wire.h", "execution/loop.h", "service/service.h", "checkpoint/checkpoint.h",
+                 "gradus/v1/ps.pb-c.h")
+
+
+def sources(*directories):
+    for top in directories:
+        for directory, _, names in os.walk(os.path.join(SOURCE, top)):
+            for name in names:
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(directory, name), SOURCE)
+
+
+def lines_of(path):
+    with open(os.path.join(SOURCE, path), encoding="utf-8") as f:
+        return f.read().split("\n")
+
+
+class Names(unittest.TestCase):
+    def test_basenames_are_unique(self):
+        where = {}
+        for path in sources("common", "services", "include"):
+            where.setdefault(os.path.basename(path), []).append(path)
+        self.assertGreater(len(where), 400)
+        shared = {name: paths for name, paths in where.items() if len(paths) > 1 and name not in SHARED_NAMES}
+        self.assertEqual(shared, {})
+
+
+class Sizes(unittest.TestCase):
+    def test_files(self):
+        long = {path: len(lines_of(path)) - 1 for path in sources("common", "services", "include")}
+        long = {path: n for path, n in long.items() if n > LARGER.get(path, FILE_LINES_MAX)}
+        self.assertEqual(long, {}, f"files above {FILE_LINES_MAX} lines")
+
+    def test_functions(self):
+        long, count = [], 0
+        for path in sources("common", "services", "include"):
+            begin = None
+            for number, line in enumerate(lines_of(path)):
+                if line == "{":
+                    begin = number
+                elif line == "}" and begin is not None:
+                    count += 1
+                    if number - begin - 1 > FUNCTION_LINES_MAX:
+                        long.append(f"{path}:{begin}: {number - begin - 1} lines")
+                    begin = None
+        self.assertGreater(count, 3000)
+        self.assertEqual(long, [])
+
+
+class Rooms(unittest.TestCase):
+    """The compiler is the judge: a header that a room may not use is not found."""
+
+    @classmethod
+    def setUpClass(cls):
+        with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
+            cls.commands = {}
+            for c in json.load(f):  # the room's own comes first; the simulator compiles cores once more
+                cls.commands.setdefault(os.path.relpath(c["file"], SOURCE), c["command"])
+
+    def compiles(self, path, header):
+        """Whether `path` could include `header`."""
+        words = shlex.split(self.commands[path])
+        options = [w for w in words if w.startswith(("-I", "-D", "-std"))]
+        system = [w for i, w in enumerate(words) if w == "-isystem" or (i > 0 and words[i - 1] == "-isystem")]
+        with tempfile.NamedTemporaryFile("w", suffix=".c") as f:
+            f.write(f'#include "{header}"\n')
+            f.flush()
+            compiler = next(w for w in words if os.path.basename(w).startswith(("gcc", "clang", "cc")))
+            done = subprocess.run([compiler, *options, *system, "-fsyntax-only", f.name], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.assertRegex(done.stderr, f"{re.escape(header)}.*(No such file|file not found)", done.stderr)
+        return done.returncode == 0
+
+    def test_cores_see_neither_threads_nor_messages(self):
+        for path in CORES:
+            self.assertTrue(self.compiles(path, "base/err.h"))
+            for header in NOT_FOR_CORES:
+                self.assertFalse(self.compiles(path, header), f"{path} may include {header}")
+
+    def test_lower_rooms_do_not_see_higher_ones(self):
+        with open(os.path.join(SOURCE, "common/CMakeLists.txt"), encoding="utf-8") as f:
+            order = re.search(r"foreach\(room ([^)]*)\)", f.read()).group(1).split()
+        self.assertGreater(len(order), 15)
+        first_header = {room: sorted(h for h in os.listdir(os.path.join(SOURCE, "common", room)) if h.endswith(".h"))[0]
+                        for room in order}
+        for i, room in enumerate(order):
+            path = next(p for p in sources(f"common/{room}") if p.endswith(".c") and p.count("/") == 2 + room.count("/"))
+            for higher in order[i + 1:]:
+                header = f"{higher}/{first_header[higher]}"
+                self.assertFalse(self.compiles(path, header), f"{path} may include {header}")
+
+    def test_the_client_sees_no_core_of_servers_and_workers(self):
+        for header in ("ps/core/shard.h", "worker/core/worker.h", "ps/rpc/ps.h", "worker/job/worker_job.h",
+                       "master/shell/shell.h"):
+            self.assertFalse(self.compiles("services/cli/cli.c", header), header)
+
+
+class WhiteSpace(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
+    def test_format(self):
+        paths = sorted(sources("common", "services", "include", "tests", "examples"))
+        done = subprocess.run(["clang-format", "--dry-run", "-Werror", *paths], capture_output=True, text=True, cwd=SOURCE)
+        wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", done.stderr, re.M)))
+        self.assertEqual(wrong, [], "clang-format -i " + " ".join(wrong))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
