@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
 
 void ledger_json_format(const struct ledger *l, struct buf *out)
 {

@@ -9,7 +9,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
+#include "json/json_write.h"
 #include "checkpoint/ledger_json.h"
 #include "checkpoint/shard_file.h"
 
@@ -79,7 +80,7 @@ uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_ki
 static void add_text(struct buf *out, const char *key, const char *value)
 {
     buf_printf(out, "  \"%s\": ", key);
-    json_doc_add_string(out, value);
+    json_add_string(out, value);
     buf_add_str(out, ",\n");
 }
 
@@ -94,7 +95,7 @@ static void add_variables(struct buf *out, const struct manifest *m)
     for (size_t i = 0; i < m->variable_count; i++) {
         const struct variable_spec *v = &m->variables[i];
         buf_add_str(out, "    {\"name\": ");
-        json_doc_add_string(out, v->name);
+        json_add_string(out, v->name);
         buf_add_str(out, ", \"shape\": [");
         for (size_t d = 0; d < v->shape.rank; d++) {
             buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ", ", v->shape.dims[d]);
@@ -125,7 +126,7 @@ static void add_slots(struct buf *out, const struct manifest *m)
     buf_add_str(out, "  \"slots\": [");
     for (size_t k = 0; k < m->slot_count; k++) {
         buf_add_str(out, k == 0 ? "" : ", ");
-        json_doc_add_string(out, m->slots[k]);
+        json_add_string(out, m->slots[k]);
         plain = plain && m->slot_kinds[k] == RULE_SLOT_PARAMETER;
     }
     buf_add_str(out, "],\n");

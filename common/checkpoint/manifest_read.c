@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
 #include "checkpoint/ledger_json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"

@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
 #include "checkpoint/safetensors.h"
 
 /* All of @n bytes at @at of the file. */

@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
+#include "json/json_write.h"
 #include "checkpoint/safetensors.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -109,9 +110,9 @@ static int add_meta(const struct safetensors_meta *meta, size_t count, struct bu
             return err_set(err, ERR_INVALID, "metadata %zu: not UTF-8", i);
         }
         buf_add_str(out, i == 0 ? "" : ",");
-        json_doc_add_string(out, meta[i].key);
+        json_add_string(out, meta[i].key);
         buf_add_char(out, ':');
-        json_doc_add_string(out, meta[i].value);
+        json_add_string(out, meta[i].value);
     }
     buf_add_char(out, '}');
     return 0;
@@ -129,7 +130,7 @@ static int add_tensors(const struct safetensors_writer *w, bool after_meta, stru
             return err_set(err, ERR_INVALID, "tensor %s: its shape is not possible", t->name);
         }
         buf_add_str(out, i == 0 && !after_meta ? "" : ",");
-        json_doc_add_string(out, t->name);
+        json_add_string(out, t->name);
         buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_name(t->dtype));
         for (size_t d = 0; d < t->rank; d++) {
             buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",", t->dims[d]);

@@ -6,11 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
+#include "json/json_write.h"
 #include "rule/rules/rows.h"
 #include "rule/rules/rule.h"
 #include "rule/rules/schedule.h"
@@ -81,18 +80,18 @@ static json_t *hyperparameter_json(const struct field *field)
 {
     bool ranged = field->min != 0 || field->max != 0;
     json_t *object = json_object();
-    (void)json_object_set_new(object, "name", json_string(field->path));
-    (void)json_object_set_new(object, "default", default_value(field));
-    (void)json_object_set_new(object, "min", ranged ? number(field, field->min) : json_null());
-    (void)json_object_set_new(object, "max", ranged ? number(field, field->max) : json_null());
+    json_put(object, "name", json_string(field->path));
+    json_put(object, "default", default_value(field));
+    json_put(object, "min", ranged ? number(field, field->min) : json_null());
+    json_put(object, "max", ranged ? number(field, field->max) : json_null());
     if (field->type == FIELD_ENUM) {
         json_t *choices = json_array();
         for (size_t i = 0; field->choices[i] != NULL; i++) {
-            (void)json_array_append_new(choices, json_string(field->choices[i]));
+            json_append(choices, json_string(field->choices[i]));
         }
-        (void)json_object_set_new(object, "choices", choices);
+        json_put(object, "choices", choices);
     }
-    (void)json_object_set_new(object, "help", json_string(field->help));
+    json_put(object, "help", json_string(field->help));
     return object;
 }
 
@@ -101,25 +100,25 @@ static json_t *rule_json(const struct rule *rule)
     json_t *object = json_object(), *slots = json_array(), *owners = json_array();
     json_t *hyperparameters = json_array(), *rows = json_array();
     for (size_t i = 0; i < rule->slot_count; i++) {
-        (void)json_array_append_new(slots, json_string(rule->slot_names[i]));
-        (void)json_array_append_new(owners, json_string(slot_owners[rule->slot_kinds[i]]));
+        json_append(slots, json_string(rule->slot_names[i]));
+        json_append(owners, json_string(slot_owners[rule->slot_kinds[i]]));
     }
     for (size_t i = 0; i < rule->field_count; i++) {
-        (void)json_array_append_new(hyperparameters, hyperparameter_json(&rule->fields[i]));
+        json_append(hyperparameters, hyperparameter_json(&rule->fields[i]));
     }
     for (const char *const *way = row_ways(rule); *way != NULL; way++) {
-        (void)json_array_append_new(rows, json_string(*way));
+        json_append(rows, json_string(*way));
     }
-    (void)json_object_set_new(object, "name", json_string(rule->name));
-    (void)json_object_set_new(object, "help", json_string(rule->help));
-    (void)json_object_set_new(object, "slots", slots);
-    (void)json_object_set_new(object, "slots_per", owners);
-    (void)json_object_set_new(object, "hyperparameters", hyperparameters);
-    (void)json_object_set_new(object, "bytes_per_parameter",
-                              json_integer((json_int_t)rule_bytes_per_parameter(rule)));
-    (void)json_object_set_new(object, "table_rows", rows);
+    json_put(object, "name", json_string(rule->name));
+    json_put(object, "help", json_string(rule->help));
+    json_put(object, "slots", slots);
+    json_put(object, "slots_per", owners);
+    json_put(object, "hyperparameters", hyperparameters);
+    json_put(object, "bytes_per_parameter",
+             json_integer((json_int_t)rule_bytes_per_parameter(rule)));
+    json_put(object, "table_rows", rows);
     if (rule_file(rule) != NULL) {
-        (void)json_object_set_new(object, "file", json_string(rule_file(rule)));
+        json_put(object, "file", json_string(rule_file(rule)));
     }
     return object;
 }
@@ -129,17 +128,13 @@ static int print_json(const struct rule *only)
     json_t *list = json_array();
     for (size_t i = 0; rule_at(i) != NULL; i++) {
         if (only == NULL || only == rule_at(i)) {
-            (void)json_array_append_new(list, rule_json(rule_at(i)));
+            json_append(list, rule_json(rule_at(i)));
         }
     }
-    char *text = json_dumps(list, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_decref(list);
-    if (text == NULL) {
-        (void)fputs("gradus: no memory for the list of rules\n", stderr);
-        return CLI_FAILED;
-    }
-    (void)puts(text);
-    free(text);
+    struct buf out = {0};
+    json_print(list, 15, false, &out);
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
     return CLI_OK;
 }
 

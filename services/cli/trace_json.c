@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "json/json_write.h"
 #include "trace/trace.h"
 #include "wire/wire.h"
 
@@ -265,19 +266,7 @@ static void add_arrows(struct writer *w)
 
 static void add_string(struct buf *out, const char *s)
 {
-    buf_add_char(out, '"');
-    for (s = text_is_utf8(s, strlen(s)) ? s : "(not UTF-8)"; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            buf_add_char(out, '\\');
-            buf_add_char(out, *s);
-        } else if (c < ' ') {
-            buf_printf(out, "\\u%04x", (unsigned)c);
-        } else {
-            buf_add_char(out, *s);
-        }
-    }
-    buf_add_char(out, '"');
+    json_add_string(out, text_is_utf8(s, strlen(s)) ? s : "(not UTF-8)");
 }
 
 static void next(struct writer *w)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON Schema (draft 2020-12) of job files, from the same tables as everything else. With it an
- * editor completes and checks job files while they are written. The only jansson caller of this
- * room. */
-#include <jansson.h>
+ * editor completes and checks job files while they are written. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,38 +8,18 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "job/spec/job_internal.h"
+#include "json/json_write.h"
 
 #define SCHEMA_DRAFT "https://json-schema.org/draft/2020-12/schema"
-
-static void set(json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) != 0) {
-        abort(); /* no memory, or help that is not UTF-8: a mistake in a table */
-    }
-}
-
-static void add(json_t *array, json_t *value)
-{
-    if (json_array_append_new(array, value) != 0) {
-        abort();
-    }
-}
-
-/* A whole number where it is one, so that 64 does not become 64.0. */
-static json_t *number(double v)
-{
-    bool whole = v == floor(v) && fabs(v) < 9.0e18;
-    return whole ? json_integer((json_int_t)v) : json_real(v);
-}
 
 static void set_range(json_t *schema, const struct field *field)
 {
     if (!field_ranged(field)) {
         return;
     }
-    set(schema, "minimum", number(field->min));
+    json_put(schema, "minimum", json_number(field->min));
     if (isfinite(field->max)) {
-        set(schema, "maximum", number(field->max));
+        json_put(schema, "maximum", json_number(field->max));
     }
 }
 
@@ -49,11 +27,11 @@ static void set_range(json_t *schema, const struct field *field)
 static json_t *number_or_text(const struct field *field, const char *pattern)
 {
     json_t *schema = json_object(), *types = json_array();
-    add(types, json_string("integer"));
-    add(types, json_string("string"));
-    set(schema, "type", types);
+    json_append(types, json_string("integer"));
+    json_append(types, json_string("string"));
+    json_put(schema, "type", types);
     set_range(schema, field);
-    set(schema, "pattern", json_string(pattern));
+    json_put(schema, "pattern", json_string(pattern));
     return schema;
 }
 
@@ -62,19 +40,19 @@ static json_t *choices(const char *const *names)
 {
     json_t *schema = json_object(), *list = json_array();
     for (size_t i = 0; names[i] != NULL; i++) {
-        add(list, json_string(names[i]));
+        json_append(list, json_string(names[i]));
         if (strcmp(names[i], "true") == 0 || strcmp(names[i], "false") == 0) {
-            add(list, json_boolean(names[i][0] == 't'));
+            json_append(list, json_boolean(names[i][0] == 't'));
         }
     }
-    set(schema, "enum", list);
+    json_put(schema, "enum", list);
     return schema;
 }
 
 static json_t *typed(const char *type, const struct field *field)
 {
     json_t *schema = json_object();
-    set(schema, "type", json_string(type));
+    json_put(schema, "type", json_string(type));
     set_range(schema, field);
     return schema;
 }
@@ -82,14 +60,14 @@ static json_t *typed(const char *type, const struct field *field)
 static json_t *ints(const struct field *field)
 {
     json_t *schema = json_object(), *types = json_array();
-    add(types, json_string("integer"));
-    add(types, json_string("array"));
-    set(schema, "type", types);
+    json_append(types, json_string("integer"));
+    json_append(types, json_string("array"));
+    json_put(schema, "type", types);
     set_range(schema, field); /* of the one number */
-    set(schema, "items", typed("integer", field));
+    json_put(schema, "items", typed("integer", field));
     bool may_be_empty = field->def != NULL && strcmp(field->def, "[]") == 0;
-    set(schema, "minItems", json_integer(may_be_empty ? 0 : 1));
-    set(schema, "maxItems", json_integer(FIELD_INTS_MAX));
+    json_put(schema, "minItems", json_integer(may_be_empty ? 0 : 1));
+    json_put(schema, "maxItems", json_integer(FIELD_INTS_MAX));
     return schema;
 }
 
@@ -97,9 +75,9 @@ static json_t *ints(const struct field *field)
 static json_t *text(void)
 {
     json_t *schema = json_object(), *types = json_array();
-    add(types, json_string("string"));
-    add(types, json_string("number"));
-    set(schema, "type", types);
+    json_append(types, json_string("string"));
+    json_append(types, json_string("number"));
+    json_put(schema, "type", types);
     return schema;
 }
 
@@ -142,7 +120,7 @@ static json_t *default_value(const struct field *field)
     case FIELD_RANGE:
         return text_to_int(field->def, &whole) ? json_integer(whole) : json_string(field->def);
     case FIELD_FLOAT:
-        return text_to_double(field->def, &real) ? number(real) : json_null();
+        return text_to_double(field->def, &real) ? json_number(real) : json_null();
     case FIELD_INTS: {
         struct field_ints parsed = {0};
         struct field row = *field;
@@ -150,7 +128,7 @@ static json_t *default_value(const struct field *field)
         field_defaults(&row, 1, &parsed);
         json_t *list = json_array();
         for (size_t i = 0; i < parsed.count; i++) {
-            add(list, json_integer(parsed.values[i]));
+            json_append(list, json_integer(parsed.values[i]));
         }
         return list;
     }
@@ -162,12 +140,12 @@ static json_t *default_value(const struct field *field)
 static json_t *object_schema(const char *help)
 {
     json_t *schema = json_object();
-    set(schema, "type", json_string("object"));
+    json_put(schema, "type", json_string("object"));
     if (help != NULL) {
-        set(schema, "description", json_string(help));
+        json_put(schema, "description", json_string(help));
     }
-    set(schema, "properties", json_object());
-    set(schema, "additionalProperties", json_false());
+    json_put(schema, "properties", json_object());
+    json_put(schema, "additionalProperties", json_false());
     return schema;
 }
 
@@ -176,7 +154,7 @@ static void require(json_t *schema, const char *key)
 {
     json_t *list = json_object_get(schema, "required");
     if (list == NULL) {
-        set(schema, "required", json_array());
+        json_put(schema, "required", json_array());
         list = json_object_get(schema, "required");
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -184,7 +162,7 @@ static void require(json_t *schema, const char *key)
             return;
         }
     }
-    add(list, json_string(key));
+    json_append(list, json_string(key));
 }
 
 /* One row as a property of @schema; the dots of its path become nested objects. */
@@ -195,7 +173,7 @@ static void add_row(json_t *schema, const struct field *field)
         char *key = mem_printf("%.*s", (int)(dot - word), word);
         json_t *properties = json_object_get(schema, "properties");
         if (json_object_get(properties, key) == NULL) {
-            set(properties, key, object_schema(NULL));
+            json_put(properties, key, object_schema(NULL));
         }
         if (field->def == NULL) {
             require(schema, key);
@@ -205,13 +183,13 @@ static void add_row(json_t *schema, const struct field *field)
         word = dot + 1;
     }
     json_t *value = value_schema(field);
-    set(value, "description", json_string(field->help));
+    json_put(value, "description", json_string(field->help));
     if (field->def == NULL) {
         require(schema, word);
     } else {
-        set(value, "default", default_value(field));
+        json_put(value, "default", default_value(field));
     }
-    set(json_object_get(schema, "properties"), word, value);
+    json_put(json_object_get(schema, "properties"), word, value);
 }
 
 static json_t *rows_schema(const struct field *fields, size_t count, const char *help)
@@ -228,7 +206,7 @@ static json_t *reference(const char *name)
 {
     json_t *schema = json_object();
     char *path = mem_printf("#/$defs/%s", name);
-    set(schema, "$ref", json_string(path));
+    json_put(schema, "$ref", json_string(path));
     free(path);
     return schema;
 }
@@ -250,18 +228,18 @@ static json_t *layer_schema(const struct layer_kind *kind)
     const struct field *fields = layer_kind_fields(kind, &count);
     json_t *params = rows_schema(fields, count, layer_kind_help(kind));
     json_t *name = json_object();
-    set(name, "type", json_string("string"));
-    set(name, "pattern", json_string("^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$"));
-    set(name, "description", json_string(job_layer_name_help));
-    set(json_object_get(params, "properties"), "name", name);
+    json_put(name, "type", json_string("string"));
+    json_put(name, "pattern", json_string("^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$"));
+    json_put(name, "description", json_string(job_layer_name_help));
+    json_put(json_object_get(params, "properties"), "name", name);
     if (!any_required(fields, count)) { /* `relu:` with nothing behind it */
         json_t *types = json_array();
-        add(types, json_string("object"));
-        add(types, json_string("null"));
-        set(params, "type", types);
+        json_append(types, json_string("object"));
+        json_append(types, json_string("null"));
+        json_put(params, "type", types);
     }
     json_t *schema = object_schema(layer_kind_help(kind));
-    set(json_object_get(schema, "properties"), layer_kind_name(kind), params);
+    json_put(json_object_get(schema, "properties"), layer_kind_name(kind), params);
     require(schema, layer_kind_name(kind));
     return schema;
 }
@@ -273,32 +251,32 @@ static json_t *layers_schema(const struct job_extra *extra)
         size_t count;
         const struct field *fields = layer_kind_fields(layer_kind_at(i), &count);
         if (!any_required(fields, count)) {
-            add(bare, json_string(layer_kind_name(layer_kind_at(i))));
+            json_append(bare, json_string(layer_kind_name(layer_kind_at(i))));
         }
     }
     json_t *word = json_object();
-    set(word, "enum", bare);
-    set(word, "description", json_string("A layer without parameters"));
-    add(forms, word);
+    json_put(word, "enum", bare);
+    json_put(word, "description", json_string("A layer without parameters"));
+    json_append(forms, word);
     for (size_t i = 0; layer_kind_at(i) != NULL; i++) {
-        add(forms, layer_schema(layer_kind_at(i)));
+        json_append(forms, layer_schema(layer_kind_at(i)));
     }
     json_t *items = json_object(), *schema = json_object();
-    set(items, "oneOf", forms);
-    set(schema, "type", json_string("array"));
-    set(schema, "description", json_string(extra->help));
-    set(schema, "minItems", json_integer(1));
-    set(schema, "maxItems", json_integer(JOB_LAYERS_MAX));
-    set(schema, "items", items);
+    json_put(items, "oneOf", forms);
+    json_put(schema, "type", json_string("array"));
+    json_put(schema, "description", json_string(extra->help));
+    json_put(schema, "minItems", json_integer(1));
+    json_put(schema, "maxItems", json_integer(JOB_LAYERS_MAX));
+    json_put(schema, "items", items);
     return schema;
 }
 
 static json_t *metrics_schema(const struct job_extra *extra)
 {
     json_t *schema = json_object();
-    set(schema, "type", json_string("array"));
-    set(schema, "description", json_string(extra->help));
-    set(schema, "items", choices(metric_kind_names));
+    json_put(schema, "type", json_string("array"));
+    json_put(schema, "description", json_string(extra->help));
+    json_put(schema, "items", choices(metric_kind_names));
     return schema;
 }
 
@@ -308,7 +286,7 @@ static json_t *model_schema(const struct job_section *section)
     json_t *properties = json_object_get(schema, "properties");
     for (const struct job_extra *e = section->extras; e->name != NULL; e++) {
         bool layers = strcmp(e->name, "layers") == 0;
-        set(properties, e->name, layers ? layers_schema(e) : metrics_schema(e));
+        json_put(properties, e->name, layers ? layers_schema(e) : metrics_schema(e));
         if (e->def == NULL) {
             require(schema, e->name);
         }
@@ -322,7 +300,8 @@ static json_t *schedules_schema(const struct rule *rule, const char *help)
     json_t *schema = object_schema(help);
     for (size_t i = 0; i < rule->field_count; i++) {
         if (rule->fields[i].type == FIELD_FLOAT) {
-            set(json_object_get(schema, "properties"), rule->fields[i].path, reference("schedule"));
+            json_put(json_object_get(schema, "properties"), rule->fields[i].path,
+                     reference("schedule"));
         }
     }
     return schema;
@@ -345,9 +324,9 @@ static json_t *pattern_schema(void)
 static json_t *variables_schema(const char *help)
 {
     json_t *schema = json_object();
-    set(schema, "type", json_string("array"));
-    set(schema, "description", json_string(help));
-    set(schema, "items", reference("pattern"));
+    json_put(schema, "type", json_string("array"));
+    json_put(schema, "description", json_string(help));
+    json_put(schema, "items", reference("pattern"));
     return schema;
 }
 
@@ -366,16 +345,16 @@ static void add_update_keys(json_t *form, const struct rule *rule, const struct 
     for (const struct job_extra *e = extras; e->name != NULL; e++) {
         if (strcmp(e->name, "rule") == 0) {
             json_t *name = json_object();
-            set(name, "const", json_string(rule->name));
-            set(name, "description", json_string(e->help));
-            set(properties, e->name, name);
+            json_put(name, "const", json_string(rule->name));
+            json_put(name, "description", json_string(e->help));
+            json_put(properties, e->name, name);
             require(form, e->name);
         } else if (strcmp(e->name, "schedules") == 0) {
-            set(properties, e->name, schedules_schema(rule, e->help));
+            json_put(properties, e->name, schedules_schema(rule, e->help));
         } else if (strcmp(e->name, "variables") == 0) {
-            set(properties, e->name, variables_schema(e->help));
+            json_put(properties, e->name, variables_schema(e->help));
         } else if (job_rule_has(rule, "learning_rate")) {
-            set(properties, e->name, reference("schedule"));
+            json_put(properties, e->name, reference("schedule"));
         }
     }
 }
@@ -388,11 +367,11 @@ static json_t *update_schema(const struct job_section *section)
         const struct rule *rule = rule_at(i);
         json_t *form = rows_schema(rule->fields, rule->field_count, rule->help);
         add_update_keys(form, rule, section->extras);
-        add(forms, form);
+        json_append(forms, form);
     }
     json_t *schema = json_object();
-    set(schema, "description", json_string(section->help));
-    set(schema, "oneOf", forms);
+    json_put(schema, "description", json_string(section->help));
+    json_put(schema, "oneOf", forms);
     return schema;
 }
 
@@ -413,38 +392,30 @@ static json_t *job_schema(void)
     const struct job_section *root = &job_sections[JOB_SECTION_ROOT];
     json_t *rows = rows_schema(root->fields, *root->count, NULL);
     json_t *properties = json_object_get(rows, "properties");
-    set(json_object_get(properties, "name"), "pattern",
-        json_string("^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"));
+    json_put(json_object_get(properties, "name"), "pattern",
+             json_string("^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"));
     for (int id = JOB_SECTION_ROOT + 1; id < JOB_SECTION_COUNT; id++) {
-        set(properties, job_sections[id].name, section_schema((enum job_section_id)id));
+        json_put(properties, job_sections[id].name, section_schema((enum job_section_id)id));
         if (job_sections[id].required) {
             require(rows, job_sections[id].name);
         }
     }
     json_t *schema = json_object();
-    set(schema, "$schema", json_string(SCHEMA_DRAFT));
-    set(schema, "title", json_string("Gradus job"));
+    json_put(schema, "$schema", json_string(SCHEMA_DRAFT));
+    json_put(schema, "title", json_string("Gradus job"));
     if (json_object_update_new(schema, rows) != 0) {
         abort();
     }
     json_t *shared = json_object();
-    set(shared, "schedule",
-        rows_schema(schedule_fields, schedule_field_count,
-                    "How a hyperparameter changes from update to update"));
-    set(shared, "pattern", pattern_schema());
-    set(schema, "$defs", shared);
+    json_put(shared, "schedule",
+             rows_schema(schedule_fields, schedule_field_count,
+                         "How a hyperparameter changes from update to update"));
+    json_put(shared, "pattern", pattern_schema());
+    json_put(schema, "$defs", shared);
     return schema;
 }
 
 void job_spec_schema_json(struct buf *out)
 {
-    json_t *schema = job_schema();
-    char *dump = json_dumps(schema, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    if (dump == NULL) {
-        abort();
-    }
-    buf_add_str(out, dump);
-    buf_add_char(out, '\n');
-    free(dump);
-    json_decref(schema);
+    json_print(job_schema(), 15, false, out);
 }

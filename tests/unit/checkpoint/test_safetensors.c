@@ -4,7 +4,7 @@
 
 #include <dirent.h>
 
-#include "checkpoint/json_doc.h"
+#include "json/json_doc.h"
 
 static int dir_setup(void **state)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/json_doc.h"
+/* Reading JSON of files that may be damaged or hostile. */
+#include "json/json_doc.h"
 
-#include <jansson.h>
+#include "json/json_write.h"
+
 #include <string.h>
 
 /* Every value but the first of its array or object follows a comma, a key's value a colon. */
@@ -159,23 +161,4 @@ bool json_doc_is_object(const struct json_t *value)
 const char *json_doc_text(const struct json_t *value)
 {
     return json_string_value(value);
-}
-
-void json_doc_add_string(struct buf *out, const char *s)
-{
-    buf_add_char(out, '"');
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            buf_add_char(out, '\\');
-            buf_add_char(out, *s);
-        } else if (c == '\n') {
-            buf_add_str(out, "\\n");
-        } else if (c < 0x20) {
-            buf_printf(out, "\\u%04x", c);
-        } else {
-            buf_add_char(out, *s);
-        }
-    }
-    buf_add_char(out, '"');
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON that a file holds, read with checks (the only user of jansson in this room), and the strings
- * of JSON that we write. Messages begin with the key, so a caller wraps them with the file. */
-#ifndef GRADUS_CHECKPOINT_JSON_DOC_H
-#define GRADUS_CHECKPOINT_JSON_DOC_H
+/* JSON that a file holds, read with checks. Messages begin with the key, so a caller wraps them
+ * with the file. */
+#ifndef GRADUS_JSON_JSON_DOC_H
+#define GRADUS_JSON_JSON_DOC_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 
 /* Limits the memory that a hostile text costs once parsed (about 64 bytes a value). */
@@ -41,8 +40,5 @@ const char *json_doc_next(const struct json_t *object, void **iterator,
                           const struct json_t **value);
 bool json_doc_is_object(const struct json_t *value);
 const char *json_doc_text(const struct json_t *value); /* NULL when it is not a string */
-
-/* Append @s (UTF-8) in quotes, escaped. */
-void json_doc_add_string(struct buf *out, const char *s);
 
 #endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building and printing JSON, without a check at every caller. */
+#include "json/json_write.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define WHOLE_MAX 9.0e18 /* fits 64 bits */
+
+static json_t *made(json_t *value)
+{
+    if (value == NULL) {
+        abort(); /* no memory */
+    }
+    return value;
+}
+
+json_t *json_number(double value)
+{
+    if (isfinite(value) && value == floor(value) && fabs(value) < WHOLE_MAX) {
+        return made(json_integer((json_int_t)value));
+    }
+    return json_fraction(value);
+}
+
+json_t *json_fraction(double value)
+{
+    return made(isfinite(value) ? json_real(value) : json_null());
+}
+
+json_t *json_text(const char *s)
+{
+    json_t *text = json_string(s);
+    return text != NULL ? text : made(json_string("(not UTF-8)"));
+}
+
+void json_put(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, made(value)) != 0) {
+        abort();
+    }
+}
+
+void json_append(json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, made(value)) != 0) {
+        abort();
+    }
+}
+
+void json_print(json_t *value, unsigned digits, bool ascii, struct buf *out)
+{
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(digits) |
+                                       (ascii ? JSON_ENSURE_ASCII : 0U));
+    json_decref(value);
+    if (text == NULL) {
+        abort();
+    }
+    buf_add_str(out, text);
+    buf_add_char(out, '\n');
+    free(text);
+}
+
+void json_add_string(struct buf *out, const char *s)
+{
+    buf_add_char(out, '"');
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') {
+            buf_add_char(out, '\\');
+            buf_add_char(out, *s);
+        } else if (c == '\n') {
+            buf_add_str(out, "\\n");
+        } else if (c < 0x20) {
+            buf_printf(out, "\\u%04x", c);
+        } else {
+            buf_add_char(out, *s);
+        }
+    }
+    buf_add_char(out, '"');
+}
