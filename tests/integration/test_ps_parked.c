@@ -125,6 +125,7 @@ static void start_pull(struct rpc_channel *channel, char *job, struct waiting *w
     pull.kind = GRADUS__V1__PULL__KIND__VERSION;
     pull.version = w->version;
     r.shard = &ref;
+    r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     r.pull = &pull;
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = "Pull",

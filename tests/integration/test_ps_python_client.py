@@ -171,13 +171,14 @@ class PsTest(unittest.TestCase):
         for m in self.exchange([
             message(
                 "ExchangeRequest", exchange=r, shard=self.ref(2), worker="w1", total=COUNT,
-                push=message("Push", step=1, replica_first=r, replica_end=r + 1, examples=1),
+                training=message("Training", push=message(
+                    "Push", step=1, replica_first=r, replica_end=r + 1, examples=1)),
                 values=pack([float(r)] * COUNT),
             )
             for r in (2, 0, 1)
         ]):  # fmt: skip
             answers[m.exchange] = m
-        self.assertEqual([answers[r].push for r in range(3)], [2, 4, 2])
+        self.assertEqual([answers[r].trained.push for r in range(3)], [2, 4, 2])
         for m in answers.values():
             self.assertEqual((m.code, m.decision.step, m.decision.replicas), (0, 1, b"\x05"))
 
@@ -196,11 +197,12 @@ class PsTest(unittest.TestCase):
                     if offset == 0:
                         m.shard.CopyFrom(self.ref())
                         m.worker = "w0"
-                        m.push.replica_first = replica
-                        m.push.replica_end = replica + 1
-                        m.push.examples = 2
-                        m.pull.kind = 1
-                        m.pull.version = 1
+                        t = m.training
+                        t.push.replica_first = replica
+                        t.push.replica_end = replica + 1
+                        t.push.examples = 2
+                        t.pull.kind = 1
+                        t.pull.version = 1
                     yield m
 
         for m in self.exchange(requests()):
@@ -270,7 +272,7 @@ def send_half(address):
     def requests():
         yield message(
             "ExchangeRequest", exchange=1, shard=message("ShardRef", job="py-1", generation=1), worker="w0",
-            push=message("Push", examples=1), total=COUNT, values=pack([1.0] * (COUNT // 2)),
+            training=message("Training", push=message("Push", examples=1)), total=COUNT, values=pack([1.0] * (COUNT // 2)),
         )  # fmt: skip
         time.sleep(3600)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker and a shard say to each other in one exchange: one struct for each kind, passed on
- * whole between the messages, the shells and both cores. The fields are those of
- * proto/gradus/v1/ps.proto, whose comments say what they mean.
+ * whole between the messages (wire/wire_exchange.h), the shells and both cores. The fields are
+ * those of proto/gradus/v1/ps.proto, whose comments say what they mean.
  *
  * Plain data. Bytes are borrowed; whoever makes the struct says for how long. */
 #ifndef GRADUS_JOB_PROGRESS_EXCHANGE_H

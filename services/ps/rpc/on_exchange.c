@@ -105,54 +105,30 @@ static bool comes_locally(struct rpc_call *call)
     return strncmp(rpc_peer(call), "unix:", 5) == 0;
 }
 
-/* What it is: one thing. */
-static int read_kind(const Gradus__V1__ExchangeRequest *m, struct exchange_request *ask,
-                     struct err *err)
+static const Gradus__V1__Push *push_of(const Gradus__V1__ExchangeRequest *m)
 {
-    bool train = m->push != NULL || m->pull != NULL || m->idle || m->decision != NULL;
-    int kinds = train + (m->spare != NULL) + (m->sums != NULL) + (m->totals != NULL);
-    if (kinds > 1) {
-        return err_set(err, ERR_INVALID, "%s",
-                       m->spare != NULL ? "a request for a spare replica comes alone"
-                                        : "a request for sums comes alone, and so do totals");
-    }
-    ask->kind = train               ? EXCHANGE_TRAIN
-                : m->spare != NULL  ? EXCHANGE_SPARE
-                : m->sums != NULL   ? EXCHANGE_SUMS
-                : m->totals != NULL ? EXCHANGE_TOTALS
-                                    : EXCHANGE_NONE;
-    return 0;
+    bool trains = m->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+    return trains ? m->training->push : NULL;
+}
+
+static const Gradus__V1__Pull *pull_of(const Gradus__V1__ExchangeRequest *m)
+{
+    bool trains = m->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+    return trains ? m->training->pull : NULL;
 }
 
 static int read_ask(struct incoming *in, const Gradus__V1__ExchangeRequest *m, struct err *err)
 {
     struct ps_request *r = in->request;
-    struct exchange_request *ask = &r->event.ask;
-    int rc = read_kind(m, ask, err);
-    ask->idle = m->idle != 0;
-    if (m->push != NULL && rc == 0) {
-        rc = ps_read_push(m->push, r, err);
-        in->type = r->pushed;
+    int rc = wire_request_from_proto(m, &r->event.ask, err);
+    rc = rc != 0 ? rc : ps_read_types(push_of(m), pull_of(m), r, err);
+    if (rc != 0) {
+        r->event.ask = (struct exchange_request){.kind = EXCHANGE_NONE}; /* borrows from @m */
+        return rc;
     }
-    if (m->decision != NULL && rc == 0) {
-        rc = ps_request_decision(r, m->decision, err);
-    }
-    if (m->pull != NULL && rc == 0) {
-        if (m->pull->kind == GRADUS__V1__PULL__KIND__PINNED && (ask->idle || ask->has_decision)) {
-            return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
-        }
-        rc = ps_read_pull(m->pull, r, err);
-    }
-    if (m->spare != NULL) {
-        ask->spare_step = m->spare->step;
-    }
-    if (m->sums != NULL) {
-        ask->sums = (struct exchange_round){m->sums->step, m->sums->round};
-    }
-    if (m->totals != NULL && rc == 0) {
-        ps_request_totals(r, m->totals);
-    }
-    return rc;
+    ps_request_keep(r);
+    in->type = r->pushed;
+    return 0;
 }
 
 /* What the first message says; its values come after. */
@@ -177,10 +153,10 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     if (rc != 0 || m->total == 0) {
         return rc;
     }
-    if (m->push == NULL || m->total != s->shard->elements) {
+    if (!r->event.ask.has_push || m->total != s->shard->elements) {
         return err_set(err, ERR_INVALID,
                        "exchange %" PRIu64 ": %" PRIu64 " gradient elements; expected %" PRIu64,
-                       m->exchange, m->total, m->push == NULL ? 0 : s->shard->elements);
+                       m->exchange, m->total, r->event.ask.has_push ? s->shard->elements : 0);
     }
     return 0;
 }
@@ -209,7 +185,7 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
         gate_wait(&s->shard->gradients, &s->waiter);
         return 1;
     }
-    rc = rc != 0 ? rc : ps_read_norms(s->shard, m->push, in->buffer, err);
+    rc = rc != 0 ? rc : ps_read_norms(s->shard, push_of(m), in->buffer, err);
     return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
 }
 

@@ -57,7 +57,8 @@ static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
 static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct rpc_spans *spans,
                        struct err *err)
 {
-    int rc = ps_read_push(in, r, err);
+    int rc = wire_push_from_proto(in, &r->event.ask, err);
+    rc = rc != 0 ? rc : ps_read_types(in, NULL, r, err);
     if (rc != 0) {
         return rc;
     }
@@ -66,7 +67,6 @@ static int read_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
         return err_set(err, ERR_INVALID, "%zu bytes of values are no whole number of floats",
                        bytes);
     }
-    r->event.ask.kind = EXCHANGE_TRAIN;
     r->event.elements = bytes / value_type_bytes(r->pushed);
     return r->event.elements != r->shard->elements || bytes == 0 ? 0
                                                                  : take_values(r, in, spans, err);
@@ -122,14 +122,28 @@ static void post_or_fail(struct ps_request *r, const char *worker, int rc, struc
     ps_request_unref(r);
 }
 
+static int read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
+{
+    int rc = wire_pull_from_proto(in, &r->event.ask, err);
+    return rc != 0 ? rc : ps_read_types(NULL, in, r, err);
+}
+
 void ps_on_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     const Gradus__V1__PullRequest *m = (const Gradus__V1__PullRequest *)msg->body;
     struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
-    if (r != NULL) {
-        struct err err;
-        post_or_fail(r, m->worker, ps_read_pull(m->pull, r, &err), msg, &err);
+    if (r == NULL) {
+        return;
     }
+    struct err err;
+    int rc = 0;
+    if (m->what_case == GRADUS__V1__PULL_REQUEST__WHAT_PINNED) {
+        wire_pinned_from_proto(m->pinned, &r->event.ask);
+    } else {
+        rc = read_pull(m->what_case == GRADUS__V1__PULL_REQUEST__WHAT_PULL ? m->pull : NULL, r,
+                       &err);
+    }
+    post_or_fail(r, m->worker, rc, msg, &err);
 }
 
 void ps_on_push(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -148,10 +162,7 @@ void ps_on_push_pull(struct rpc_call *call, struct rpc_msg *msg, void *service)
     struct ps_request *r = ps_unary(service, m->shard, SHARD_EXCHANGE, call, NULL, answer_values);
     if (r != NULL) {
         struct err err;
-        int rc = ps_read_pull(m->pull, r, &err);
-        if (rc == 0 && r->event.ask.kind == EXCHANGE_PINNED) {
-            rc = err_set(&err, ERR_INVALID, "a pull of a pinned version comes alone");
-        }
+        int rc = read_pull(m->pull, r, &err);
         rc = rc != 0 ? rc : read_values(r, m->push, msg->bulk, &err);
         post_or_fail(r, m->worker, rc, msg, &err);
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of a stream of exchanges, on the strand: parameters in chunks or in a window of the
  * client's, what the shard decided, and refusals. */
-#include <assert.h>
 #include <string.h>
 
 #include "base/chrono.h"
@@ -108,32 +107,6 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
 static void send_well(struct ps_request *r, const struct shard_action *a,
                       Gradus__V1__ExchangeResponse *m)
 {
-    Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
-    Gradus__V1__SpareResponse spare = GRADUS__V1__SPARE_RESPONSE__INIT;
-    Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
-    uint8_t replicas[SHARD_REPLICAS_MAX / 8];
-    const struct exchange_answer *answer = &a->answer;
-    if (answer->decision.bytes > 0) {
-        assert(answer->decision.bytes <= sizeof replicas);
-        memcpy(replicas, answer->decision.replicas, answer->decision.bytes);
-        decision.step = answer->decision.step;
-        decision.replicas = (ProtobufCBinaryData){answer->decision.bytes, replicas};
-        m->decision = &decision;
-    }
-    if (answer->kind == EXCHANGE_SPARE) {
-        spare.given = answer->spare.given;
-        spare.replica = answer->spare.replica;
-        spare.wait_ms = answer->spare.wait_ms;
-        m->spare = &spare;
-    }
-    if (answer->kind == EXCHANGE_SUMS) {
-        const struct buf *data = ps_sums_of(r->shard, &answer->sums);
-        sums.step = answer->sums.of.step;
-        sums.round = answer->sums.of.round;
-        sums.known = answer->sums.known;
-        sums.data = (ProtobufCBinaryData){data->len, (uint8_t *)data->data};
-        m->sums = &sums;
-    }
     if (a->values && r->values_window != 0) {
         send_in_window(r, a, m);
     } else if (a->values) {
@@ -150,19 +123,22 @@ static uint32_t microseconds(uint64_t ns)
 }
 
 static void fill(const struct ps_request *r, const struct shard_action *a,
-                 Gradus__V1__ExchangeResponse *m)
+                 struct wire_answer_room *room, Gradus__V1__ExchangeResponse *m)
 {
+    struct exchange_answer answer = a->answer;
     gradus__v1__exchange_response__init(m);
     m->exchange = r->exchange;
-    m->push = (Gradus__V1__PushResult)a->answer.train.push;
     m->version = a->version;
-    m->progress = a->answer.train.progress;
-    m->clock = a->answer.train.clock;
     m->generation = a->generation;
-    m->staleness = a->answer.train.staleness;
     struct ps_request_time t = ps_request_time(r);
     m->waited_us = microseconds(t.waited_ns);
     m->applied_us = microseconds(t.applied_ns);
+    if (answer.kind == EXCHANGE_SUMS) {
+        const struct buf *data = ps_sums_of(r->shard, &answer.sums);
+        answer.sums.data = data->data;
+        answer.sums.bytes = data->len;
+    }
+    wire_answer_to_proto(&answer, room, m);
     m->windows_open = r->offers_windows && r->stream->windows != NULL;
 }
 
@@ -170,11 +146,12 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
                               struct snapshot *next, uint64_t done)
 {
     uint64_t chunk = r->shard->ps->chunk_bytes / value_type_bytes(r->pulled);
+    struct wire_answer_room room;
     Gradus__V1__ExchangeResponse m;
     if (r->stream == NULL || a->answer.decision.bytes > 0) {
         return;
     }
-    fill(r, a, &m);
+    fill(r, a, &room, &m);
     const struct ps_source values = {next->values.data, ps_values_release, next};
     bool traced = done - r->sent >= chunk && trace_on(&r->shard->ps->trace);
     uint64_t began_ns = traced ? chrono_now_ns() : 0;
@@ -202,8 +179,9 @@ void ps_answer(struct ps_request *r, const struct shard_action *a, const struct 
     if (a->code != 0) {
         ps_answer_refuse(r->call, r->exchange, a->generation, a->version, err);
     } else {
+        struct wire_answer_room room;
         Gradus__V1__ExchangeResponse m;
-        fill(r, a, &m);
+        fill(r, a, &room, &m);
         send_well(r, a, &m);
     }
     if (r->stream->half_closed && r->stream->waiting == NULL) {

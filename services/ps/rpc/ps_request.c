@@ -39,8 +39,7 @@ void ps_request_unref(struct ps_request *r)
         ledger_release(&r->change->ledger);
         free(r->change);
     }
-    free(r->decision);
-    free(r->totals);
+    free(r->kept);
     free(r->refused);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);
@@ -58,30 +57,25 @@ void ps_request_name(struct ps_request *r, const char *worker)
     r->event.worker = r->worker;
 }
 
-int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err)
+static const void *keep(struct ps_request *r, const void *bytes, size_t count)
 {
-    size_t n = in->replicas.len;
-    if (n > SHARD_REPLICAS_MAX / 8) {
-        return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d", n,
-                       SHARD_REPLICAS_MAX / 8);
+    if (count == 0) {
+        return NULL;
     }
-    if (n > 0) {
-        r->decision = mem_new(n, 1);
-        memcpy(r->decision, in->replicas.data, n);
-    }
-    r->event.ask.has_decision = true;
-    r->event.ask.decision = (struct exchange_decision){in->step, r->decision, n};
-    return 0;
+    r->kept = mem_new(count, 1);
+    return memcpy(r->kept, bytes, count);
 }
 
-void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in)
+void ps_request_keep(struct ps_request *r)
 {
-    size_t n = in->data.len;
-    if (n > 0) {
-        r->totals = mem_new(n, 1);
-        memcpy(r->totals, in->data.data, n);
+    struct exchange_request *ask = &r->event.ask;
+    struct exchange_decision *d = &ask->decision;
+    struct exchange_totals *t = &ask->totals;
+    if (ask->has_decision) {
+        d->replicas = keep(r, d->replicas, d->bytes);
+    } else if (ask->kind == EXCHANGE_TOTALS) {
+        t->data = keep(r, t->data, t->bytes);
     }
-    r->event.ask.totals = (struct exchange_totals){{in->step, in->round}, r->totals, n};
 }
 
 /* ---- on the strand ---- */

@@ -15,6 +15,7 @@
 #include "host/windows.h"
 #include "service/work.h"
 #include "trace/trace.h"
+#include "wire/wire_exchange.h"
 #include "wire/wire_values.h"
 
 #define PS_VALUES_FIELD 15 /* of every message with values */
@@ -228,7 +229,7 @@ struct ps_request {
     /* Of exchanges, which may wait for long: a message that waits with them would count against the
      * bytes in flight that the others need. */
     char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
-    uint8_t *decision, *totals;
+    void *kept;                          /* the bytes of its decision or totals */
     struct shard_event event;
     struct gate_waiter waiter; /* of a unary push; keeps a reference */
     struct err *refused;       /* before the core sees it */
@@ -255,9 +256,8 @@ struct ps_request *ps_request_new(struct ps_shard *shard, enum shard_event_kind 
                                                  const struct err *));
 /* Copy what an exchange says who it is from. */
 void ps_request_name(struct ps_request *r, const char *worker);
-/* Copy the decision that it brings. Errors: ERR_INVALID: longer than any can be. */
-int ps_request_decision(struct ps_request *r, const Gradus__V1__Decision *in, struct err *err);
-void ps_request_totals(struct ps_request *r, const Gradus__V1__Totals *in); /* copy */
+/* Copy the decision or the totals that it borrows from a message. */
+void ps_request_keep(struct ps_request *r);
 /* Step it on the shard's strand. */
 void ps_request_post(struct ps_request *r);
 /* The same for a unary call: when its client goes away, it waits no longer. */
@@ -313,10 +313,10 @@ struct rpc_piece ps_values_piece(const struct ps_request *r, const struct ps_sou
 
 /* ---- from and to messages (ps_values.c) ---- */
 
-/* Into the request, which has a shard. Errors: ERR_INVALID missing parts, numbers that are none,
- * types that are not the job's. */
-int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *err);
-int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err);
+/* How the values of push and pull (NULL: none) travel, into the request, which has a shard. Errors:
+ * ERR_INVALID types that are not the job's. */
+int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
+                  struct err *err);
 /* Of the push of @r, on the strand: is its type right for what it is? Errors: ERR_INVALID. */
 int ps_check_type(const struct ps_request *r, struct err *err);
 /* The norms of @in, for its gradient. Errors: ERR_INVALID not one for each variable. */

@@ -101,32 +101,18 @@ int ps_check_type(const struct ps_request *r, struct err *err)
                    value_type_names[right]);
 }
 
-int ps_read_push(const Gradus__V1__Push *in, struct ps_request *r, struct err *err)
+int ps_read_types(const Gradus__V1__Push *push, const Gradus__V1__Pull *pull, struct ps_request *r,
+                  struct err *err)
 {
-    if (in == NULL) {
-        return err_set(err, ERR_INVALID, "the request has no push");
+    const struct job_spec *spec = &r->shard->spec;
+    int rc = 0;
+    if (push != NULL) {
+        rc = read_type(push->type, spec->training.wire_gradients, "gradients", &r->pushed, err);
     }
-    int rc =
-        read_type(in->type, r->shard->spec.training.wire_gradients, "gradients", &r->pushed, err);
-    if (rc != 0) {
-        return rc;
+    if (pull != NULL && rc == 0) {
+        rc = read_type(pull->type, spec->training.wire_parameters, "parameters", &r->pulled, err);
     }
-    r->event.ask.has_push = true;
-    r->event.ask.push = (struct exchange_push){
-        .step = in->step,
-        .replica_first = in->replica_first,
-        .replica_end = in->replica_end,
-        .epoch = in->epoch,
-        .split = in->split,
-        .batch = in->batch,
-        .examples = in->examples,
-        .base_version = in->base_version,
-        .batch_end = in->batch_end,
-        .decided = in->decided != 0,
-        .spare = in->spare != 0,
-        .clock = in->clock,
-    };
-    return 0;
+    return rc;
 }
 
 int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct buffer *gradient,
@@ -142,56 +128,4 @@ int ps_read_norms(const struct ps_shard *s, const Gradus__V1__Push *in, struct b
     memcpy(gradient->norms, in->norms, in->n_norms * sizeof in->norms[0]);
     gradient->has_norms = true;
     return 0;
-}
-
-static int read_kind(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
-{
-    struct exchange_request *ask = &r->event.ask;
-    switch (in->kind) {
-    case GRADUS__V1__PULL__KIND__LATEST:
-        ask->pull.kind = PULL_LATEST;
-        return 0;
-    case GRADUS__V1__PULL__KIND__VERSION:
-        ask->pull.kind = PULL_VERSION;
-        return 0;
-    case GRADUS__V1__PULL__KIND__AT_LEAST:
-        ask->pull.kind = PULL_AT_LEAST;
-        return 0;
-    case GRADUS__V1__PULL__KIND__PINNED:
-        if (ask->has_push) {
-            return err_set(err, ERR_INVALID, "a pull of a pinned version comes alone");
-        }
-        *ask = (struct exchange_request){.kind = EXCHANGE_PINNED};
-        memcpy(ask->pin_id, in->pin_id, strnlen(in->pin_id, sizeof ask->pin_id - 1));
-        return 0;
-    default:
-        return err_set(err, ERR_INVALID, "unknown kind of pull %d", (int)in->kind);
-    }
-}
-
-int ps_read_pull(const Gradus__V1__Pull *in, struct ps_request *r, struct err *err)
-{
-    if (in == NULL) {
-        return err_set(err, ERR_INVALID, "the request has no pull");
-    }
-    int rc =
-        read_type(in->type, r->shard->spec.training.wire_parameters, "parameters", &r->pulled, err);
-    if (rc == 0 && in->kind == GRADUS__V1__PULL__KIND__PINNED && r->pulled != VALUE_FP32) {
-        rc = err_set(err, ERR_INVALID, "a pinned version as %s; those travel as fp32",
-                     value_type_names[r->pulled]);
-    }
-    if (rc != 0) {
-        return rc;
-    }
-    r->event.ask.kind = EXCHANGE_TRAIN;
-    r->event.ask.has_pull = true;
-    r->event.ask.pull = (struct exchange_pull){
-        .version = in->version,
-        .progress = in->progress != 0,
-        .clock = in->clock,
-        .joins = in->joins != 0,
-        .epoch = in->epoch,
-        .split = in->split,
-    };
-    return read_kind(in, r, err);
 }

@@ -8,16 +8,9 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "wire/wire_exchange.h"
 #include "wire/wire_values.h"
 #include "worker/ps_client/ps_client_state.h"
-
-_Static_assert((int)PUSH_NONE == (int)GRADUS__V1__PUSH_RESULT__PUSH_NONE &&
-                   (int)PUSH_ACCEPTED == (int)GRADUS__V1__PUSH_RESULT__ACCEPTED &&
-                   (int)PUSH_APPLIED == (int)GRADUS__V1__PUSH_RESULT__APPLIED &&
-                   (int)PUSH_DUPLICATE == (int)GRADUS__V1__PUSH_RESULT__DUPLICATE &&
-                   (int)PUSH_STALE == (int)GRADUS__V1__PUSH_RESULT__STALE &&
-                   (int)PUSH_DROPPED == (int)GRADUS__V1__PUSH_RESULT__DROPPED,
-               "exchange.h and ps.proto number the results of a push alike");
 
 /* ---- open exchanges ---- */
 
@@ -247,76 +240,25 @@ static int take_version(const struct shard_link *link, struct pending *p,
     return 0;
 }
 
-static int take_push_result(const struct shard_link *link, struct pending *p,
-                            const Gradus__V1__ExchangeResponse *r, struct err *err)
+/* What it says but for values. The bytes that the message lends are copied. */
+static int take_answer(const struct shard_link *link, struct pending *p,
+                       const Gradus__V1__ExchangeResponse *r, struct err *err)
 {
-    if (!p->ask.has_push) {
-        return 0;
+    struct exchange_answer a;
+    if (wire_answer_from_proto(r, &p->ask, &a, err) != 0) {
+        return err_wrap(err, "shard %" PRIu32, link->shard);
     }
-    int result = (int)r->push;
-    if (result <= PUSH_NONE || result > PUSH_DROPPED) {
-        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a push with result %d",
-                       link->shard, result);
+    if (a.decision.bytes > 0) {
+        p->decision = mem_grow(p->decision, &p->decision_capacity, a.decision.bytes, 1);
+        memcpy(p->decision, a.decision.replicas, a.decision.bytes);
+        a.decision.replicas = p->decision;
     }
-    p->answer.answer.train.push = (enum push_result)result;
-    p->answer.answer.train.staleness = r->staleness;
-    return 0;
-}
-
-static int take_decision(const struct shard_link *link, struct pending *p,
-                         const Gradus__V1__Decision *d, struct err *err)
-{
-    if (!(p->ask.has_push || p->ask.kind == EXCHANGE_SUMS) || d == NULL) {
-        return 0;
+    if (a.kind == EXCHANGE_SUMS) {
+        buf_reset(&p->sums);
+        buf_add(&p->sums, a.sums.data, a.sums.bytes);
+        a.sums.data = p->sums.data;
     }
-    size_t n = d->replicas.len;
-    if (n == 0 || n > EXCHANGE_DECISION_BYTES_MAX) {
-        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered a decision of %zu bytes",
-                       link->shard, n);
-    }
-    p->decision = mem_grow(p->decision, &p->decision_capacity, n, 1);
-    memcpy(p->decision, d->replicas.data, n);
-    p->answer.answer.decision = (struct exchange_decision){d->step, p->decision, n};
-    return 0;
-}
-
-static int take_spare(const struct shard_link *link, struct pending *p,
-                      const Gradus__V1__SpareResponse *s, struct err *err)
-{
-    if (p->ask.kind != EXCHANGE_SPARE) {
-        return 0;
-    }
-    if (s == NULL) {
-        return err_set(err, ERR_INTERNAL,
-                       "shard %" PRIu32 " did not say whether there is a replica to spare",
-                       link->shard);
-    }
-    p->answer.answer.spare = (struct exchange_spare){
-        .given = s->given != 0, .replica = s->replica, .wait_ms = s->wait_ms};
-    return 0;
-}
-
-static int take_sums(const struct shard_link *link, struct pending *p, const Gradus__V1__Sums *s,
-                     struct err *err)
-{
-    if (p->ask.kind != EXCHANGE_SUMS) {
-        return 0;
-    }
-    const struct exchange_round *of = &p->ask.sums;
-    if (s == NULL || s->step != of->step || s->round != of->round ||
-        (s->data.len == 0 && s->known == 0)) {
-        return err_set(err, ERR_INTERNAL,
-                       "shard %" PRIu32 " did not answer sums of round %" PRIu32
-                       " of step %" PRIu64,
-                       link->shard, of->round, of->step);
-    }
-    buf_reset(&p->sums);
-    buf_add(&p->sums, s->data.data, s->data.len);
-    p->answer.answer.sums = (struct exchange_sums){.of = *of,
-                                                   .known = s->known != 0,
-                                                   .over = s->data.len == 0,
-                                                   .data = p->sums.data,
-                                                   .bytes = p->sums.len};
+    p->answer.answer = a;
     return 0;
 }
 
@@ -339,22 +281,11 @@ static int take_message(struct shard_link *link, struct pending *p,
     }
     int rc = take_version(link, p, r, err);
     if (rc == 0) {
-        rc = take_push_result(link, p, r, err);
-    }
-    if (rc == 0) {
-        rc = take_decision(link, p, r->decision, err);
-    }
-    if (rc == 0) {
-        rc = take_spare(link, p, r->spare, err);
-    }
-    if (rc == 0) {
-        rc = take_sums(link, p, r->sums, err);
+        rc = take_answer(link, p, r, err);
     }
     if (rc == 0) {
         rc = take_values(link, p, r, spans, err);
     }
-    p->answer.answer.train.progress = r->progress;
-    p->answer.answer.train.clock = r->clock;
     p->answer.waited_us = r->waited_us;
     p->answer.applied_us = r->applied_us;
     p->begun = true;

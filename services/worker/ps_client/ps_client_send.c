@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/recycle.h"
+#include "wire/wire_exchange.h"
 #include "worker/ps_client/ps_client_state.h"
 
 /* A server that has no room for gradients reads no further until it has; one that is gone ends the
@@ -150,12 +151,8 @@ static int send_one(struct shard_link *link, const Gradus__V1__ExchangeRequest *
 static void strip(Gradus__V1__ExchangeRequest *message)
 {
     message->shard = NULL;
-    message->push = NULL;
-    message->pull = NULL;
-    message->decision = NULL;
-    message->spare = NULL;
-    message->sums = NULL;
-    message->totals = NULL;
+    message->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET;
+    message->training = NULL;
     message->windows = NULL;
     message->values_window = 0;
 }
@@ -275,13 +272,6 @@ static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *m
 /* ---- requests ---- */
 
 /* Messages have pointers to what is not const; those that are sent borrow and are only read. */
-static char *borrow_text(const char *text)
-{
-    char *out;
-    memcpy(&out, &text, sizeof out);
-    return out;
-}
-
 static uint8_t *borrow_bytes(const void *bytes)
 {
     uint8_t *out;
@@ -308,52 +298,6 @@ enum value_type ps_client_pull_type(const struct ps_client *c, const struct exch
     return ask->kind == EXCHANGE_PINNED ? VALUE_FP32 : c->parameters;
 }
 
-static void fill_push(Gradus__V1__Push *push, const struct ps_client *c,
-                      const struct ps_client_request *r)
-{
-    const struct exchange_push *p = &r->ask.push;
-    gradus__v1__push__init(push);
-    push->step = p->step;
-    push->replica_first = p->replica_first;
-    push->replica_end = p->replica_end;
-    push->epoch = p->epoch;
-    push->split = p->split;
-    push->batch = p->batch;
-    push->batch_end = p->batch_end;
-    push->examples = p->examples;
-    push->base_version = p->base_version;
-    push->decided = p->decided;
-    push->spare = p->spare;
-    push->norms = borrow_norms(r->norms);
-    push->n_norms = r->norm_count;
-    push->clock = p->clock;
-    push->type = (Gradus__V1__WireType)push_type(c, p);
-}
-
-static void fill_pull(Gradus__V1__Pull *pull, const struct ps_client *c,
-                      const struct exchange_request *ask)
-{
-    static const Gradus__V1__Pull__Kind kinds[] = {
-        [PULL_LATEST] = GRADUS__V1__PULL__KIND__LATEST,
-        [PULL_VERSION] = GRADUS__V1__PULL__KIND__VERSION,
-        [PULL_AT_LEAST] = GRADUS__V1__PULL__KIND__AT_LEAST,
-    };
-    const struct exchange_pull *p = &ask->pull;
-    gradus__v1__pull__init(pull);
-    pull->kind = kinds[p->kind];
-    if (ask->kind == EXCHANGE_PINNED) {
-        pull->kind = GRADUS__V1__PULL__KIND__PINNED;
-        pull->pin_id = borrow_text(ask->pin_id);
-    }
-    pull->version = p->version;
-    pull->progress = p->progress;
-    pull->clock = p->clock;
-    pull->joins = p->joins;
-    pull->epoch = p->epoch;
-    pull->split = p->split;
-    pull->type = (Gradus__V1__WireType)ps_client_pull_type(c, ask);
-}
-
 static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer)
 {
     gradus__v1__windows__init(m);
@@ -365,59 +309,19 @@ static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer
     m->values = offer->values;
 }
 
-/* What a message points to. */
-struct parts_of_ask {
-    Gradus__V1__Push push;
-    Gradus__V1__Pull pull;
-    Gradus__V1__Decision decision;
-    Gradus__V1__SpareRequest spare;
-    Gradus__V1__SumsRequest sums;
-    Gradus__V1__Totals totals;
-};
-
-static void fill_alone(Gradus__V1__ExchangeRequest *m, struct parts_of_ask *parts,
-                       const struct exchange_request *ask)
-{
-    if (ask->kind == EXCHANGE_SPARE) {
-        gradus__v1__spare_request__init(&parts->spare);
-        parts->spare.step = ask->spare_step;
-        m->spare = &parts->spare;
-    } else if (ask->kind == EXCHANGE_SUMS) {
-        gradus__v1__sums_request__init(&parts->sums);
-        parts->sums.step = ask->sums.step;
-        parts->sums.round = ask->sums.round;
-        m->sums = &parts->sums;
-    } else if (ask->kind == EXCHANGE_TOTALS) {
-        gradus__v1__totals__init(&parts->totals);
-        parts->totals.step = ask->totals.of.step;
-        parts->totals.round = ask->totals.of.round;
-        parts->totals.data =
-            (ProtobufCBinaryData){ask->totals.bytes, borrow_bytes(ask->totals.data)};
-        m->totals = &parts->totals;
-    }
-}
-
-static void fill_ask(Gradus__V1__ExchangeRequest *m, struct parts_of_ask *parts,
+/* What the request is, and how its values travel. */
+static void fill_ask(Gradus__V1__ExchangeRequest *m, struct wire_request_room *room,
                      const struct ps_client *c, const struct ps_client_request *r)
 {
-    const struct exchange_request *ask = &r->ask;
-    m->idle = ask->idle;
-    if (ask->has_push) {
-        fill_push(&parts->push, c, r);
-        m->push = &parts->push;
+    wire_request_to_proto(&r->ask, room, m);
+    if (r->ask.has_push) {
+        room->push.norms = borrow_norms(r->norms);
+        room->push.n_norms = r->norm_count;
+        room->push.type = (Gradus__V1__WireType)push_type(c, &r->ask.push);
     }
-    if (ask->has_pull || ask->kind == EXCHANGE_PINNED) {
-        fill_pull(&parts->pull, c, ask);
-        m->pull = &parts->pull;
+    if (r->ask.has_pull) {
+        room->pull.type = (Gradus__V1__WireType)ps_client_pull_type(c, &r->ask);
     }
-    if (ask->has_decision) {
-        gradus__v1__decision__init(&parts->decision);
-        parts->decision.step = ask->decision.step;
-        parts->decision.replicas =
-            (ProtobufCBinaryData){ask->decision.bytes, borrow_bytes(ask->decision.replicas)};
-        m->decision = &parts->decision;
-    }
-    fill_alone(m, parts, ask);
 }
 
 struct part {
@@ -436,12 +340,12 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
     shard.shard = link->shard;
     shard.generation = r->generation;
     shard.opening = c->opening;
-    struct parts_of_ask parts;
+    struct wire_request_room room;
     Gradus__V1__ExchangeRequest message = GRADUS__V1__EXCHANGE_REQUEST__INIT;
     message.exchange = r->exchange;
     message.shard = &shard;
     message.worker = c->worker;
-    fill_ask(&message, &parts, c, r);
+    fill_ask(&message, &room, c, r);
     if (window != WINDOWS_NONE) {
         message.values_window = window + 1;
     }

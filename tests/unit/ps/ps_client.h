@@ -65,11 +65,13 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
     a->in_window += m->in_window;
     a->windows_open = m->windows_open;
     a->code = m->code;
-    a->push = m->push;
+    if (m->answer_case == GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED) {
+        a->push = m->trained->push;
+        a->staleness = m->trained->staleness;
+    }
     a->version = m->version;
     a->generation = m->generation;
     a->total = m->total;
-    a->staleness = m->staleness;
     a->waited_us = m->waited_us;
     a->applied_us = m->applied_us;
     a->has_decision = m->decision != NULL;
@@ -78,14 +80,14 @@ static inline void on_message(struct rpc_stream *stream, struct rpc_msg *msg, vo
         assert_true(m->decision->replicas.len > 0);
         a->decision = m->decision->replicas.data[0];
     }
-    a->has_spare = m->spare != NULL;
-    if (m->spare != NULL) {
+    a->has_spare = m->answer_case == GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SPARE;
+    if (a->has_spare) {
         a->spare_given = m->spare->given != 0;
         a->spare_replica = m->spare->replica;
         a->spare_wait_ms = m->spare->wait_ms;
     }
-    a->has_sums = m->sums != NULL;
-    if (m->sums != NULL) {
+    a->has_sums = m->answer_case == GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SUMS;
+    if (a->has_sums) {
         a->sums_known = m->sums->known != 0;
         a->sums_step = m->sums->step;
         a->sums_round = m->sums->round;
@@ -178,6 +180,7 @@ struct chunk {
     char *worker;        /* NULL: "w0" */
     bool first;
     bool push, pull;
+    bool nothing; /* it does not say what it is */
     uint64_t step, examples;
     uint32_t lo, hi;
     uint32_t split, batch, batch_end;
@@ -187,7 +190,7 @@ struct chunk {
     Gradus__V1__WireType type, pull_type;
     Gradus__V1__Pull__Kind kind;
     uint64_t version;
-    char *pin_id;
+    char *pin_id; /* the exchange is a pull of this pin */
     bool has_decision, has_spare;
     uint8_t *decision; /* of `step`, as `spare` is */
     size_t decision_bytes;
@@ -204,6 +207,7 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
 {
     Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(k->job, k->generation == 0 ? 1 : k->generation);
+    Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
     Gradus__V1__Push push = GRADUS__V1__PUSH__INIT;
     Gradus__V1__Pull pull = GRADUS__V1__PULL__INIT;
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
@@ -235,9 +239,6 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     pull.type = k->pull_type;
     pull.kind = k->kind;
     pull.version = k->version;
-    if (k->pin_id != NULL) {
-        pull.pin_id = k->pin_id;
-    }
     m.exchange = k->exchange;
     m.offset = k->offset;
     m.total = k->total;
@@ -259,12 +260,27 @@ static inline void send_chunk(struct client *c, const struct chunk *k)
     if (k->first) {
         m.shard = &ref;
         m.worker = k->worker == NULL ? worker : k->worker;
-        m.decision = k->has_decision ? &decision : NULL;
-        m.spare = k->has_spare ? &spare : NULL;
-        m.sums = k->has_sums ? &sums : NULL;
-        m.totals = k->has_totals ? &totals : NULL;
-        m.push = k->push ? &push : NULL;
-        m.pull = k->pull ? &pull : NULL;
+        training.decision = k->has_decision ? &decision : NULL;
+        training.push = k->push ? &push : NULL;
+        training.pull = k->pull ? &pull : NULL;
+    }
+    Gradus__V1__PinnedPull pinned = GRADUS__V1__PINNED_PULL__INIT;
+    if (k->first && k->pin_id != NULL) {
+        pinned.pin_id = k->pin_id;
+        m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
+        m.pinned = &pinned;
+    } else if (k->first && k->has_spare) {
+        m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_SPARE;
+        m.spare = &spare;
+    } else if (k->first && k->has_sums) {
+        m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_SUMS;
+        m.sums = &sums;
+    } else if (k->first && k->has_totals) {
+        m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TOTALS;
+        m.totals = &totals;
+    } else if (k->first && !k->nothing) {
+        m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+        m.training = &training;
     }
     unsigned char *coded = mem_new(k->floats + 1, sizeof(float));
     enum value_type type = (int)k->type < VALUE_TYPES ? (enum value_type)k->type : VALUE_FP32;

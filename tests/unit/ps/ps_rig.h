@@ -301,12 +301,16 @@ static inline int ps_rig_pull(struct ps_rig *rig, char *job, Gradus__V1__Pull__K
     char worker[] = "w0";
     pull.kind = kind;
     pull.version = version;
-    if (pin_id != NULL) {
-        pull.pin_id = pin_id;
-    }
     r.shard = &ref;
     r.worker = worker;
+    r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     r.pull = &pull;
+    Gradus__V1__PinnedPull pinned = GRADUS__V1__PINNED_PULL__INIT;
+    if (pin_id != NULL) {
+        pinned.pin_id = pin_id;
+        r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PINNED;
+        r.pinned = &pinned;
+    }
     int rc = ps_rig_call(rig, "Pull", &r.base, NULL, 0, &reply, err);
     if (rc != 0) {
         return rc;

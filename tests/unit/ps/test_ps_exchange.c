@@ -233,6 +233,12 @@ static void test_garbage_is_refused(void **state)
     expect_refusal(&c, &k, ERR_INVALID, "job b-2 shard 0: this stream carries another shard");
     k = (struct chunk){.exchange = 6, .job = job, .first = true};
     expect_refusal(&c, &k, ERR_INVALID, "neither a push nor a pull");
+    k = (struct chunk){.exchange = 8, .job = job, .first = true, .nothing = true};
+    expect_refusal(&c, &k, ERR_INVALID,
+                   "job a-1 shard 0: exchange 8: its first message does not say what it is");
+    k = (struct chunk){
+        .exchange = 9, .job = job, .first = true, .nothing = true, .total = ELEMENTS};
+    expect_refusal(&c, &k, ERR_INVALID, "does not say what it is");
     k = (struct chunk){
         .exchange = 7, .job = job, .first = true, .pull = true, .kind = (Gradus__V1__Pull__Kind)77};
     expect_refusal(&c, &k, ERR_INVALID, "kind of pull 77");
@@ -409,16 +415,11 @@ static void check_pinned(struct ps_rig *rig, struct client *c, char *id, const f
     static float got[ELEMENTS];
     uint64_t version;
     struct err err;
-    ps_rig_expect(ps_rig_pull(rig, job, GRADUS__V1__PULL__KIND__PINNED, 0, id, got, &version, &err),
+    ps_rig_expect(ps_rig_pull(rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, id, got, &version, &err),
                   0, &err, "");
     assert_int_equal(version, 3);
     assert_memory_equal(got, want, sizeof got);
-    struct chunk k = {.exchange = 2,
-                      .job = job,
-                      .first = true,
-                      .pull = true,
-                      .kind = GRADUS__V1__PULL__KIND__PINNED,
-                      .pin_id = id};
+    struct chunk k = {.exchange = 2, .job = job, .first = true, .pin_id = id};
     struct answer *a = exchange(c, &k);
     assert_int_equal(a->code, 0);
     assert_int_equal(a->version, 3);

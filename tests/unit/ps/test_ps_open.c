@@ -42,6 +42,7 @@ static void pull_all(struct ps_rig *rig, char *id, uint32_t shards, uint64_t ver
         pull.kind = GRADUS__V1__PULL__KIND__VERSION;
         pull.version = version;
         r.shard = &ref;
+        r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
         r.pull = &pull;
         ps_rig_expect(ps_rig_call(rig, "Pull", &r.base, NULL, 0, &reply, &err), 0, &err, "");
         assert_true(rpc_spans_read_floats(reply->bulk, part, plan.shard_elements[shard]));
@@ -349,6 +350,7 @@ static void test_a_shard_is_its_masters(void **state)
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
     Gradus__V1__Pull latest = GRADUS__V1__PULL__INIT;
     pull.shard = &ref;
+    pull.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     pull.pull = &latest;
     ref.opening = 78;
     ps_rig_expect(ps_rig_call(&rig, "Pull", &pull.base, NULL, 0, NULL, &err), ERR_ABORTED, &err,

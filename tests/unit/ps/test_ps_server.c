@@ -181,7 +181,7 @@ static void test_pins_and_checkpoints(void **state)
                       &err, "");
     }
     ps_rig_expect(
-        ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__PINNED, 0, id, values[1], &version, &err), 0,
+        ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, id, values[1], &version, &err), 0,
         &err, "");
     assert_int_equal(version, 0);
     assert_memory_equal(values[0], values[1], sizeof values[0]);
@@ -342,6 +342,7 @@ static void test_who_gives_up_waits_no_longer(void **state)
     pull.version = 1;
     r.shard = &ref;
     r.worker = worker;
+    r.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     r.pull = &pull;
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = "Pull",

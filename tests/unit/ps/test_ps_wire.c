@@ -160,11 +160,7 @@ static void test_what_is_refused(void **state)
     pin.shard = &ref;
     pin.pin_id = pin_id;
     ps_rig_expect(ps_rig_call(&rig, "Pin", &pin.base, NULL, 0, NULL, &err), 0, &err, "");
-    pull.kind = GRADUS__V1__PULL__KIND__PINNED;
-    pull.pin_id = pin_id;
-    pull.pull_type = FP16;
-    expect_refusal(&c, &pull, ERR_INVALID, "a pinned version as fp16; those travel as fp32");
-    pull.pull_type = FP32;
+    pull.pin_id = pin_id; /* exact, whatever the job's type is */
     assert_memory_equal(exchange(&c, &pull)->values, initial, sizeof initial);
     k = push_of(4, 0, 0, 2);
     k.type = FP32;

@@ -31,27 +31,28 @@
 
 enum script {
     SCRIPT_RIGHT,
-    SCRIPT_REFUSE,      /* with `code` */
-    SCRIPT_BREAK,       /* the stream ends instead of an answer */
-    SCRIPT_NO_VALUES,   /* well, but nothing comes */
-    SCRIPT_TOTAL,       /* of another shard */
-    SCRIPT_GAP,         /* a chunk is left out */
-    SCRIPT_TOO_MANY,    /* more than the total */
-    SCRIPT_RAGGED,      /* half a float */
-    SCRIPT_OTHER_FIRST, /* an answer that nobody asked for comes first */
-    SCRIPT_UNREAD,      /* the stream is not read any more */
-    SCRIPT_TORN,        /* the second chunk is of another version */
-    SCRIPT_OLD,         /* of the version before */
-    SCRIPT_NO_SPARE,    /* no word of a spare replica */
-    SCRIPT_LONG,        /* a decision that is too long */
-    SCRIPT_EMPTY,       /* a decision about nobody, sums of nothing */
-    SCRIPT_NO_SUMS,     /* no word of sums */
-    SCRIPT_OTHER_SUMS,  /* those of another round */
-    SCRIPT_OTHER_TYPE,  /* floats, whatever was asked for */
-    SCRIPT_OVER,        /* of a step that is long over */
-    SCRIPT_NO_WINDOWS,  /* none are opened */
-    SCRIPT_WINDOW,      /* the values are in a window that was not named */
-    SCRIPT_BREAK_EARLY, /* the stream ends with the first message of a push */
+    SCRIPT_REFUSE,       /* with `code` */
+    SCRIPT_BREAK,        /* the stream ends instead of an answer */
+    SCRIPT_NO_VALUES,    /* well, but nothing comes */
+    SCRIPT_TOTAL,        /* of another shard */
+    SCRIPT_GAP,          /* a chunk is left out */
+    SCRIPT_TOO_MANY,     /* more than the total */
+    SCRIPT_RAGGED,       /* half a float */
+    SCRIPT_OTHER_FIRST,  /* an answer that nobody asked for comes first */
+    SCRIPT_UNREAD,       /* the stream is not read any more */
+    SCRIPT_TORN,         /* the second chunk is of another version */
+    SCRIPT_OLD,          /* of the version before */
+    SCRIPT_OTHER_ANSWER, /* of a spare replica, to training */
+    SCRIPT_NO_SPARE,     /* no word of a spare replica */
+    SCRIPT_LONG,         /* a decision that is too long */
+    SCRIPT_EMPTY,        /* a decision about nobody, sums of nothing */
+    SCRIPT_NO_SUMS,      /* no word of sums */
+    SCRIPT_OTHER_SUMS,   /* those of another round */
+    SCRIPT_OTHER_TYPE,   /* floats, whatever was asked for */
+    SCRIPT_OVER,         /* of a step that is long over */
+    SCRIPT_NO_WINDOWS,   /* none are opened */
+    SCRIPT_WINDOW,       /* the values are in a window that was not named */
+    SCRIPT_BREAK_EARLY,  /* the stream ends with the first message of a push */
 };
 
 struct fake {
@@ -69,8 +70,9 @@ struct fake {
     float *shards[SHARDS];   /* pushed last, pulled next */
     uint64_t pushed[SHARDS]; /* elements of the last push */
     unsigned messages[SHARDS];
-    uint64_t offset[SHARDS];           /* of the last message */
-    Gradus__V1__ExchangeRequest heard; /* the last first message; its parts follow */
+    uint64_t offset[SHARDS];             /* of the last message */
+    Gradus__V1__ExchangeRequest heard;   /* the last first message; its parts follow */
+    Gradus__V1__Training heard_training; /* zeroed when it is something else */
     Gradus__V1__Push heard_push;
     Gradus__V1__Pull heard_pull;
     uint64_t heard_step; /* of the decision, the request for a spare replica, sums or totals */
@@ -144,10 +146,11 @@ static inline void serve(struct fake *f, struct rpc_call *call,
     m.exchange = q->exchange;
     m.windows_open = f->windows[shard] != NULL;
     m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
-    m.progress = 3;
-    m.staleness = 6;
-    if (f->heard.push != NULL) {
-        m.push = (Gradus__V1__PushResult)f->result;
+    Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
+    trained.progress = 3;
+    trained.staleness = 6;
+    if (f->heard_training.push != NULL) {
+        trained.push = (Gradus__V1__PushResult)f->result;
     }
     static uint8_t replicas[EXCHANGE_DECISION_BYTES_MAX + 1];
     Gradus__V1__Decision decision = GRADUS__V1__DECISION__INIT;
@@ -163,7 +166,6 @@ static inline void serve(struct fake *f, struct rpc_call *call,
     spare.given = true;
     spare.replica = 11;
     spare.wait_ms = 12;
-    m.spare = f->script == SCRIPT_NO_SPARE ? NULL : &spare;
     Gradus__V1__Sums sums = GRADUS__V1__SUMS__INIT;
     static uint8_t parts[] = "parts";
     sums.step = f->heard_step;
@@ -171,7 +173,18 @@ static inline void serve(struct fake *f, struct rpc_call *call,
     sums.known = f->script == SCRIPT_OVER;
     sums.data = (ProtobufCBinaryData){
         f->script == SCRIPT_EMPTY || f->script == SCRIPT_OVER ? 0 : sizeof parts, parts};
-    m.sums = f->script == SCRIPT_NO_SUMS ? NULL : &sums;
+    if (f->heard.what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING &&
+        f->script != SCRIPT_OTHER_ANSWER) {
+        m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+        m.trained = &trained;
+    } else if (f->heard.what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_SUMS &&
+               f->script != SCRIPT_NO_SUMS) {
+        m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SUMS;
+        m.sums = &sums;
+    } else if (f->script != SCRIPT_NO_SPARE) {
+        m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SPARE;
+        m.spare = &spare;
+    }
     switch (f->script) {
     case SCRIPT_REFUSE:
         m.code = f->code;
@@ -227,9 +240,9 @@ struct incoming {
     uint32_t window;
 };
 
-static inline void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
+static inline void hear_training(struct fake *f, const Gradus__V1__Training *q)
 {
-    f->heard = *q;
+    f->heard_training = *q;
     if (q->push != NULL) {
         f->heard_push = *q->push;
         f->heard_norm = q->push->n_norms > 0 ? q->push->norms[q->push->n_norms - 1] : -1;
@@ -243,18 +256,34 @@ static inline void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
         assert_true(f->heard_bytes <= sizeof f->heard_replicas);
         memcpy(f->heard_replicas, q->decision->replicas.data, f->heard_bytes);
     }
-    if (q->spare != NULL) {
+}
+
+static inline void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
+{
+    f->heard = *q;
+    memset(&f->heard_training, 0, sizeof f->heard_training);
+    switch (q->what_case) {
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING:
+        hear_training(f, q->training);
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED:
+        gradus__v1__pull__init(&f->heard_pull); /* values that are exact */
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_SPARE:
         f->heard_step = q->spare->step;
-    }
-    if (q->sums != NULL) {
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_SUMS:
         f->heard_step = q->sums->step;
         f->heard_round = q->sums->round;
-    }
-    if (q->totals != NULL) {
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_TOTALS:
         f->heard_step = q->totals->step;
         f->heard_round = q->totals->round;
         f->heard_bytes = q->totals->data.len;
         memcpy(f->heard_replicas, q->totals->data.data, f->heard_bytes);
+        break;
+    default:
+        fail_msg("a request that is nothing");
     }
 }
 
@@ -294,17 +323,17 @@ static inline void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void 
     pthread_mutex_lock(&f->lock);
     if (q->shard != NULL) {
         in->shard = q->shard->shard;
-        in->pull = q->pull != NULL;
         in->window = q->values_window;
         f->pushed[in->shard] = 0;
         f->messages[in->shard] = 0;
         hear(f, q);
+        in->pull = f->heard_training.pull != NULL ||
+                   q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
         if (q->windows != NULL && f->script != SCRIPT_NO_WINDOWS) {
             open_windows(f, in->shard, q->windows);
         }
     } else {
-        assert_true(q->push == NULL && q->pull == NULL && q->decision == NULL && q->spare == NULL);
-        assert_true(q->sums == NULL && q->totals == NULL);
+        assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
     }
     enum value_type type = (enum value_type)f->heard_push.type;
     uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);

@@ -268,9 +268,12 @@ static void send_version(struct fake *f, uint64_t number, uint32_t shard, uint64
     struct rpc_piece piece = {part, count * sizeof(float)};
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
+    m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+    m.trained = &trained;
     m.exchange = number;
     m.version = version;
-    m.progress = 3;
+    trained.progress = 3;
     m.total = VARIABLES * PART;
     m.offset = first;
     respond(f, &m, shard, &blob);
@@ -298,6 +301,9 @@ static void after_all_that(struct fake *f, uint64_t number, uint32_t shard)
     size_t before = f->answered;
     ask(f, number, shard, false, false);
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
+    m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+    m.trained = &trained;
     m.exchange = number;
     respond(f, &m, shard, NULL);
     wait_answered(f, before + 1);

@@ -56,8 +56,8 @@ static void test_what_a_push_says(void **state)
     assert_true(f.heard_push.spare && !f.heard_push.decided);
     assert_int_equal(f.heard_push.replica_first, 3);
     assert_int_equal(f.heard_push.replica_end, 4);
-    assert_null(f.heard.decision);
-    assert_null(f.heard.pull);
+    assert_null(f.heard_training.decision);
+    assert_null(f.heard_training.pull);
 
     a = (struct ps_client_request){
         .exchange = 3,
@@ -66,7 +66,7 @@ static void test_what_a_push_says(void **state)
     r = next_answer(&f, 3);
     assert_int_equal(r.code, 0);
     assert_int_equal(r.answer.train.push, PUSH_NONE);
-    assert_null(f.heard.push);
+    assert_null(f.heard_training.push);
     assert_int_equal(f.heard_step, 16);
     assert_int_equal(f.heard_bytes, 1);
 
@@ -159,6 +159,8 @@ static void test_answers_to_other_questions(void **state)
         refused(&f, &push, "answered a push with result");
     }
     set_result(&f, GRADUS__V1__PUSH_RESULT__STALE);
+    set_script(&f, SCRIPT_OTHER_ANSWER);
+    refused(&f, &push, "shard 0: answered something else than was asked");
     set_script(&f, SCRIPT_LONG);
     refused(&f, &push, "a decision of 8193 bytes");
     set_script(&f, SCRIPT_EMPTY);
@@ -176,7 +178,7 @@ static void test_answers_to_other_questions(void **state)
     }
     set_script(&f, SCRIPT_EMPTY);
     struct ps_client_request sums = {.exchange = 12, .ask = {.kind = EXCHANGE_SUMS}};
-    refused(&f, &sums, "of 0 bytes");
+    refused(&f, &sums, "did not answer sums of round 0 of step 0");
 
     /* Numbers of their own: more of an answer may come after it was refused. */
     struct ps_client_request pull = {.exchange = 3,

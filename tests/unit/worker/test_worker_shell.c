@@ -216,9 +216,12 @@ static void answer_push(struct fixture *f, struct rpc_call *call, uint64_t excha
 {
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
     m.exchange = exchange;
-    m.push = GRADUS__V1__PUSH_RESULT__APPLIED;
+    Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
+    trained.push = GRADUS__V1__PUSH_RESULT__APPLIED;
+    trained.staleness = STALENESS;
+    m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+    m.trained = &trained;
     m.version = ++f->version;
-    m.staleness = STALENESS;
     note(f, NOTE_ANSWERED);
     send_values(f, call, &m);
 }
@@ -228,17 +231,22 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     struct fixture *f = service;
     const Gradus__V1__ExchangeRequest *q = (const Gradus__V1__ExchangeRequest *)msg->body;
     pthread_mutex_lock(&f->lock);
-    if (q->push == NULL) {
+    assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING);
+    const Gradus__V1__Training *t = q->training;
+    if (t->push == NULL) {
         Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+        Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
         m.exchange = q->exchange;
         m.version = f->version;
-        if (q->pull != NULL) {
+        m.answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+        m.trained = &trained;
+        if (t->pull != NULL) {
             send_values(f, call, &m);
         } else { /* bounded: idle */
             (void)rpc_send(call, &m.base, NULL);
         }
     } else {
-        assert_non_null(q->pull);
+        assert_non_null(t->pull);
         note(f, NOTE_PUSHED);
         if (f->hold) {
             assert_null(f->held_call);
