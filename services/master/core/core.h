@@ -35,6 +35,7 @@
 
 #include "base/log.h"
 #include "job/progress/course.h"
+#include "master/core/call.h"
 #include "master/core/master.h"
 
 #define ID_ROOM (JOB_ID_BYTES_MAX + 1)
@@ -133,6 +134,7 @@ struct job_worker {
     bool parked; /* a LeaseSplit waits */
     uint64_t parked_request, parked_until_ms;
     bool evaluating;
+    uint32_t chunk; /* then: the one that it does */
 };
 
 enum chunk_state { CHUNK_TODO, CHUNK_OUT, CHUNK_DONE };
@@ -283,25 +285,6 @@ struct job {
     size_t sample_count; /* ever */
 };
 
-struct call {
-    uint64_t number;
-    enum master_call_kind kind;
-    struct job *job;
-    struct node *node;
-    uint32_t index; /* shard, or chunk of an evaluation */
-    bool hold;      /* ASSIGN */
-    uint64_t generation;
-    unsigned attempts; /* that did not reach the node, or whose answer did not reach us */
-    unsigned refusals; /* that may pass */
-    bool flying;       /* sent and not answered; else it waits to be sent again */
-    uint64_t due_ms;   /* of that; UINT64_MAX: not yet */
-    bool begun;        /* it was sent once */
-    uint64_t begun_ms; /* then */
-    bool worked;       /* the node says that it is at it, or at what it waits for */
-    uint64_t heard_ms; /* when it last said so, with progress; else when it was first sent */
-    char failure[160]; /* why the last attempt failed; "": none has */
-};
-
 struct master {
     struct master_config config;
     uint64_t now_ms, before_ms; /* the latter: of the step before */
@@ -312,8 +295,7 @@ struct master {
     size_t node_count, node_capacity;
     struct job **jobs; /* in the order of submission */
     size_t job_count, job_capacity;
-    struct call *calls;
-    size_t call_count, call_capacity;
+    struct call_table calls;
     uint64_t next_number;  /* of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
     uint64_t secrets_drawn, openings_drawn;
@@ -352,28 +334,16 @@ void on_unreachable(struct master *m, const struct master_event *e);
 /* It should have sent a heartbeat by now. */
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
 
-/* call.c */
+/* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
                 uint32_t index);
 void call_start_hold(struct master *m, struct job *j, struct node *n);
-size_t calls_open(const struct master *m, const struct job *j, enum master_call_kind kind);
-void calls_forget(struct master *m, const struct job *j, enum master_call_kind kind);
-void calls_forget_job(struct master *m, const struct job *j);
-void calls_forget_node(struct master *m, const struct node *n,
-                       const struct job *j); /* j NULL: all */
-/* @n cannot take part in @j: the others go on without it, for good or for a while. */
-void call_leave_out(struct master *m, struct job *j, struct node *n, bool for_good,
-                    const char *why);
+void call_send(struct master *m, struct call *c);  /* or let it wait for what it needs */
+void call_again(struct master *m, struct call *c); /* as soon as it may be sent */
 void calls_unblock(struct master *m, const struct job *j); /* what they wait for may be there */
+
+/* call_done.c */
 void calls_tick(struct master *m);
-/* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
-void call_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
-uint64_t calls_timer(const struct master *m);
-void calls_late(struct master *m, uint64_t late_ms); /* nobody looked for so long */
-/* @n has said what keeps it busy. */
-void calls_heard(struct master *m, const struct node *n);
-/* What @j waits for since more than a moment, in words; "": nothing. Overwritten. */
-const char *calls_words(struct master *m, const struct job *j, uint64_t now_ms, struct buf *words);
 void on_call_done(struct master *m, const struct master_call_done *done);
 
 /* call_build.c: the fields of @c's kind. */
@@ -399,6 +369,11 @@ void job_ended(struct master *m, struct job *j);   /* and that is stored: client
 void jobs_sweep(struct master *m);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
+/* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
+void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
+/* @n cannot take part in @j: the others go on without it, for good or for a while. */
+void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good,
+                   const char *why);
 struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
 struct job_worker *job_worker_add(struct job *j, struct node *n);
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
@@ -535,7 +510,7 @@ void evaluate_begin(struct master *m, struct job *j);
 void evaluate_pump(struct master *m, struct job *j);
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
                    const struct master_call_done *done);
-void evaluate_returned(struct job *j, uint32_t chunk); /* its worker is gone */
+void evaluate_returned(struct job *j, const struct job_worker *w); /* @w is gone */
 void evaluate_release(struct job *j);
 void milestone_evaluated(struct master *m, struct job *j);
 

@@ -70,7 +70,8 @@ void evaluate_pump(struct master *m, struct job *j)
         }
         c->state = CHUNK_OUT;
         w->evaluating = true;
-        call_start(m, j, w->node, MASTER_CALL_EVALUATE, (uint32_t)(c - j->chunks));
+        w->chunk = (uint32_t)(c - j->chunks);
+        call_start(m, j, w->node, MASTER_CALL_EVALUATE, w->chunk);
     }
 }
 
@@ -80,10 +81,10 @@ static void give_again(struct job *j, uint32_t chunk)
     j->chunk_next = chunk < j->chunk_next ? chunk : j->chunk_next;
 }
 
-void evaluate_returned(struct job *j, uint32_t chunk)
+void evaluate_returned(struct job *j, const struct job_worker *w)
 {
-    if (j->work == WORK_EVALUATE && chunk < j->chunk_count) {
-        give_again(j, chunk);
+    if (w->evaluating && j->work == WORK_EVALUATE) {
+        give_again(j, w->chunk);
     }
 }
 

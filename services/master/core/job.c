@@ -182,13 +182,8 @@ void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)
     if (!MUTANT(lease_lost_with_worker)) {
         train_give_back(m, j, w);
     }
-    for (size_t i = 0; i < m->call_count; i++) {
-        if (m->calls[i].job == j && m->calls[i].node == w->node &&
-            m->calls[i].kind == MASTER_CALL_EVALUATE) {
-            evaluate_returned(j, m->calls[i].index);
-        }
-    }
-    calls_forget_node(m, w->node, j);
+    evaluate_returned(j, w);
+    calls_forget_node(&m->calls, w->node, j);
     size_t i = (size_t)(w - j->workers);
     memmove(w, w + 1, (j->worker_count - i - 1) * sizeof *w);
     j->worker_count--;
@@ -203,5 +198,3 @@ const char *job_checkpoint_words(struct master *m, const struct job *j)
     }
     return action_printf(m, "the newest checkpoint is %s", j->record.checkpoint);
 }
-
-/* ---- requests of clients ---- */

@@ -43,7 +43,7 @@ void job_end(struct master *m, struct job *j, enum job_state state, const char *
     va_start(args, fmt);
     buf_vprintf(&reason, fmt, args);
     va_end(args);
-    calls_forget_job(m, j);
+    calls_forget_job(&m->calls, j);
     struct job_names workers = j->record.workers; /* who served it is still shown */
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, buf_str(&reason));
@@ -97,7 +97,7 @@ void job_recover(struct master *m, struct job *j, const char *why)
         return;
     }
     bool again = j->resume; /* its recovery failed */
-    calls_forget_job(m, j);
+    calls_forget_job(&m->calls, j);
     milestone_waiters(
         m, j, true, ERR_ABORTED,
         action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
@@ -138,7 +138,7 @@ void job_restart(struct master *m, struct job *j, const char *why)
         job_recover(m, j, why);
         return;
     }
-    calls_forget_job(m, j);
+    calls_forget_job(&m->calls, j);
     job_record_set(&j->resume_reason, why);
     job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
     give_up_nodes(m, j);
@@ -147,7 +147,7 @@ void job_restart(struct master *m, struct job *j, const char *why)
 static bool is_clean(const struct master *m, const struct job *j)
 {
     return ((job_state_is_final(j->record.state) && row_has_end(j)) || j->restartable) &&
-           calls_open(m, j, MASTER_CALL_STOP) == 0 && calls_open(m, j, MASTER_CALL_CLOSE) == 0;
+           calls_open(&m->calls, j, MASTER_CALL_STOP) == 0 && calls_open(&m->calls, j, MASTER_CALL_CLOSE) == 0;
 }
 
 void job_cleaned(struct master *m, struct job *j)
@@ -206,7 +206,7 @@ void job_worker_lost(struct master *m, struct job *j, struct node *n, const char
                     job_checkpoint_words(m, j));
             return;
         }
-        calls_forget(m, j, MASTER_CALL_ASSIGN);
+        calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
         job_enter(m, j, JOB_RECOVERING,
                   action_printf(m, "waits for a worker: lost the last one, %s (%s)", n->id, why));
         j->phase = PHASE_WAIT;
@@ -216,6 +216,23 @@ void job_worker_lost(struct master *m, struct job *j, struct node *n, const char
     if (!j->over) {
         train_regroup(m, j);
     }
+}
+
+void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why)
+{
+    job_worker_lost(m, j, n, why);
+    calls_forget_node(&m->calls, n, j);
+    call_start(m, j, n, MASTER_CALL_STOP, 0);
+}
+
+void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why)
+{
+    j->refused[j->refused_count++ % JOB_REFUSED_MAX] = (struct refusal){
+        .node = n->number, .until_ms = for_good ? UINT64_MAX : m->now_ms + JOB_REFUSED_MS};
+    if (j->phase == PHASE_WAIT) {
+        job_say(m, j, why);
+    }
+    job_drop_worker(m, j, n, why);
 }
 
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)

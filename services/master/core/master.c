@@ -30,7 +30,7 @@ void master_free(struct master *m)
     }
     free(m->jobs);
     free(m->nodes);
-    free(m->calls);
+    calls_release(&m->calls);
     free(m);
 }
 
@@ -146,7 +146,7 @@ static void look_at_the_clock(struct master *m)
     }
     uint64_t late_ms = m->now_ms - since_ms; /* since the last event it has not stood still */
     nodes_late(m, late_ms);
-    calls_late(m, late_ms);
+    calls_late(&m->calls, late_ms, m->now_ms);
 }
 
 static uint64_t next_timer(const struct master *m)
@@ -160,7 +160,7 @@ static uint64_t next_timer(const struct master *m)
             earlier(&next, m->now_ms + watch_ms);
         }
     }
-    earlier(&next, calls_timer(m));
+    earlier(&next, calls_timer(&m->calls));
     for (size_t i = 0; i < m->job_count; i++) {
         const struct job *j = m->jobs[i];
         if (j->phase == PHASE_START && j->go_ms != 0) {
@@ -225,7 +225,7 @@ static void refresh(struct master *m, struct job *j, uint64_t now_ms)
 {
     struct buf words = {0};
     progress_refresh(j, now_ms);
-    job_record_set(&j->record.activity, calls_words(m, j, now_ms, &words));
+    job_record_set(&j->record.activity, calls_words(&m->calls, j, now_ms, &words));
     buf_release(&words);
 }
 
@@ -305,7 +305,7 @@ bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_n
 void master_counts(const struct master *m, struct master_counts *out)
 {
     *out = m->counts;
-    out->calls_open = m->call_count;
+    out->calls_open = m->calls.count;
     for (size_t i = 0; i < m->job_count; i++) {
         out->jobs[m->jobs[i]->record.state]++;
         out->leases_out += m->jobs[i]->leases.leased_count;

@@ -284,7 +284,7 @@ void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
     } else if (kind == MASTER_CALL_CHECKPOINT) {
         keep_file(&j->shards[shard], done);
     }
-    if (calls_open(m, j, kind) > 0) {
+    if (calls_open(&m->calls, j, kind) > 0) {
         return;
     }
     if (j->milestone.attempt_failed) {
@@ -405,7 +405,7 @@ static void say_failed(struct master *m, struct job *j, const char *what, const 
 void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
 {
     say_failed(m, j, "checkpoint", why);
-    if (calls_open(m, j, MASTER_CALL_CHECKPOINT) == 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_CHECKPOINT) == 0) {
         attempt_failed(m, j);
     }
 }
@@ -413,7 +413,7 @@ void milestone_checkpoint_failed(struct master *m, struct job *j, const char *wh
 void milestone_pin_failed(struct master *m, struct job *j, const char *why)
 {
     say_failed(m, j, j->milestone.checkpoint ? "checkpoint" : "evaluation", why);
-    if (calls_open(m, j, MASTER_CALL_PIN) == 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_PIN) == 0) {
         attempt_failed(m, j);
     }
 }

@@ -151,10 +151,10 @@ void node_lost(struct master *m, struct node *n, const char *why)
         } else {
             job_ps_lost(m, j, n, why);
         }
-        calls_forget_node(m, n, j);
+        calls_forget_node(&m->calls, n, j);
         job_cleaned(m, j);
     }
-    calls_forget_node(m, n, NULL);
+    calls_forget_node(&m->calls, n, NULL);
 }
 
 static bool room_for_one(struct master *m)
@@ -395,7 +395,7 @@ static void take_works(struct master *m, struct node *n, const struct master_eve
             now->moved_ms = before->moved_ms;
         }
     }
-    calls_heard(m, n);
+    calls_heard(&m->calls, n);
 }
 
 void on_heartbeat(struct master *m, const struct master_event *e)

@@ -206,7 +206,7 @@ static void open_shards(struct master *m, struct job *j)
 /* The first answer counts. */
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done)
 {
-    calls_forget(m, j, MASTER_CALL_INSPECT);
+    calls_forget(&m->calls, j, MASTER_CALL_INSPECT);
     j->train = done->train;
     j->test = done->test;
     start_data_known(m, j);
@@ -342,7 +342,7 @@ void start_open_refused(struct master *m, struct job *j, const struct err *err, 
 
 void start_open_done(struct master *m, struct job *j)
 {
-    if (calls_open(m, j, MASTER_CALL_OPEN) > 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_OPEN) > 0) {
         return;
     }
     j->phase = PHASE_START;
@@ -376,7 +376,7 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
         return;
     }
     if (j->phase != PHASE_START && j->workers_fit > 0 && job_workers_started(j) >= j->workers_fit) {
-        call_drop_worker(m, j, n, "there is no memory for one more worker");
+        job_drop_worker(m, j, n, "there is no memory for one more worker");
         return;
     }
     w->started = true;
@@ -418,7 +418,7 @@ void start_worker_gone(struct master *m, struct job *j)
     j->regroup_needed = true;
     if (j->worker_count == 0) {
         job_restart(m, j, "all its workers were lost while it started");
-    } else if (j->phase == PHASE_INSPECT && calls_open(m, j, MASTER_CALL_INSPECT) == 0) {
+    } else if (j->phase == PHASE_INSPECT && calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) {
         call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
     } else if (j->phase == PHASE_START && job_workers_started(j) == j->worker_count) {
         all_started(m, j);

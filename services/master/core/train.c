@@ -38,7 +38,7 @@ void train_ledger(const struct job *j, uint64_t step, struct ledger *out)
 
 static void ask(struct master *m, struct job *j, bool hold)
 {
-    calls_forget(m, j, MASTER_CALL_ASSIGN);
+    calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
     uint32_t active = train_active(j);
     for (size_t i = 0; i < j->worker_count; i++) {
         struct job_worker *w = &j->workers[i];
@@ -88,7 +88,7 @@ static void hold_begin(struct master *m, struct job *j)
  * whoever holds no lease, or says that it is idle, has nothing in hand. */
 static void hold_check(struct master *m, struct job *j)
 {
-    if (calls_open(m, j, MASTER_CALL_ASSIGN) > 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_ASSIGN) > 0) {
         return;
     }
     uint64_t step = j->record.step;
@@ -134,7 +134,7 @@ void train_assign_done(struct master *m, struct job *j, struct node *n, bool hol
         w->held = true;
         w->position = job_is_sync(j) ? position - j->version_shift : position;
         hold_check(m, j);
-    } else if (j->phase == PHASE_ASSIGN && calls_open(m, j, MASTER_CALL_ASSIGN) == 0) {
+    } else if (j->phase == PHASE_ASSIGN && calls_open(&m->calls, j, MASTER_CALL_ASSIGN) == 0) {
         j->phase = PHASE_TRAIN;
         job_changed(m, j);
         train_check(m, j);
@@ -149,10 +149,8 @@ void train_stands(struct master *m, struct job *j, struct job_worker *w)
         (job_is_sync(j) && w->position >= j->step_limit)) {
         return;
     }
-    for (size_t i = 0; i < m->call_count; i++) {
-        if (m->calls[i].kind == MASTER_CALL_ASSIGN && m->calls[i].node == w->node) {
-            return;
-        }
+    if (calls_open_to(&m->calls, w->node, MASTER_CALL_ASSIGN)) {
+        return;
     }
     w->idle = false;
     call_start(m, j, w->node, MASTER_CALL_ASSIGN, 0);
@@ -275,7 +273,7 @@ void train_over(struct master *m, struct job *j)
     if (j->record.state == JOB_RUNNING) {
         j->phase = PHASE_FINISH;
     }
-    calls_forget(m, j, MASTER_CALL_ASSIGN);
+    calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
     train_no_more_leases(m, j);
 }
 
@@ -325,7 +323,7 @@ void on_report_failure(struct master *m, const struct master_event *e)
     const char *why = action_printf(m, "worker %s: %s (%s)", w->node->id, e->worker.message,
                                     err_code_name(e->worker.code));
     if (e->worker.code == ERR_EXHAUSTED) { /* of this process: others may have the memory */
-        call_leave_out(m, j, w->node, false, why);
+        job_leave_out(m, j, w->node, false, why);
     } else {
         job_end(m, j, JOB_FAILED, "%s", why);
     }

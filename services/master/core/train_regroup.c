@@ -18,8 +18,8 @@ void train_assign_from(struct job *j, uint64_t step)
  */
 void train_regroup(struct master *m, struct job *j)
 {
-    calls_forget(m, j, MASTER_CALL_MEMBERSHIP);
-    calls_forget(m, j, MASTER_CALL_ASSIGN);
+    calls_forget(&m->calls, j, MASTER_CALL_MEMBERSHIP);
+    calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
     if (j->phase == PHASE_HOLD && train_leases(j)) {
         /* Who holds has dropped its leases, and the report of it may get lost. One that has not
          * goes on with them; what two compute is applied once. */
@@ -156,7 +156,7 @@ static bool leave_out(struct master *m, struct job *j, const char *why)
     job_say(
         m, j,
         action_printf(m, "goes on without %s, for which there is no memory: %s", w->node->id, why));
-    call_drop_worker(m, j, w->node, why); /* and regroup, where that matters */
+    job_drop_worker(m, j, w->node, why); /* and regroup, where that matters */
     return true;
 }
 
@@ -182,7 +182,7 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
 
 void train_membership_done(struct master *m, struct job *j)
 {
-    if (calls_open(m, j, MASTER_CALL_MEMBERSHIP) > 0) {
+    if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0) {
         return;
     }
     calls_unblock(m, j);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of the master's calls to nodes: which are open, which of them are sent again and when,
+ * and over which a node is given up.
+ *
+ * It knows nothing of jobs. An owner begins a call (call_send.c) and hears how it ended
+ * (call_done.c); here it is a name and a pointer that nobody looks behind. A row moves when another
+ * one is removed, so a pointer to a row is good until the next call that adds or removes.
+ * Owner: the master. */
+#ifndef GRADUS_MASTER_CORE_CALL_H
+#define GRADUS_MASTER_CORE_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "master/core/master.h"
+
+struct job; /* an owner */
+struct node;
+
+struct call {
+    uint64_t number;
+    enum master_call_kind kind;
+    struct job *job;
+    const char *job_id; /* borrowed from the owner */
+    struct node *node;
+    uint32_t index; /* shard, or chunk of an evaluation */
+    bool hold;      /* ASSIGN */
+    uint64_t generation;
+    unsigned attempts; /* that did not reach the node, or whose answer did not reach us */
+    unsigned refusals; /* that may pass */
+    bool flying;       /* sent and not answered; else it waits to be sent again */
+    uint64_t due_ms;   /* of that; UINT64_MAX: not yet */
+    bool begun;        /* it was sent once */
+    uint64_t begun_ms; /* then */
+    bool worked;       /* the node says that it is at it, or at what it waits for */
+    uint64_t heard_ms; /* when it last said so, with progress; else when it was first sent */
+    char failure[160]; /* why the last attempt failed; "": none has */
+};
+
+/* Zeroed is empty. */
+struct call_table {
+    struct call *rows;
+    size_t count, capacity;
+};
+
+/* ---- what kinds of calls there are ---- */
+
+/* A shard answers it only in its present generation, and it goes on through a regrouping. */
+bool call_follows_generation(enum master_call_kind kind);
+bool call_has_generation(enum master_call_kind kind); /* its request names the job's */
+
+/* ---- rows ---- */
+
+void calls_release(struct call_table *t);
+struct call *calls_add(struct call_table *t, const struct call *c); /* copies @c */
+struct call calls_remove(struct call_table *t, struct call *c);     /* and what it was */
+struct call *calls_find(struct call_table *t, uint64_t number);     /* sent; NULL: none */
+size_t calls_open(const struct call_table *t, const struct job *j, enum master_call_kind kind);
+/* Is one of @kind open to @n? */
+bool calls_open_to(const struct call_table *t, const struct node *n, enum master_call_kind kind);
+void calls_forget(struct call_table *t, const struct job *j, enum master_call_kind kind);
+/* All but those that tell nodes to drop the job: a node's place is free when it has. */
+void calls_forget_job(struct call_table *t, const struct job *j);
+void calls_forget_node(struct call_table *t, const struct node *n,
+                       const struct job *j); /* j NULL: all */
+
+/* ---- one call ---- */
+
+void call_sent(struct call *c, uint64_t number, uint64_t generation, uint64_t now_ms);
+void call_wait(struct call *c); /* it is not sent until its owner sends it */
+/* It failed with @err. True: it is in the table and is sent again, at once or after a pause. */
+bool call_retry(struct call *c, const struct err *err, uint64_t now_ms);
+
+/* ---- time ---- */
+
+/* The first row that is to be sent, or over which its node is to be given up; NULL: none. */
+struct call *calls_due(struct call_table *t, uint64_t now_ms);
+bool call_is_given_up(const struct call *c, uint64_t now_ms);
+uint64_t calls_timer(const struct call_table *t);
+void calls_late(struct call_table *t, uint64_t late_ms,
+                uint64_t now_ms); /* nobody looked so long */
+/* @n has said what keeps it busy. */
+void calls_heard(struct call_table *t, const struct node *n);
+/* What @j waits for since more than a moment, in words; "": nothing. Overwritten. */
+const char *calls_words(const struct call_table *t, const struct job *j, uint64_t now_ms,
+                        struct buf *words);
+/* Why the node of @c is given up; appended. */
+void call_silence_words(const struct call *c, uint64_t now_ms, struct buf *words);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call has ended: the row leaves the table first, then its job hears how. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "master/core/core.h"
+
+/* Not now, or whatever else the server holds. */
+static bool no_room(const struct err *err)
+{
+    return err->code == ERR_EXHAUSTED || err->code == ERR_RANGE;
+}
+
+/* A worker has not the data, or no memory for them. For a first start that is an error of the job;
+ * one that ran before goes on with the others. */
+static void start_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
+                          const char *why)
+{
+    bool first = job_is_starting(j) && !j->resume;
+    if (first && err->code != ERR_EXHAUSTED) {
+        job_end(m, j, JOB_FAILED, "%s", why);
+        return;
+    }
+    if (job_is_starting(j) && (first || j->worker_count == 1)) {
+        job_restart(m, j, why); /* memory, or a disk that is not mounted: it may pass */
+        return;
+    }
+    job_leave_out(m, j, n, err->code != ERR_EXHAUSTED, why);
+}
+
+/* What answers there is not the process that joined, or holds what another master gave it: nothing
+ * that it does counts here. One that is there all the same finds out by its next heartbeat, drops
+ * what it has and joins again. */
+static bool is_stranger(const struct call *c, int code)
+{
+    bool first = c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN ||
+                 c->kind == MASTER_CALL_START;
+    return first && (code == ERR_ABORTED || code == ERR_UNAUTHENTICATED);
+}
+
+/* The node answered with an error. */
+static void refused(struct master *m, const struct call *c, const struct err *err)
+{
+    struct job *j = c->job;
+    char where[ID_ROOM + 64];
+    snprintf(where, sizeof where, "%s on %s", master_call_name(c->kind), c->node->id);
+    const char *why = action_printf(m, "%s: %s", where, err->msg);
+    switch (c->kind) {
+    case MASTER_CALL_STOP:
+    case MASTER_CALL_CLOSE: /* as good as done: it does not have the job */
+        node_drop(m, c->node, j);
+        job_cleaned(m, j);
+        break;
+    case MASTER_CALL_INSPECT:
+    case MASTER_CALL_START:
+        start_refused(m, j, c->node, err, why);
+        break;
+    case MASTER_CALL_ASSIGN:
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_ABORTED || err->code == ERR_STATE) {
+            job_drop_worker(m, j, c->node, why); /* it has dropped the job */
+        } else {
+            job_leave_out(m, j, c->node, false, why);
+        }
+        break;
+    case MASTER_CALL_EVALUATE:
+        evaluate_done(m, j, c->node, c->index,
+                      &(struct master_call_done){.number = c->number, .err = err});
+        break;
+    case MASTER_CALL_CHECKPOINT:
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAUTHENTICATED) {
+            job_recover(m, j, why); /* the server came back without the shard */
+        } else {
+            milestone_checkpoint_failed(m, j, why);
+        }
+        break;
+    case MASTER_CALL_OPEN:
+        start_open_refused(m, j, err, why);
+        break;
+    case MASTER_CALL_MEMBERSHIP:
+        if (no_room(err)) {
+            train_no_room(m, j, c->index, why);
+            break;
+        }
+        /* fall through */
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_UNPIN:
+        if (c->kind == MASTER_CALL_PIN && no_room(err)) {
+            milestone_pin_failed(m, j, why);
+            break;
+        }
+        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE ||
+            err->code == ERR_UNAUTHENTICATED) {
+            job_recover(m, j, why); /* the server came back without the shard, or is going */
+            break;
+        }
+        job_end(m, j, JOB_FAILED, "%s", why);
+        break;
+    default:
+        job_end(m, j, JOB_FAILED, "%s", why);
+    }
+}
+
+/* A regrouping overtook it: it is sent again to the shards that know the new generation. */
+static bool was_overtaken(const struct call *c, const struct err *err)
+{
+    return call_follows_generation(c->kind) && err->code == ERR_ABORTED &&
+           c->generation < c->job->record.generation;
+}
+
+static void failed(struct master *m, struct call *c, const struct err *err)
+{
+    m->counts.call_failures++;
+    if (was_overtaken(c, err)) {
+        call_again(m, c);
+        return;
+    }
+    char quoted[512];
+    action_log(m, LOG_LEVEL_WARN, "call_failed", "job=%s node=%s call=%s attempt=%u reason=%s",
+               c->job_id, c->node->id, master_call_name(c->kind), c->attempts + 1,
+               log_quote(err->msg, quoted, sizeof quoted));
+    if (call_retry(c, err, m->now_ms)) {
+        return;
+    }
+    struct call ended = calls_remove(&m->calls, c);
+    if (is_stranger(&ended, err->code)) {
+        node_lost(m, ended.node,
+                  action_printf(m, "%s: %s", master_call_name(ended.kind), err->msg));
+        return;
+    }
+    refused(m, &ended, err);
+}
+
+static void give_up(struct master *m, struct call *c)
+{
+    struct call ended = calls_remove(&m->calls, c);
+    m->counts.call_failures++;
+    struct buf why = {0};
+    call_silence_words(&ended, m->now_ms, &why);
+    node_lost(m, ended.node, action_printf(m, "%s", buf_str(&why)));
+    buf_release(&why);
+}
+
+static void succeeded(struct master *m, const struct call *c, const struct master_call_done *done)
+{
+    struct job *j = c->job;
+    switch (c->kind) {
+    case MASTER_CALL_INSPECT:
+        start_inspect_done(m, j, done);
+        break;
+    case MASTER_CALL_OPEN:
+        j->shards[c->index].answered = true;
+        if (done->problem != NULL && done->problem[0] != '\0') {
+            start_warn(m, j, c->node, done->problem);
+        }
+        train_shard_said(j, c->index, done);
+        start_open_done(m, j);
+        break;
+    case MASTER_CALL_START:
+        start_worker_done(m, j, c->node);
+        break;
+    case MASTER_CALL_MEMBERSHIP:
+        train_shard_said(j, c->index, done);
+        train_membership_done(m, j);
+        break;
+    case MASTER_CALL_ASSIGN:
+        train_assign_done(m, j, c->node, c->hold, done->position);
+        break;
+    case MASTER_CALL_EVALUATE:
+        evaluate_done(m, j, c->node, c->index, done);
+        break;
+    case MASTER_CALL_PIN:
+    case MASTER_CALL_CHECKPOINT:
+    case MASTER_CALL_UNPIN:
+        milestone_shard_done(m, j, c->index, done, c->kind);
+        break;
+    case MASTER_CALL_STOP:
+    case MASTER_CALL_CLOSE:
+        node_drop(m, c->node, j);
+        job_cleaned(m, j);
+        break;
+    case MASTER_CALL_KIND_COUNT:
+        break;
+    }
+}
+
+void on_call_done(struct master *m, const struct master_call_done *done)
+{
+    struct call *c = calls_find(&m->calls, done->number);
+    if (c == NULL) {
+        return; /* nobody waits for it: the job ended, or the node was given up */
+    }
+    if (done->err != NULL) {
+        failed(m, c, done->err);
+        return;
+    }
+    struct call ended = calls_remove(&m->calls, c);
+    succeeded(m, &ended, done);
+}
+
+void calls_tick(struct master *m)
+{
+    struct call *c;
+    while ((c = calls_due(&m->calls, m->now_ms)) != NULL) {
+        if (call_is_given_up(c, m->now_ms)) {
+            give_up(m, c);
+        } else {
+            call_send(m, c);
+        }
+    }
+}

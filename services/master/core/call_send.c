@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job begins a call to a node, or sends one again that waited. */
+#include "master/core/core.h"
+
+/* A request stays open until it is answered or its connection is no more: how long the work takes
+ * that it asks for depends on bytes and batches, and the node says in its heartbeats that it is at
+ * it. This is only so that nothing is kept for ever. */
+#define CALL_MS 3600000
+
+/* It waits for the generation to be stored, or for the shards to know it. */
+static bool is_blocked(const struct master *m, const struct call *c)
+{
+    return (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
+           (call_follows_generation(c->kind) &&
+            calls_open(&m->calls, c->job, MASTER_CALL_MEMBERSHIP) > 0);
+}
+
+void call_send(struct master *m, struct call *c)
+{
+    if (is_blocked(m, c)) {
+        call_wait(c);
+        return;
+    }
+    call_sent(c, ++m->next_number, c->job->record.generation, m->now_ms);
+    m->counts.calls++;
+    struct master_action *action = action_add(m, MASTER_CALL);
+    action->call = (struct master_call){
+        .number = c->number,
+        .kind = c->kind,
+        .node = c->node->id,
+        .address = c->node->address,
+        .incarnation = c->node->incarnation,
+        .timeout_ms = CALL_MS,
+        .job = c->job->record.id,
+        .fence = fence_of(c->job),
+        .generation = c->generation,
+        .text = c->job->record.text,
+    };
+    call_build(m, c, &action->call);
+}
+
+void call_again(struct master *m, struct call *c)
+{
+    c->flying = false;
+    c->due_ms = is_blocked(m, c) ? UINT64_MAX : m->now_ms;
+}
+
+static void start(struct master *m, const struct call *c)
+{
+    call_send(m, calls_add(&m->calls, c));
+}
+
+void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
+                uint32_t index)
+{
+    start(m, &(struct call){
+                 .kind = kind, .job = j, .job_id = j->record.id, .node = n, .index = index});
+}
+
+void call_start_hold(struct master *m, struct job *j, struct node *n)
+{
+    start(
+        m,
+        &(struct call){
+            .kind = MASTER_CALL_ASSIGN, .job = j, .job_id = j->record.id, .node = n, .hold = true});
+}
+
+void calls_unblock(struct master *m, const struct job *j)
+{
+    for (size_t i = 0; i < m->calls.count; i++) {
+        struct call *c = &m->calls.rows[i];
+        if (c->job == j && !c->flying && c->due_ms == UINT64_MAX) {
+            call_send(m, c);
+        }
+    }
+}
