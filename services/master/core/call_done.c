@@ -18,11 +18,11 @@ static void start_refused(struct master *m, struct job *j, struct node *n, const
 {
     bool first = job_is_starting(j) && !j->resume;
     if (first && err->code != ERR_EXHAUSTED) {
-        job_end(m, j, JOB_FAILED, "%s", why);
+        job_must_end(j, JOB_FAILED, "%s", why);
         return;
     }
     if (job_is_starting(j) && (first || j->worker_count == 1)) {
-        job_restart(m, j, why); /* memory, or a disk that is not mounted: it may pass */
+        job_must_restart(j, why); /* memory, or a disk that is not mounted: it may pass */
         return;
     }
     job_leave_out(m, j, n, err->code != ERR_EXHAUSTED, why);
@@ -42,6 +42,7 @@ static bool is_stranger(const struct call *c, int code)
 static void refused(struct master *m, const struct call *c, const struct err *err)
 {
     struct job *j = c->job;
+    job_touch(j);
     char where[ID_ROOM + 64];
     snprintf(where, sizeof where, "%s on %s", master_call_name(c->kind), c->node->id);
     const char *why = action_printf(m, "%s: %s", where, err->msg);
@@ -49,7 +50,6 @@ static void refused(struct master *m, const struct call *c, const struct err *er
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE: /* as good as done: it does not have the job */
         node_drop(m, c->node, j);
-        job_cleaned(m, j);
         break;
     case MASTER_CALL_INSPECT:
     case MASTER_CALL_START:
@@ -68,7 +68,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         break;
     case MASTER_CALL_CHECKPOINT:
         if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAUTHENTICATED) {
-            job_recover(m, j, why); /* the server came back without the shard */
+            job_must_recover(j, why); /* the server came back without the shard */
         } else {
             milestone_checkpoint_failed(m, j, why);
         }
@@ -90,13 +90,13 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         }
         if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE ||
             err->code == ERR_UNAUTHENTICATED) {
-            job_recover(m, j, why); /* the server came back without the shard, or is going */
+            job_must_recover(j, why); /* the server came back without the shard, or is going */
             break;
         }
-        job_end(m, j, JOB_FAILED, "%s", why);
+        job_must_end(j, JOB_FAILED, "%s", why);
         break;
     default:
-        job_end(m, j, JOB_FAILED, "%s", why);
+        job_must_end(j, JOB_FAILED, "%s", why);
     }
 }
 
@@ -143,6 +143,7 @@ static void give_up(struct master *m, struct call *c)
 static void succeeded(struct master *m, const struct call *c, const struct master_call_done *done)
 {
     struct job *j = c->job;
+    job_touch(j);
     switch (c->kind) {
     case MASTER_CALL_INSPECT:
         start_inspect_done(m, j, done);
@@ -153,17 +154,15 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
             start_warn(m, j, c->node, done->problem);
         }
         train_shard_said(j, c->index, done);
-        start_open_done(m, j);
         break;
     case MASTER_CALL_START:
         start_worker_done(m, j, c->node);
         break;
     case MASTER_CALL_MEMBERSHIP:
         train_shard_said(j, c->index, done);
-        train_membership_done(m, j);
         break;
     case MASTER_CALL_ASSIGN:
-        train_assign_done(m, j, c->node, c->hold, done->position);
+        train_assign_done(j, c->node, c->hold, done->position);
         break;
     case MASTER_CALL_EVALUATE:
         evaluate_done(m, j, c->node, c->index, done);
@@ -176,7 +175,6 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE:
         node_drop(m, c->node, j);
-        job_cleaned(m, j);
         break;
     case MASTER_CALL_KIND_COUNT:
         break;

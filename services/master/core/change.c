@@ -130,7 +130,7 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
     change_take(m, j);
     struct err err = {0};
     if (start_course(j, step, ledger, &err) < 0) {
-        job_end(m, j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
+        job_must_end(j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
         return;
     }
     j->version_shift = version - step;
@@ -141,29 +141,29 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
                j->record.id, step, (int)j->record.consistency.mode, j->record.consistency.replicas);
     release_extra(m, j);
     m->reschedule = true; /* it may take more workers now */
-    train_regroup(m, j);
+    j->regroup_needed = true;
 }
 
-void change_begin(struct master *m, struct job *j)
+bool change_begin(struct master *m, struct job *j)
 {
     struct err unfit = {0};
     if (check_whole(j, j->change, &unfit) != 0) { /* it came before there was a plan */
         change_forget(m, j, unfit.code, unfit.msg);
-        train_on(m, j);
-        return;
+        return false;
     }
     uint64_t step = train_step(j);
     bool was_sync = job_is_sync(j);
     uint64_t version = was_sync ? step + j->version_shift : j->shards[0].version;
     if (!was_sync && !same_versions(j)) {
-        job_end(m, j, JOB_FAILED, "its shards have the same batches, but different versions");
-        return;
+        job_must_end(j, JOB_FAILED, "its shards have the same batches, but different versions");
+        return false;
     }
     struct ledger ledger;
     train_ledger(j, step, &ledger);
     m->counts.changes++;
     change_at(m, j, step, version, &ledger);
     ledger_release(&ledger);
+    return !job_is_ending(j);
 }
 
 /* All stand where the change began, those that took it and those that did not: it is changed back
@@ -240,6 +240,6 @@ void on_set(struct master *m, const struct master_event *e)
         change_at_once(m, j);
         m->reschedule = true;
     } else {
-        train_check(m, j);
+        job_touch(j);
     }
 }

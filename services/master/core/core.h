@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the master's core. Only the files of the core include this.
  *
- * A job in RUNNING does two things at once, each with its own small state:
+ * What a job is at is its `phase`; what of its milestone is being done beside is its `work`:
  *
- *   training (phase)   REGROUP ─▶ ASSIGN ─▶ TRAIN ─▶ STAND ─▶ (ASSIGN, TRAIN or FINISH)
- *                         ▲                  └▶ HOLD ─▶ ASSIGN (sync) or STAND (async, bounded)
- *                         └── from everywhere but FINISH when a worker is lost or comes
- *   milestone (work)   NONE ─▶ PIN ─▶ EVALUATE? ─▶ PREPARE ─▶ CHECKPOINT ─▶ MANIFEST ─▶ UNPIN ─▶
- * NONE; a checkpoint that fails goes by way of DISCARD, and the one at the end from there back to
- * PREPARE, with pauses, until there is room or somebody cancels
+ *   NONE ─▶ PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
  *
- *   REGROUP   the shards are told the new generation
- *   ASSIGN    the workers are told what to do in it, up to which step
- *   TRAIN     they compute
- *   HOLD      they are asked to stop as soon as possible
- *   STAND     they stand at a milestone, which waits for the work of the one before, or is pinned
- *   FINISH    nothing is left to compute; evaluation and checkpoint of the last milestone go on
+ * A checkpoint that fails goes by way of DISCARD, and the one at the end from there back to
+ * PREPARE, with pauses, until there is room or somebody cancels. advance.c has the phases and how
+ * they follow each other.
  *
  * In async and bounded modes a hold is followed by a regrouping (`standing`): its answers say what
  * every shard has. When they differ, because a worker died between two shards, what only some have
@@ -23,9 +15,7 @@
  *
  * A change of the job's file (`change`) waits for a STAND and goes to the shards with the next
  * regrouping (`changing`). A job that lost a parameter server or its master (`resume`) gives up all
- * nodes, waits in RECOVERING as if it were PENDING, and starts from its newest checkpoint:
- *
- *   start (phase)      INSPECT ─▶ FIND? ─▶ OPEN ─▶ START ─▶ (RUNNING)
+ * nodes, waits in RECOVERING as if it were PENDING, and starts from its newest checkpoint.
  *
  * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the
  * end of that work. In async and bounded modes an evaluation within an epoch is pinned without
@@ -61,6 +51,7 @@
 #define EPOCHS_OPEN 4   /* epochs whose metrics may still arrive */
 #define NO_STEP UINT64_MAX
 #define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
+#define NODE_READ_MS 50          /* messages that have come are read by then */
 #define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
 
 struct job;
@@ -92,18 +83,18 @@ struct node {
 };
 
 enum phase {
-    PHASE_NONE,
-    PHASE_INSPECT, /* STARTING; RECOVERING from a checkpoint */
-    PHASE_FIND,
-    PHASE_OPEN,
-    PHASE_START,
-    PHASE_REGROUP, /* RUNNING */
-    PHASE_ASSIGN,
-    PHASE_TRAIN,
-    PHASE_HOLD,
-    PHASE_STAND,
-    PHASE_FINISH,
-    PHASE_WAIT, /* RECOVERING: for a worker; the shards are there */
+    PHASE_NONE,    /* nothing of it runs */
+    PHASE_INSPECT, /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
+    PHASE_FIND,    /* its newest checkpoint is looked for */
+    PHASE_OPEN,    /* the servers make its shards */
+    PHASE_START,   /* the workers load the data */
+    PHASE_REGROUP, /* RUNNING: the shards are told the new generation */
+    PHASE_ASSIGN,  /* the workers are told what to do in it, up to which step */
+    PHASE_TRAIN,   /* they compute */
+    PHASE_HOLD,    /* they are asked to stop as soon as possible */
+    PHASE_STAND,   /* they stand at a milestone, which waits for the one before, or is pinned */
+    PHASE_FINISH,  /* nothing is left to compute; the last milestone's work goes on */
+    PHASE_WAIT,    /* RECOVERING: for a worker; the shards are there */
     PHASE_COUNT
 };
 enum work {
@@ -117,6 +108,8 @@ enum work {
     WORK_UNPIN,
     WORK_COUNT
 };
+
+enum verdict { VERDICT_NONE, VERDICT_RESTART, VERDICT_RECOVER, VERDICT_END };
 
 struct job_worker {
     struct node *node;
@@ -210,8 +203,22 @@ struct job {
     bool has_spec;    /* until the job is over and cleaned up */
     bool changed;     /* in this step */
     bool restartable; /* cleaning up after a start that failed; then it may start again */
-    enum phase phase;
+    enum phase phase; /* written by advance.c alone */
     enum work work;
+
+    /* Facts that handlers record and advance.c acts upon; see also regroup_needed, over, change,
+     * hold_checkpoint and hold_cancel. */
+    bool touched;                 /* something was recorded in this step */
+    bool chosen;                  /* its nodes were: it may start */
+    bool inspected;               /* its data are known */
+    bool found;                   /* its newest checkpoint is, or that there is none */
+    bool released;                /* nothing is due where it stands, or that is pinned */
+    enum verdict verdict;         /* it cannot go on like this */
+    enum job_state verdict_state; /* END: how */
+    char *verdict_reason;         /* owned; NULL: none yet */
+    char *lost_last;              /* which worker, and why, in words; owned; NULL: none was */
+    bool told;                    /* clients know that it has ended */
+
     unsigned start_failures; /* since it last ran */
     uint64_t opening;        /* of its shards, drawn for each start */
     uint64_t start_after_ms; /* it is not started again before */
@@ -299,8 +306,10 @@ struct master {
     uint64_t next_number;  /* of nodes, calls and manifests */
     uint64_t next_name[3]; /* of nodes by role */
     uint64_t secrets_drawn, openings_drawn;
-    bool reschedule; /* nodes or jobs changed: see what can start */
-    bool sweep;      /* a job has memory to free at the beginning of the next step */
+    bool reschedule;        /* nodes or jobs changed: see what can start */
+    struct job *answer_job; /* is shown to this request when the event is dealt with; NULL: none */
+    uint64_t answer_request;
+    bool sweep; /* a job has memory to free at the beginning of the next step */
     struct master_counts counts;
     const char *job_names[MASTER_JOBS_PER_PS_MAX]; /* for master_node_at() */
 };
@@ -318,28 +327,32 @@ void reply_error(struct master *m, uint64_t request, int code, const char *fmt, 
     __attribute__((format(printf, 4, 5)));
 
 /* node.c */
+struct node *node_named(struct master *m, const char *id);
 struct node *node_find(struct master *m, const char *id, uint64_t incarnation); /* alive */
 bool node_serves(const struct node *n, const struct job *j);
 void node_take(struct node *n, struct job *j);
 void node_drop(struct master *m, struct node *n, struct job *j);
-void node_lost(struct master *m, struct node *n, const char *why);
+void node_works(struct node *n, const struct master_event *heartbeat); /* what it is at */
 void node_free(struct node *n);
-void nodes_tick(struct master *m);
 uint64_t node_timer(const struct master *m, const struct node *n); /* when it is looked at next */
 void nodes_late(struct master *m, uint64_t late_ms);
+/* It should have sent a heartbeat by now. */
+bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
+
+/* node_events.c */
+void node_lost(struct master *m, struct node *n, const char *why);
+void nodes_tick(struct master *m);
 void on_join(struct master *m, const struct master_event *e);
 void on_heartbeat(struct master *m, const struct master_event *e);
 void on_leave(struct master *m, const struct master_event *e);
 void on_unreachable(struct master *m, const struct master_event *e);
-/* It should have sent a heartbeat by now. */
-bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms);
 
 /* call_send.c */
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
                 uint32_t index);
 void call_start_hold(struct master *m, struct job *j, struct node *n);
-void call_send(struct master *m, struct call *c);  /* or let it wait for what it needs */
-void call_again(struct master *m, struct call *c); /* as soon as it may be sent */
+void call_send(struct master *m, struct call *c);          /* or let it wait for what it needs */
+void call_again(struct master *m, struct call *c);         /* as soon as it may be sent */
 void calls_unblock(struct master *m, const struct job *j); /* what they wait for may be there */
 
 /* call_done.c */
@@ -352,35 +365,48 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
 /* job.c */
 struct job *job_find(struct master *m, const char *id);
 struct job *job_new(struct master *m);
-void job_free(struct job *j);
-void job_release_spec(struct job *j);
-void job_changed(struct master *m, struct job *j);
-void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
-void job_say(struct master *m, struct job *j, const char *reason); /* a new reason, same state */
-void job_end(struct master *m, struct job *j, enum job_state state, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+bool job_is_sync(const struct job *j);
 bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
-/* Its start failed: back to PENDING; one that was recovering recovers again. */
-void job_restart(struct master *m, struct job *j, const char *why);
-/* Give up all nodes, and start again from the newest checkpoint when there are enough. */
-void job_recover(struct master *m, struct job *j, const char *why);
-void job_cleaned(struct master *m, struct job *j); /* one more node has dropped the job */
-void job_ended(struct master *m, struct job *j);   /* and that is stored: clients are told */
-void jobs_sweep(struct master *m);
+bool job_is_pinning(const struct job *j);  /* a milestone at which all stand */
+void job_changed(struct job *j);
+void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
+void job_say(struct job *j, const char *reason); /* a new reason, same state */
+struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
+struct job_worker *job_worker_add(struct job *j, struct node *n);
+size_t job_workers_started(const struct job *j);
+uint32_t job_workers_active(const struct job *j); /* that have a share */
+void job_names_refresh(struct job *j);
+const char *job_checkpoint_words(struct master *m, const struct job *j);
+/* Facts: something is recorded; it ends, starts again from its newest checkpoint, or its start has
+ * failed (back to PENDING; one that was recovering recovers again). */
+void job_touch(struct job *j);
+void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void job_must_recover(struct job *j, const char *why);
+void job_must_restart(struct job *j, const char *why);
+bool job_is_ending(const struct job *j); /* one of these three was recorded */
+
+/* job_worker.c */
+void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
 void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why);
 void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why);
 /* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
 void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
 /* @n cannot take part in @j: the others go on without it, for good or for a while. */
-void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good,
-                   const char *why);
-struct job_worker *job_worker_of(struct job *j, const struct node *n); /* NULL: none */
-struct job_worker *job_worker_add(struct job *j, struct node *n);
-void job_worker_remove(struct master *m, struct job *j, struct job_worker *w);
-size_t job_workers_started(const struct job *j);
-void job_names_refresh(struct job *j);
-const char *job_checkpoint_words(struct master *m, const struct job *j);
-void job_release_data(struct job *j);
+void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why);
+
+/* job_end.c */
+void job_settle(struct master *m, struct job *j);  /* what was recorded by job_must_...() */
+void job_stored(struct master *m, struct job *j);  /* what waited for its row */
+void job_cleaned(struct master *m, struct job *j); /* one more node may have dropped the job */
+void jobs_sweep(struct master *m);
+void job_free(struct job *j);
+
+/* advance.c */
+void job_advance(struct master *m, struct job *j);
+void jobs_advance(struct master *m); /* those that were touched */
+
+/* client.c */
 void on_restore(struct master *m, const struct master_event *e);
 void on_submit(struct master *m, const struct master_event *e);
 void on_cancel(struct master *m, const struct master_event *e);
@@ -395,13 +421,17 @@ bool row_has_end(const struct job *j);
 void row_restored(struct job *j); /* it comes from the store */
 /* What clients may know; lives as an action's content does. */
 const struct job_record *job_shown(struct job *j);
+void row_send(struct master *m, struct job *j);
+
+/* row_stored.c */
 void on_stored(struct master *m, const struct master_stored *done);
 void rows_tick(struct master *m);
 
 /* change.c */
 void on_set(struct master *m, const struct master_event *e);
-/* The job stands, and every shard is at its position: the pending change becomes its file. */
-void change_begin(struct master *m, struct job *j);
+/* The job stands, and every shard is at its position: the pending change becomes its file. False:
+ * it does not fit and is forgotten, or the job ends. */
+bool change_begin(struct master *m, struct job *j);
 void change_done(struct master *m, struct job *j);    /* every shard knows */
 void change_settle(struct job *j);                    /* there is no way back any more */
 void change_at_once(struct master *m, struct job *j); /* nothing of the job runs */
@@ -424,17 +454,20 @@ void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
 /* What would lie where if @spec were the file of the job, whose data are known. @out is zeroed.
  * Errors: those of model_new(), plan_make() and plan_update_check(). */
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
+void start_inspect(struct master *m, struct job *j);
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
-void start_open_done(struct master *m, struct job *j);
+int start_data_known(struct master *m, struct job *j); /* not 0: it ends */
+void start_find(struct master *m, struct job *j);
+void start_open(struct master *m, struct job *j);
+void start_workers(struct master *m, struct job *j);
+void start_end(struct master *m, struct job *j); /* all have started, or enough */
 /* What @n answered shows that it could not write a checkpoint. */
 void start_warn(struct master *m, struct job *j, const struct node *n, const char *problem);
 /* A server could not open its shard: it has no memory for it now, or (ERR_RANGE) whatever else it
  * holds; it cannot read the checkpoint, or that is damaged (ERR_CORRUPT). */
 void start_open_refused(struct master *m, struct job *j, const struct err *err, const char *why);
 void start_avoid_clear(struct job *j);
-void start_tick(struct master *m, struct job *j);
 void start_worker_done(struct master *m, struct job *j, struct node *n);
-void start_worker_gone(struct master *m, struct job *j); /* a worker was removed while STARTING */
 int start_check_data(struct job *j, struct err *err);
 /* Errors: ERR_INVALID: a sync step would need more than the @records that there are. */
 int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err);
@@ -445,56 +478,67 @@ void on_found(struct master *m, const struct master_found *found);
 uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
-bool job_is_sync(const struct job *j);
-void train_begin(struct master *m, struct job *j); /* all have started, where the course begins */
+uint64_t train_step(const struct job *j);   /* of the milestone that would be pinned now */
+/* The data position there; @out is overwritten. */
+void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
+void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
+void train_assign(struct master *m, struct job *j);
+void train_assign_done(struct job *j, struct node *n, bool hold, uint64_t position);
+void train_stands(struct master *m, struct job *j, struct job_worker *w);
+bool train_is_at_end(const struct job *j);  /* nothing may be computed before the next pin */
+bool train_wants_hold(const struct job *j); /* all must stop soon */
+void train_hold(struct master *m, struct job *j);
+bool train_hold_end(struct master *m, struct job *j);    /* all hold; false: not yet, or it ends */
+void train_hold_broken(struct master *m, struct job *j); /* by a regrouping, if there is one */
+void train_over(struct master *m, struct job *j); /* the last step is pinned: no more leases */
+
+/* train_regroup.c */
 void train_regroup(struct master *m, struct job *j);
+int train_regroup_end(struct master *m, struct job *j); /* all shards have said; not 0: it ends */
 void train_shard_said(struct job *j, uint32_t shard, const struct master_call_done *done);
 /* A shard has no memory for a membership or a change, and is as it was. Others may have taken it;
  * the next generation makes all of them agree. */
 void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *why);
-void train_membership_done(struct master *m, struct job *j);
-void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
-void train_assign(struct master *m, struct job *j);
-void train_assign_done(struct master *m, struct job *j, struct node *n, bool hold,
-                       uint64_t position);
-void train_on(struct master *m, struct job *j); /* the milestone is pinned: go on */
-void train_check(struct master *m, struct job *j);
-uint32_t train_active(const struct job *j); /* workers that have a share */
-uint64_t train_step(const struct job *j);   /* of the milestone that would be pinned now */
-/* The data position there; @out is overwritten. */
-void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
-void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
-                      const char *why);
-void train_over(struct master *m, struct job *j);
-struct job_worker *train_sender(struct master *m, const struct master_event *e, struct job **job);
-bool train_is_present(struct master *m, const struct job *j, const struct master_event *e);
-void train_stands(struct master *m, struct job *j, struct job_worker *w);
+
+/* train_lease.c */
 bool train_leases(const struct job *j);            /* does it lease splits? */
 void train_grant(struct master *m, struct job *j); /* answer requests with what is free */
+void train_grant_one(struct master *m, struct job_worker *w, const struct lease *lease);
+void train_park_clear(struct master *m, struct job *j, struct job_worker *w, int code,
+                      const char *why);
 void train_no_more_leases(struct master *m, struct job *j);
 void train_drop_finished(struct job *j); /* leases of what is done are over */
 void train_give_back(struct master *m, struct job *j, struct job_worker *w);
 void leases_tick(struct master *m);
+
+/* worker_requests.c */
 void on_lease_split(struct master *m, const struct master_event *e);
 void on_report_split(struct master *m, const struct master_event *e);
+void on_report_progress(struct master *m, const struct master_event *e);
 void on_report_failure(struct master *m, const struct master_event *e);
 
 /* progress.c */
 void progress_init(struct job *j);
 void progress_step(struct master *m, struct job *j, uint64_t step);
-void progress_go_back(struct master *m, struct job *j, uint64_t step);
+void progress_go_back(struct job *j, uint64_t step);
 void progress_refresh(struct job *j, uint64_t now_ms);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
 /* metrics_pack() of the epoch's metrics so far; owned; NULL: they are not all known. */
 double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count);
 void progress_restore(struct job *j, const struct master_found *found);
-void on_report_progress(struct master *m, const struct master_event *e);
+/* Errors: those of metrics_unpack(). */
+int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err);
+void progress_show_train(struct job *j);
+
+/* milestone_due.c */
+uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
+void milestone_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
 
 /* milestone.c */
+void milestone_advance(struct master *m, struct job *j);
+void milestone_stop(struct job *j); /* whatever it is at; the job gives up its shards */
 void milestone_begin(struct master *m, struct job *j, bool stand);
-uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
 void on_prepare_done(struct master *m, const struct master_prepare_done *done);
-void milestone_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
 void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
                           const struct master_call_done *done, enum master_call_kind kind);
 void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
@@ -506,12 +550,12 @@ void milestone_release(struct job *j);
 void on_manifest_done(struct master *m, const struct master_manifest_done *done);
 
 /* evaluate.c */
-void evaluate_begin(struct master *m, struct job *j);
+void evaluate_begin(struct job *j);
 void evaluate_pump(struct master *m, struct job *j);
+bool evaluate_is_done(const struct job *j);
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
                    const struct master_call_done *done);
 void evaluate_returned(struct job *j, const struct job_worker *w); /* @w is gone */
 void evaluate_release(struct job *j);
-void milestone_evaluated(struct master *m, struct job *j);
 
 #endif

@@ -23,7 +23,7 @@ void evaluate_release(struct job *j)
     }
 }
 
-void evaluate_begin(struct master *m, struct job *j)
+void evaluate_begin(struct job *j)
 {
     evaluate_release(j);
     metrics_init(&j->test_sums, j->spec.model.metrics);
@@ -32,7 +32,6 @@ void evaluate_begin(struct master *m, struct job *j)
     j->chunks = mem_new(j->chunk_count, sizeof *j->chunks);
     j->chunk_next = 0;
     j->chunk_merged = 0;
-    evaluate_pump(m, j);
 }
 
 /* The first chunk to do; one that just failed on @n only when there is nobody else. */
@@ -53,12 +52,14 @@ static struct chunk *pick(struct job *j, const struct node *n)
     return NULL;
 }
 
+bool evaluate_is_done(const struct job *j)
+{
+    return j->chunk_merged == j->chunk_count;
+}
+
 /* Give chunks to all workers that have none. */
 void evaluate_pump(struct master *m, struct job *j)
 {
-    if (j->work != WORK_EVALUATE) {
-        return;
-    }
     for (size_t i = 0; i < j->worker_count; i++) {
         struct job_worker *w = &j->workers[i];
         if (!w->started || w->evaluating) {
@@ -117,19 +118,18 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
     c->failed_node = n->number;
     if (++c->failures >= EVALUATE_FAILURES_MAX && err->code == ERR_NOT_FOUND) {
         /* What is pinned is not there any more: a server came back without its shard. */
-        job_recover(m, j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
+        job_must_recover(j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
         return;
     }
     if (c->failures >= EVALUATE_FAILURES_MAX) {
-        job_end(m, j, JOB_FAILED,
-                "evaluation at step %" PRIu64 ": test records from %" PRIu64
-                " failed %d times, last on %s: %s",
-                j->milestone.step, (uint64_t)chunk * MASTER_EVALUATION_CHUNK, EVALUATE_FAILURES_MAX,
-                n->id, err->msg);
+        job_must_end(j, JOB_FAILED,
+                     "evaluation at step %" PRIu64 ": test records from %" PRIu64
+                     " failed %d times, last on %s: %s",
+                     j->milestone.step, (uint64_t)chunk * MASTER_EVALUATION_CHUNK,
+                     EVALUATE_FAILURES_MAX, n->id, err->msg);
         return;
     }
     give_again(j, chunk);
-    evaluate_pump(m, j);
 }
 
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
@@ -155,12 +155,6 @@ void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chu
     }
     struct err err = {0};
     if (merge(j, &err) < 0) {
-        job_end(m, j, JOB_FAILED, "evaluation on %s: %s", n->id, err.msg);
-        return;
-    }
-    if (j->chunk_merged == j->chunk_count) {
-        milestone_evaluated(m, j);
-    } else {
-        evaluate_pump(m, j);
+        job_must_end(j, JOB_FAILED, "evaluation on %s: %s", n->id, err.msg);
     }
 }

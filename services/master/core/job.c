@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A job: what is recorded about it, its workers, and what it shows. */
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/mutant.h"
 #include "master/core/core.h"
 
 struct job *job_find(struct master *m, const char *id)
@@ -25,80 +25,83 @@ struct job *job_new(struct master *m)
     return j;
 }
 
-/* All that is needed only while the job runs or may start. */
-void job_release_data(struct job *j)
+void job_changed(struct job *j)
 {
-    milestone_release(j);
-    evaluate_release(j);
-    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
-        if (j->epochs[i].used) {
-            metrics_release(&j->epochs[i].sums);
-        }
-    }
-    memset(j->epochs, 0, sizeof j->epochs);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        free(j->shards[i].file);
-        ledger_release(&j->shards[i].ledger);
-    }
-    free(j->shards);
-    j->shards = NULL;
-    j->shard_count = 0;
-    free(j->workers);
-    j->workers = NULL;
-    j->worker_count = 0;
-    j->worker_capacity = 0;
-    if (j->has_plan) {
-        plan_release(&j->plan);
-        memset(&j->plan, 0, sizeof j->plan);
-        j->has_plan = false;
-    }
-    course_release(&j->course);
-    leases_release(&j->leases);
-}
-
-void job_release_spec(struct job *j)
-{
-    if (j->has_spec) {
-        job_spec_release(&j->spec);
-        j->has_spec = false;
-    }
-    if (j->change != NULL) {
-        job_spec_release(j->change);
-        free(j->change);
-        j->change = NULL;
-    }
-    change_settle(j);
-    free(j->resume_reason);
-    free(j->restore);
-    free(j->warning);
-    start_avoid_clear(j);
-    j->resume_reason = NULL;
-    j->restore = NULL;
-    j->warning = NULL;
-}
-
-void job_free(struct job *j)
-{
-    job_release_data(j);
-    job_release_spec(j);
-    job_record_release(&j->record);
-    free(j->store_problem);
-    free(j->shown_reason);
-    free(j->answers);
-    free(j);
-}
-
-void job_changed(struct master *m, struct job *j)
-{
-    (void)m;
     j->changed = true;
 }
 
-void job_say(struct master *m, struct job *j, const char *reason)
+bool job_is_sync(const struct job *j)
+{
+    return j->record.consistency.mode == TRAINING_SYNC;
+}
+
+bool job_is_starting(const struct job *j)
+{
+    return j->phase == PHASE_INSPECT || j->phase == PHASE_FIND || j->phase == PHASE_OPEN ||
+           j->phase == PHASE_START;
+}
+
+bool job_is_pinning(const struct job *j)
+{
+    return j->work == WORK_PIN && j->milestone.stand;
+}
+
+/* ---- facts ---- */
+
+void job_touch(struct job *j)
+{
+    j->touched = true;
+}
+
+bool job_is_ending(const struct job *j)
+{
+    return j->verdict != VERDICT_NONE;
+}
+
+/* The first one counts; but an end is an end. */
+static void judge(struct job *j, enum verdict verdict, const char *why)
+{
+    bool counts =
+        j->verdict == VERDICT_NONE || (j->verdict != VERDICT_END && verdict == VERDICT_END);
+    if (!counts || job_state_is_final(j->record.state)) {
+        return;
+    }
+    j->verdict = verdict;
+    job_record_set(&j->verdict_reason, why);
+    j->touched = true;
+}
+
+void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)
+{
+    struct buf reason = {0};
+    va_list args;
+    va_start(args, fmt);
+    buf_vprintf(&reason, fmt, args);
+    va_end(args);
+    if (j->verdict != VERDICT_END) {
+        j->verdict_state = state;
+    }
+    judge(j, VERDICT_END, buf_str(&reason));
+    buf_release(&reason);
+}
+
+void job_must_recover(struct job *j, const char *why)
+{
+    judge(j, VERDICT_RECOVER, why);
+}
+
+void job_must_restart(struct job *j, const char *why)
+{
+    judge(j, VERDICT_RESTART, why);
+}
+
+/* ---- what it shows ---- */
+
+void job_say(struct job *j, const char *reason)
 {
     if (strcmp(j->record.reason, reason) != 0) {
         job_record_set(&j->record.reason, reason);
-        job_changed(m, j);
+        job_changed(j);
     }
 }
 
@@ -122,7 +125,6 @@ void job_enter(struct master *m, struct job *j, enum job_state state, const char
     j->record.state = state;
     j->running = state == JOB_RUNNING;
     j->running_since_ms = m->now_ms;
-    j->phase = PHASE_NONE;
     job_record_set(&j->record.reason, reason);
     if (state == JOB_RUNNING && j->record.started_ms == 0) {
         j->record.started_ms = m->wall_ms;
@@ -156,6 +158,14 @@ size_t job_workers_started(const struct job *j)
     return count;
 }
 
+/* The first so many started workers have a share; the others stand by. */
+uint32_t job_workers_active(const struct job *j)
+{
+    size_t started = job_workers_started(j);
+    uint32_t replicas = j->record.consistency.replicas;
+    return job_is_sync(j) && started > replicas ? replicas : (uint32_t)started;
+}
+
 void job_names_refresh(struct job *j)
 {
     job_names_clear(&j->record.workers);
@@ -172,23 +182,6 @@ struct job_worker *job_worker_add(struct job *j, struct node *n)
     *w = (struct job_worker){.node = n};
     job_names_refresh(j);
     return w;
-}
-
-/* Its lease and its chunk go to others. The order of the rest stays: shares depend on it. */
-void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)
-{
-    train_park_clear(m, j, w, ERR_NOT_FOUND, "the worker is not part of the job");
-    job_record_drop_times(&j->record, w->node->id);
-    if (!MUTANT(lease_lost_with_worker)) {
-        train_give_back(m, j, w);
-    }
-    evaluate_returned(j, w);
-    calls_forget_node(&m->calls, w->node, j);
-    size_t i = (size_t)(w - j->workers);
-    memmove(w, w + 1, (j->worker_count - i - 1) * sizeof *w);
-    j->worker_count--;
-    job_names_refresh(j);
-    job_changed(m, j);
 }
 
 const char *job_checkpoint_words(struct master *m, const struct job *j)

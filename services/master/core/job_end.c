@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job loses nodes, goes back, ends. */
+/* A job ends, or goes back and starts again; what it had is put away. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,33 +32,23 @@ static void release_nodes(struct master *m, struct job *j)
     }
 }
 
-void job_end(struct master *m, struct job *j, enum job_state state, const char *fmt, ...)
+static void end(struct master *m, struct job *j, enum job_state state, const char *reason)
 {
-    if (job_state_is_final(j->record.state)) {
-        return;
-    }
-    struct buf reason = {0};
-    va_list args;
-    va_start(args, fmt);
-    buf_vprintf(&reason, fmt, args);
-    va_end(args);
     calls_forget_job(&m->calls, j);
     struct job_names workers = j->record.workers; /* who served it is still shown */
     j->record.workers = (struct job_names){0};
-    job_enter(m, j, state, buf_str(&reason));
-    buf_release(&reason);
-    j->work = WORK_NONE;
-    j->retry_ms = 0;
+    job_enter(m, j, state, reason);
+    milestone_stop(j);
     j->restartable = false;
     j->resume = false;
     release_nodes(m, j);
     job_names_clear(&j->record.workers);
     free(j->record.workers.items);
     j->record.workers = workers;
-    job_cleaned(m, j);
 }
 
-void job_ended(struct master *m, struct job *j)
+/* Its end is stored: clients are told. */
+static void ended(struct master *m, struct job *j)
 {
     const char *ended = action_printf(m, "job %s ended %s: %s", j->record.id,
                                       job_state_name(j->record.state), j->record.reason);
@@ -69,14 +58,16 @@ void job_ended(struct master *m, struct job *j)
         action_add(m, MASTER_PRUNE)->prune =
             (struct master_prune){.job = &j->record, .release = true};
     }
-    job_changed(m, j);
-    job_cleaned(m, j);
+    job_changed(j);
 }
 
-bool job_is_starting(const struct job *j)
+void job_stored(struct master *m, struct job *j)
 {
-    return j->phase == PHASE_INSPECT || j->phase == PHASE_FIND || j->phase == PHASE_OPEN ||
-           j->phase == PHASE_START;
+    milestone_prune(m, j);
+    if (job_state_is_final(j->record.state) && row_has_end(j) && !j->told) {
+        j->told = true;
+        ended(m, j);
+    }
 }
 
 /* What a job that is to be started again gives up; the state it is in says why, and nodes are told.
@@ -87,13 +78,14 @@ static void give_up_nodes(struct master *m, struct job *j)
     job_names_clear(&j->record.ps);
     j->restartable = true;
     change_at_once(m, j);
-    job_cleaned(m, j);
 }
 
-void job_recover(struct master *m, struct job *j, const char *why)
+/* Give up all nodes, and start again from the newest checkpoint when there are enough. */
+static void recover(struct master *m, struct job *j, const char *why)
 {
     if (j->hold_cancel || (j->over && j->milestone.cancel)) {
-        job_end(m, j, JOB_CANCELLED, "cancelled; then %s; %s", why, job_checkpoint_words(m, j));
+        end(m, j, JOB_CANCELLED,
+            action_printf(m, "cancelled; then %s; %s", why, job_checkpoint_words(m, j)));
         return;
     }
     bool again = j->resume; /* its recovery failed */
@@ -101,8 +93,7 @@ void job_recover(struct master *m, struct job *j, const char *why)
     milestone_waiters(
         m, j, true, ERR_ABORTED,
         action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
-    j->work = WORK_NONE;
-    j->retry_ms = 0;
+    milestone_stop(j);
     j->over = false;
     j->hold_checkpoint = false;
     j->hold_limit = false;
@@ -116,8 +107,7 @@ void job_recover(struct master *m, struct job *j, const char *why)
     m->counts.recoveries += again ? 0 : 1;
     job_record_set(&j->resume_reason, why);
     if (j->record.state == JOB_RECOVERING) {
-        j->phase = PHASE_NONE;
-        job_say(m, j, why);
+        job_say(j, why);
     } else {
         job_enter(m, j, JOB_RECOVERING, why);
     }
@@ -131,11 +121,12 @@ static void back_off(struct master *m, struct job *j)
     j->start_after_ms = m->now_ms + backoff_ms(before, START_BACKOFF_MS_MIN, START_BACKOFF_MS_MAX);
 }
 
-void job_restart(struct master *m, struct job *j, const char *why)
+/* Its start failed: back to PENDING; one that was recovering recovers again. */
+static void restart(struct master *m, struct job *j, const char *why)
 {
     back_off(m, j);
     if (j->resume) {
-        job_recover(m, j, why);
+        recover(m, j, why);
         return;
     }
     calls_forget_job(&m->calls, j);
@@ -144,10 +135,94 @@ void job_restart(struct master *m, struct job *j, const char *why)
     give_up_nodes(m, j);
 }
 
+void job_settle(struct master *m, struct job *j)
+{
+    enum verdict verdict = j->verdict;
+    const char *why = action_printf(m, "%s", j->verdict_reason);
+    j->verdict = VERDICT_NONE;
+    j->released = false;
+    j->chosen = false;
+    j->inspected = false;
+    j->found = false;
+    if (verdict == VERDICT_END) {
+        end(m, j, j->verdict_state, why);
+    } else if (verdict == VERDICT_RECOVER) {
+        recover(m, j, why);
+    } else {
+        restart(m, j, why);
+    }
+}
+
+/* All that is needed only while the job runs or may start. */
+static void release_data(struct job *j)
+{
+    milestone_release(j);
+    evaluate_release(j);
+    for (size_t i = 0; i < EPOCHS_OPEN; i++) {
+        if (j->epochs[i].used) {
+            metrics_release(&j->epochs[i].sums);
+        }
+    }
+    memset(j->epochs, 0, sizeof j->epochs);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        free(j->shards[i].file);
+        ledger_release(&j->shards[i].ledger);
+    }
+    free(j->shards);
+    j->shards = NULL;
+    j->shard_count = 0;
+    free(j->workers);
+    j->workers = NULL;
+    j->worker_count = 0;
+    j->worker_capacity = 0;
+    if (j->has_plan) {
+        plan_release(&j->plan);
+        memset(&j->plan, 0, sizeof j->plan);
+        j->has_plan = false;
+    }
+    course_release(&j->course);
+    leases_release(&j->leases);
+}
+
+static void release_spec(struct job *j)
+{
+    if (j->has_spec) {
+        job_spec_release(&j->spec);
+        j->has_spec = false;
+    }
+    if (j->change != NULL) {
+        job_spec_release(j->change);
+        free(j->change);
+        j->change = NULL;
+    }
+    change_settle(j);
+    free(j->resume_reason);
+    free(j->restore);
+    free(j->warning);
+    start_avoid_clear(j);
+    j->resume_reason = NULL;
+    j->restore = NULL;
+    j->warning = NULL;
+}
+
+void job_free(struct job *j)
+{
+    release_data(j);
+    release_spec(j);
+    job_record_release(&j->record);
+    free(j->store_problem);
+    free(j->shown_reason);
+    free(j->answers);
+    free(j->verdict_reason);
+    free(j->lost_last);
+    free(j);
+}
+
 static bool is_clean(const struct master *m, const struct job *j)
 {
     return ((job_state_is_final(j->record.state) && row_has_end(j)) || j->restartable) &&
-           calls_open(&m->calls, j, MASTER_CALL_STOP) == 0 && calls_open(&m->calls, j, MASTER_CALL_CLOSE) == 0;
+           calls_open(&m->calls, j, MASTER_CALL_STOP) == 0 &&
+           calls_open(&m->calls, j, MASTER_CALL_CLOSE) == 0;
 }
 
 void job_cleaned(struct master *m, struct job *j)
@@ -165,83 +240,17 @@ void jobs_sweep(struct master *m)
         if (!is_clean(m, j)) {
             continue;
         }
-        job_release_data(j);
+        release_data(j);
         m->reschedule = m->reschedule || j->restartable;
         j->restartable = false;
         if (!job_state_is_final(j->record.state)) {
             continue;
         }
-        job_release_spec(j);
+        release_spec(j);
         if (++finished > m->config.finished_max) {
             job_free(j);
             memmove(m->jobs + i, m->jobs + i + 1, (m->job_count - i - 1) * sizeof(struct job *));
             m->job_count--;
         }
-    }
-}
-
-void job_worker_lost(struct master *m, struct job *j, struct node *n, const char *why)
-{
-    struct job_worker *w = job_worker_of(j, n);
-    if (w == NULL) {
-        return; /* it was only being told to drop the job */
-    }
-    char quoted[256];
-    action_log(m, LOG_LEVEL_WARN, "worker_lost", "job=%s node=%s reason=%s", j->record.id, n->id,
-               log_quote(why, quoted, sizeof quoted));
-    bool started = w->started;
-    job_worker_remove(m, j, w);
-    m->reschedule = true;
-    if (job_is_starting(j)) {
-        start_worker_gone(m, j);
-        return;
-    }
-    if (j->record.state != JOB_RUNNING || !started) {
-        return;
-    }
-    bool evaluates = j->work == WORK_EVALUATE || (j->work == WORK_PIN && j->milestone.evaluate);
-    if (job_workers_started(j) == 0 && (!j->over || evaluates)) {
-        if (j->hold_cancel) {
-            job_end(m, j, JOB_CANCELLED, "cancelled after its last worker was lost; %s",
-                    job_checkpoint_words(m, j));
-            return;
-        }
-        calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
-        job_enter(m, j, JOB_RECOVERING,
-                  action_printf(m, "waits for a worker: lost the last one, %s (%s)", n->id, why));
-        j->phase = PHASE_WAIT;
-        return;
-    }
-    evaluate_pump(m, j); /* it may have left a chunk behind */
-    if (!j->over) {
-        train_regroup(m, j);
-    }
-}
-
-void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why)
-{
-    job_worker_lost(m, j, n, why);
-    calls_forget_node(&m->calls, n, j);
-    call_start(m, j, n, MASTER_CALL_STOP, 0);
-}
-
-void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why)
-{
-    j->refused[j->refused_count++ % JOB_REFUSED_MAX] = (struct refusal){
-        .node = n->number, .until_ms = for_good ? UINT64_MAX : m->now_ms + JOB_REFUSED_MS};
-    if (j->phase == PHASE_WAIT) {
-        job_say(m, j, why);
-    }
-    job_drop_worker(m, j, n, why);
-}
-
-void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *why)
-{
-    const char *what = action_printf(m, "parameter server %s was lost (%s)", n->id, why);
-    if (job_is_starting(j)) {
-        job_restart(m, j, what);
-    } else if ((j->record.state == JOB_RUNNING || j->record.state == JOB_RECOVERING) &&
-               !j->restartable) {
-        job_recover(m, j, what);
     }
 }

@@ -93,24 +93,25 @@ void on_cancel(struct master *m, const struct master_event *e)
     if (job_state_is_final(j->record.state)) {
         /* nothing to cancel */
     } else if (e->cancel.now) {
-        job_end(m, j, JOB_CANCELLED, "cancelled at once; %s", job_checkpoint_words(m, j));
+        job_must_end(j, JOB_CANCELLED, "cancelled at once; %s", job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_RECOVERING && !j->over) {
-        job_end(m, j, JOB_CANCELLED, "cancelled while it was recovering (%s); %s",
-                action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
+        job_must_end(j, JOB_CANCELLED, "cancelled while it was recovering (%s); %s",
+                     action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_PENDING || j->record.state == JOB_STARTING) {
-        job_end(m, j, JOB_CANCELLED, "cancelled before it ran");
+        job_must_end(j, JOB_CANCELLED, "cancelled before it ran");
     } else if ((j->over || j->milestone.last) && j->retry_ms != 0) {
-        job_end(m, j, JOB_CANCELLED, "cancelled; %s; %s", action_printf(m, "%s", j->milestone.why),
-                job_checkpoint_words(m, j));
+        job_must_end(j, JOB_CANCELLED, "cancelled; %s; %s",
+                     action_printf(m, "%s", j->milestone.why), job_checkpoint_words(m, j));
     } else if (j->over) {
         j->milestone.cancel = true; /* its last checkpoint is being written anyway */
-        job_say(m, j, "is being cancelled: its checkpoint is being written");
+        job_say(j, "is being cancelled: its checkpoint is being written");
     } else {
         j->hold_cancel = true;
-        job_say(m, j, "is being cancelled: stops at the next step");
-        train_check(m, j);
+        job_say(j, "is being cancelled: stops at the next step");
+        job_touch(j);
     }
-    reply_add(m, e->request)->job = job_shown(j);
+    m->answer_job = j; /* as it is when all that follows has been done */
+    m->answer_request = e->request;
 }
 
 void on_checkpoint(struct master *m, const struct master_event *e)
@@ -129,7 +130,7 @@ void on_checkpoint(struct master *m, const struct master_event *e)
         j->waiters[j->waiter_count++] = (struct waiter){.request = e->request, .served = j->over};
         if (!j->over) {
             j->hold_checkpoint = true;
-            train_check(m, j);
+            job_touch(j);
         }
     }
 }
@@ -144,9 +145,9 @@ static void wait_for_reader(struct master *m, struct job *j, const char *error)
     if (j->record.state == JOB_STARTING) {
         job_enter(m, j, JOB_PENDING, why);
     } else if (j->record.state == JOB_PENDING) {
-        job_say(m, j, why);
+        job_say(j, why);
     } else {
-        job_recover(m, j, why);
+        job_must_recover(j, why);
     }
 }
 
@@ -175,6 +176,6 @@ void on_restore(struct master *m, const struct master_event *e)
         job_names_clear(&j->record.ps);
         job_enter(m, j, JOB_PENDING, "starts again: the master restarted");
     } else if (state != JOB_PENDING) {
-        job_recover(m, j, "the master restarted");
+        job_must_recover(j, "the master restarted");
     }
 }

@@ -56,7 +56,9 @@ static void end_pauses(struct master *m)
         m->reschedule =
             m->reschedule || (schedule_waits(j) && j->resume && m->before_ms < j->resume_fewer_ms &&
                               j->resume_fewer_ms <= m->now_ms);
-        start_tick(m, j);
+        if (j->phase == PHASE_START && j->go_ms != 0 && j->go_ms <= m->now_ms) {
+            job_touch(j);
+        }
         for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
             if (j->refused[k].node != 0 && j->refused[k].until_ms <= m->now_ms) {
                 j->refused[k] = (struct refusal){0};
@@ -192,6 +194,15 @@ static uint64_t next_timer(const struct master *m)
     return next;
 }
 
+/* A client that is told what became of the job that its request was about. */
+static void answer(struct master *m)
+{
+    if (m->answer_job != NULL) {
+        reply_add(m, m->answer_request)->job = job_shown(m->answer_job);
+        m->answer_job = NULL;
+    }
+}
+
 void master_step(struct master *m, const struct master_event *event, struct master_actions *actions)
 {
     if (m->sweep) {
@@ -204,9 +215,13 @@ void master_step(struct master *m, const struct master_event *event, struct mast
     m->wall_ms = event->wall_ms;
     look_at_the_clock(m);
     dispatch(m, event);
+    jobs_advance(m);
+    answer(m);
     end_pauses(m);
+    jobs_advance(m);
     if (m->reschedule) {
         schedule(m);
+        jobs_advance(m);
     }
     for (size_t i = 0; i < m->job_count; i++) {
         if (m->jobs[i]->changed) {

@@ -9,30 +9,6 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-/* ---- when ---- */
-
-/* NO_STEP: never. */
-static uint64_t due_after(const struct job *j, const struct field_interval *every, uint64_t step)
-{
-    return course_next(&j->course, step, (uint64_t)every->count, every->epochs);
-}
-
-void milestone_plan(struct job *j, uint64_t step)
-{
-    const struct training_spec *t = &j->spec.training;
-    j->next_evaluate = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
-    j->next_checkpoint = due_after(j, &t->checkpoint_every, step);
-}
-
-uint64_t milestone_next(const struct job *j, uint64_t step)
-{
-    const struct training_spec *t = &j->spec.training;
-    uint64_t next = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
-    uint64_t checkpoint = due_after(j, &t->checkpoint_every, step);
-    next = checkpoint < next ? checkpoint : next;
-    return next < j->record.steps_total ? next : j->record.steps_total;
-}
-
 void milestone_release(struct job *j)
 {
     ledger_release(&j->milestone.ledger);
@@ -56,17 +32,15 @@ static void finish(struct master *m, struct job *j)
 {
     const struct milestone *s = &j->milestone;
     if (s->failed) { /* only what is cancelled ends without it */
-        job_end(m, j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s; %s", s->step, s->why,
-                job_checkpoint_words(m, j));
+        job_must_end(j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s; %s", s->step, s->why,
+                     job_checkpoint_words(m, j));
     } else if (s->cancel) {
-        job_end(m, j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s", s->step,
-                job_checkpoint_words(m, j));
+        job_must_end(j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s", s->step,
+                     job_checkpoint_words(m, j));
     } else {
-        job_end(m, j, JOB_SUCCEEDED, "%s", "");
+        job_must_end(j, JOB_SUCCEEDED, "%s", "");
     }
 }
-
-static void work_next(struct master *m, struct job *j);
 
 static void pin(struct master *m, struct job *j)
 {
@@ -109,7 +83,7 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
             train_over(m, j);
             finish(m, j);
         } else if (stand) {
-            train_on(m, j);
+            j->released = true;
         }
         return;
     }
@@ -121,7 +95,7 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     train_ledger(j, s->step, &s->ledger);
     s->version = s->step + j->version_shift;
     pin(m, j);
-    job_changed(m, j);
+    job_changed(j);
 }
 
 static void work_end(struct master *m, struct job *j)
@@ -129,8 +103,6 @@ static void work_end(struct master *m, struct job *j)
     j->work = WORK_NONE;
     if (j->over) {
         finish(m, j);
-    } else {
-        train_check(m, j);
     }
 }
 
@@ -162,7 +134,7 @@ static void work_next(struct master *m, struct job *j)
 {
     if (j->work == WORK_PIN && j->milestone.evaluate) {
         j->work = WORK_EVALUATE;
-        evaluate_begin(m, j);
+        evaluate_begin(j);
     } else if (j->work < WORK_PREPARE && j->milestone.checkpoint) {
         prepare(m, j, false);
     } else {
@@ -177,11 +149,8 @@ static void pinned(struct master *m, struct job *j)
         work_next(m, j);
         return;
     }
-    bool stood = j->milestone.stand;
     work_next(m, j);
-    if (stood) {
-        train_on(m, j); /* in RECOVERING this moves only where training will go on */
-    }
+    j->released = j->milestone.stand;
 }
 
 static void write_manifest(struct master *m, struct job *j)
@@ -225,8 +194,7 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
 }
 
 /* Is what shard @i pinned the cut that the master thinks it is? */
-static bool is_the_cut(struct master *m, struct job *j, uint32_t i,
-                       const struct master_call_done *done)
+static bool is_the_cut(struct job *j, uint32_t i, const struct master_call_done *done)
 {
     const struct milestone *s = &j->milestone;
     bool same = true;
@@ -236,9 +204,9 @@ static bool is_the_cut(struct master *m, struct job *j, uint32_t i,
         same = ledger_equal(done->ledger, &s->ledger);
     }
     if (!same) {
-        job_end(m, j, JOB_FAILED,
-                "parameter server %s pinned version %" PRIu64 ", which is not where all stand",
-                j->shards[i].node->id, done->version);
+        job_must_end(j, JOB_FAILED,
+                     "parameter server %s pinned version %" PRIu64 ", which is not where all stand",
+                     j->shards[i].node->id, done->version);
     }
     return same;
 }
@@ -253,6 +221,7 @@ void on_prepare_done(struct master *m, const struct master_prepare_done *done)
             j->manifest_number != done->number) {
             continue;
         }
+        job_touch(j);
         if (j->work == WORK_DISCARD) { /* if not, the next PREPARE does it */
             attempt_over(m, j);
             return;
@@ -275,7 +244,7 @@ void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
                           const struct master_call_done *done, enum master_call_kind kind)
 {
     if (kind == MASTER_CALL_PIN) {
-        if (!is_the_cut(m, j, shard, done)) {
+        if (!is_the_cut(j, shard, done)) {
             return;
         }
         if (done->version >= j->shards[shard].version) { /* else it has said more since */
@@ -298,7 +267,7 @@ void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
     }
 }
 
-void milestone_evaluated(struct master *m, struct job *j)
+static void evaluated(struct master *m, struct job *j)
 {
     struct job_evaluation e = {.step = j->milestone.step,
                                .epoch = j->milestone.epoch,
@@ -323,6 +292,24 @@ void milestone_evaluated(struct master *m, struct job *j)
     buf_release(&words);
     job_store(m, j);
     work_next(m, j);
+}
+
+void milestone_advance(struct master *m, struct job *j)
+{
+    if (j->work != WORK_EVALUATE) {
+        return;
+    }
+    if (evaluate_is_done(j)) {
+        evaluated(m, j);
+    } else {
+        evaluate_pump(m, j); /* a worker may be free, or have left a chunk behind */
+    }
+}
+
+void milestone_stop(struct job *j)
+{
+    j->work = WORK_NONE;
+    j->retry_ms = 0;
 }
 
 /* ---- checkpoints ---- */
@@ -368,9 +355,8 @@ static void attempt_over(struct master *m, struct job *j)
         uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
         j->work = j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE;
         j->retry_ms = m->now_ms + ms;
-        job_say(m, j,
-                action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept", s->why,
-                              s->attempts + 1, ms / 1000));
+        job_say(j, action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept",
+                                 s->why, s->attempts + 1, ms / 1000));
         return;
     }
     s->failed = true;
@@ -382,9 +368,7 @@ static void attempt_over(struct master *m, struct job *j)
     }
     bool stood = j->work == WORK_PIN && s->stand; /* nobody went on yet */
     unpin(m, j);
-    if (stood) {
-        train_on(m, j);
-    }
+    j->released = stood;
 }
 
 /* An attempt ends when all that was asked for has: a server that writes late would fill the disk
@@ -397,7 +381,7 @@ static void say_failed(struct master *m, struct job *j, const char *what, const 
     if (!j->milestone.attempt_failed) {
         free(j->milestone.why);
         j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
-        job_say(m, j, j->milestone.why);
+        job_say(j, j->milestone.why);
     }
     j->milestone.attempt_failed = true;
 }
@@ -455,6 +439,7 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
     if (j == NULL) {
         return; /* the job was cancelled meanwhile; the checkpoint is there all the same */
     }
+    job_touch(j);
     if (done->err != NULL) {
         milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
         return;
@@ -465,7 +450,7 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
     job_record_set(&j->record.checkpoint, done->path);
     j->checkpointed_step = j->milestone.step;
     if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
-        job_say(m, j, ""); /* an older failure is no news any more */
+        job_say(j, ""); /* an older failure is no news any more */
     }
     milestone_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);

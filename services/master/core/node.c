@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
+/* A node: its jobs, what it says that it is at, and when it should have said something. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/mutant.h"
 #include "base/text.h"
 #include "master/core/core.h"
 
-/* A dead node is shown for so long, unless its place is needed. */
-#define NODE_FORGET_MS 600000
-/* Heartbeats come each third of the time after which a node counts as dead. One that is a quarter
- * of that late is enough for who comes from the same address: most are the same process, started
- * again. */
-#define JOIN_SILENCE_MS(timeout_ms) ((timeout_ms)*5 / 12)
-
-#define READ_MS 50           /* messages that have come are read by then */
 #define OVERDUE_AGAIN_MAX 20 /* a machine that is always late gives up who is dead, too */
 
-static const char *const ROLE_NAMES[] = {"", "ps", "worker"};
-
-static struct node *find_name(struct master *m, const char *id)
+struct node *node_named(struct master *m, const char *id)
 {
     for (size_t i = 0; i < m->node_count; i++) {
         if (strcmp(m->nodes[i]->id, id) == 0) {
@@ -32,7 +21,7 @@ static struct node *find_name(struct master *m, const char *id)
 
 struct node *node_find(struct master *m, const char *id, uint64_t incarnation)
 {
-    struct node *n = find_name(m, id);
+    struct node *n = node_named(m, id);
     return n != NULL && n->alive && n->incarnation == incarnation ? n : NULL;
 }
 
@@ -77,13 +66,36 @@ void node_free(struct node *n)
     free(n);
 }
 
-/* Only of a dead one: no job has it and no call is open to it, so nothing of this step, or later,
- * points to it. */
-static void forget(struct master *m, size_t i)
+static const struct node_work *find_work(const struct node_work *works, size_t count,
+                                         const struct master_work *w)
 {
-    node_free(m->nodes[i]);
-    memmove(m->nodes + i, m->nodes + i + 1, (m->node_count - i - 1) * sizeof(struct node *));
-    m->node_count--;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(works[i].job, w->job) == 0 && strcmp(works[i].what, w->what) == 0) {
+            return &works[i];
+        }
+    }
+    return NULL;
+}
+
+void node_works(struct node *n, const struct master_event *e)
+{
+    struct node_work old[MASTER_WORKS_MAX];
+    size_t count = n->work_count;
+    memcpy(old, n->works, count * sizeof *old);
+    n->work_count = 0;
+    for (size_t i = 0; i < e->node.work_count && i < MASTER_WORKS_MAX; i++) {
+        const struct master_work *w = &e->node.works[i];
+        const struct node_work *before = find_work(old, count, w);
+        struct node_work *now = &n->works[n->work_count++];
+        *now = (struct node_work){.done = w->done, .total = w->total, .moved_ms = e->now_ms};
+        text_copy(now->job, sizeof now->job, w->job);
+        text_copy(now->what, sizeof now->what, w->what);
+        text_copy(now->unit, sizeof now->unit, w->unit);
+        now->since_ms = e->now_ms > w->age_ms ? e->now_ms - w->age_ms : 0;
+        if (before != NULL && w->total > 0 && before->done == w->done) {
+            now->moved_ms = before->moved_ms;
+        }
+    }
 }
 
 void nodes_late(struct master *m, uint64_t late_ms)
@@ -100,348 +112,14 @@ void nodes_late(struct master *m, uint64_t late_ms)
     }
 }
 
-/* Its heartbeat may be among the messages that have come and are not read yet: the mark is set,
- * they are read, and only then it is judged. A mark from before its last heartbeat is none. */
-static void overdue(struct master *m, struct node *n)
-{
-    if (n->overdue_ms <= n->heartbeat_ms && !MUTANT(late_and_does_not_know)) {
-        n->overdue_ms = m->now_ms;
-        n->overdue_again = 0;
-    } else if (m->now_ms - n->overdue_ms >= READ_MS || MUTANT(late_and_does_not_know)) {
-        node_lost(m, n,
-                  action_printf(m, "no heartbeat for %" PRIu64 " ms", m->now_ms - n->heartbeat_ms));
-    }
-}
-
 uint64_t node_timer(const struct master *m, const struct node *n)
 {
     uint64_t due = n->heartbeat_ms + m->config.heartbeat_timeout_ms;
-    uint64_t judged = n->overdue_ms > n->heartbeat_ms ? n->overdue_ms + READ_MS : due;
+    uint64_t judged = n->overdue_ms > n->heartbeat_ms ? n->overdue_ms + NODE_READ_MS : due;
     return judged > due ? judged : due;
 }
 
-void nodes_tick(struct master *m)
-{
-    for (size_t i = m->node_count; i-- > 0;) {
-        struct node *n = m->nodes[i];
-        if (!n->alive && m->now_ms - n->heartbeat_ms >= NODE_FORGET_MS) {
-            forget(m, i);
-        } else if (n->alive && m->now_ms - n->heartbeat_ms >= m->config.heartbeat_timeout_ms) {
-            overdue(m, n);
-        }
-    }
-}
-
-void node_lost(struct master *m, struct node *n, const char *why)
-{
-    if (!n->alive) {
-        return;
-    }
-    char quoted[256];
-    action_log(m, n->left ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, n->left ? "node_left" : "node_lost",
-               "node=%s role=%s reason=%s", n->id, ROLE_NAMES[n->role],
-               log_quote(why, quoted, sizeof quoted));
-    n->alive = false;
-    m->counts.nodes_lost++;
-    m->reschedule = true;
-    while (n->job_count > 0) {
-        struct job *j = n->jobs[--n->job_count];
-        if (n->role == MASTER_WORKER) {
-            job_worker_lost(m, j, n, why);
-        } else {
-            job_ps_lost(m, j, n, why);
-        }
-        calls_forget_node(&m->calls, n, j);
-        job_cleaned(m, j);
-    }
-    calls_forget_node(&m->calls, n, NULL);
-}
-
-static bool room_for_one(struct master *m)
-{
-    if (m->node_count < MASTER_NODES_MAX) {
-        return true;
-    }
-    for (size_t i = 0; i < m->node_count; i++) {
-        if (!m->nodes[i]->alive) {
-            forget(m, i);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A live node keeps its address. One that was killed and started again at once must not wait long:
- * it tries again, and what was there before is silent. With the same wanted name it takes its own
- * place. */
-static int check_address(struct master *m, const struct master_join_event *join, struct err *err)
-{
-    for (size_t i = 0; i < m->node_count; i++) {
-        struct node *n = m->nodes[i];
-        if (!n->alive || strcmp(n->address, join->address) != 0 || strcmp(n->id, join->name) == 0) {
-            continue;
-        }
-        uint64_t silent_ms = m->now_ms - n->heartbeat_ms;
-        uint64_t patience_ms = JOIN_SILENCE_MS(m->config.heartbeat_timeout_ms);
-        if (silent_ms < patience_ms) {
-            n->doubted = true;
-            return err_set(err, ERR_EXISTS,
-                           "%s%s wants the address %.256s of %s, which is alive; when %s is silent "
-                           "for %" PRIu64 " ms its place is free",
-                           join->name[0] == '\0' ? "another " : "",
-                           join->name[0] == '\0' ? ROLE_NAMES[join->role] : join->name,
-                           join->address, n->id, n->id, patience_ms);
-        }
-    }
-    return 0;
-}
-
-static int join_check(struct master *m, const struct master_join_event *join, struct err *err)
-{
-    if (join->role != MASTER_PS && join->role != MASTER_WORKER) {
-        return err_set(err, ERR_INVALID, "role %d; 1 is a parameter server, 2 a worker",
-                       join->role);
-    }
-    if (join->incarnation == 0) {
-        return err_set(err, ERR_INVALID, "incarnation 0; must be a random number");
-    }
-    if (join->address[0] == '\0' || strlen(join->address) > 1024) {
-        return err_set(err, ERR_INVALID, "address missing or longer than 1024 bytes");
-    }
-    if (!text_is_name(join->name, JOB_ID_BYTES_MAX)) {
-        return err_set(err, ERR_INVALID,
-                       "name: at most %d letters, digits, '.', '_' and '-', not beginning with "
-                       "'.' or '-'",
-                       JOB_ID_BYTES_MAX);
-    }
-    if (strcmp(join->version, GRADUS_VERSION) != 0) {
-        return err_set(err, ERR_STATE, "version %.40s; this master is %s", join->version,
-                       GRADUS_VERSION);
-    }
-    const struct node *same = join->name[0] == '\0' ? NULL : find_name(m, join->name);
-    if (same != NULL && same->alive && same->incarnation != join->incarnation &&
-        strcmp(same->address, join->address) != 0) {
-        return err_set(err, ERR_EXISTS, "name %s belongs to a live node at %s", join->name,
-                       same->address);
-    }
-    return check_address(m, join, err);
-}
-
-static void name_node(struct master *m, struct node *n, const char *wanted)
-{
-    if (wanted[0] != '\0') {
-        n->id = mem_strdup(wanted);
-        return;
-    }
-    do {
-        free(n->id);
-        n->id = mem_printf("%s-%" PRIu64, ROLE_NAMES[n->role], ++m->next_name[n->role]);
-    } while (find_name(m, n->id) != NULL);
-}
-
-/* Whoever held this name or listened there before is gone: it is silent, or it is this one's own
- * place. */
-static void replace_old(struct master *m, const struct master_join_event *join)
-{
-    for (size_t i = m->node_count; i-- > 0;) {
-        struct node *n = m->nodes[i];
-        bool same_name = strcmp(n->id, join->name) == 0;
-        if (n->alive && (same_name || strcmp(n->address, join->address) == 0)) {
-            node_lost(m, n, "another process joined from its address");
-        }
-        if (same_name) {
-            forget(m, i);
-        }
-    }
-}
-
-void on_join(struct master *m, const struct master_event *e)
-{
-    const struct master_join_event *join = &e->join;
-    for (size_t i = 0; i < m->node_count; i++) {
-        struct node *n = m->nodes[i];
-        if (n->alive && n->incarnation == join->incarnation && (int)n->role == join->role) {
-            n->heartbeat_ms = m->now_ms; /* its first answer was lost */
-            reply_add(m, e->request)->node = n->id;
-            return;
-        }
-    }
-    struct err err = {0};
-    if (join_check(m, join, &err) < 0) {
-        reply_error(m, e->request, err.code, "%s", err.msg);
-        return;
-    }
-    replace_old(m, join);
-    if (!room_for_one(m)) {
-        reply_error(m, e->request, ERR_EXHAUSTED, "this master serves at most %d nodes",
-                    MASTER_NODES_MAX);
-        return;
-    }
-    struct node *n = mem_new(1, sizeof *n);
-    *n = (struct node){
-        .number = ++m->next_number,
-        .role = (enum master_role)join->role,
-        .incarnation = join->incarnation,
-        .pid = join->pid,
-        .address = mem_strdup(join->address),
-        .http_address = mem_strdup(join->http_address),
-        .version = mem_strdup(join->version),
-        .host = mem_strdup(join->host),
-        .alive = true,
-        .joined_wall_ms = m->wall_ms,
-        .heartbeat_ms = m->now_ms,
-    };
-    name_node(m, n, join->name);
-    m->nodes = mem_grow(m->nodes, &m->node_capacity, m->node_count + 1, sizeof(struct node *));
-    m->nodes[m->node_count++] = n;
-    m->reschedule = true;
-    char quoted[256];
-    action_log(m, LOG_LEVEL_INFO, "node_joined", "node=%s role=%s address=%s", n->id,
-               ROLE_NAMES[n->role], log_quote(n->address, quoted, sizeof quoted));
-    reply_add(m, e->request)->node = n->id;
-}
-
-static struct node *known(struct master *m, const struct master_event *e)
-{
-    struct node *n = node_find(m, e->node.node, e->node.incarnation);
-    if (n == NULL) {
-        reply_error(m, e->request, ERR_NOT_FOUND, "this master does not know the node; join again");
-    }
-    return n;
-}
-
-/* Does it have the job, and (a worker) what it was assigned? One that has forgotten the job and was
- * started again by a StartJob that came late has it, and does nothing. */
-static bool names(const struct master_event *e, struct job *j, const struct node *n)
-{
-    const struct job_worker *w = job_worker_of(j, n);
-    for (size_t i = 0; i < e->node.job_count; i++) {
-        if (strcmp(e->node.jobs[i], j->record.id) == 0) {
-            return w == NULL || e->node.generations == NULL || e->node.generations[i] >= w->taken;
-        }
-    }
-    return false;
-}
-
-/* How often in a row @n has not named @j, which it should have; NULL: it need not have it. */
-static unsigned *without(struct job *j, const struct node *n)
-{
-    struct job_worker *w = job_worker_of(j, n);
-    if (w != NULL) {
-        return w->started ? &w->without : NULL;
-    }
-    for (size_t i = 0; i < j->shard_count; i++) {
-        if (j->shards[i].node == n) {
-            return j->shards[i].answered ? &j->shards[i].without : NULL;
-        }
-    }
-    return NULL;
-}
-
-/* A node that has lost a job, to a message of another time or for a reason of its own, says so by
- * not naming it; nobody else would ever notice. One heartbeat may have been on its way already. */
-static void compare_jobs(struct master *m, struct node *n, const struct master_event *e)
-{
-    for (size_t i = n->job_count; i-- > 0;) {
-        struct job *j = n->jobs[i];
-        unsigned *count = without(j, n);
-        if (count == NULL || names(e, j, n)) {
-            if (count != NULL) {
-                *count = 0;
-            }
-            continue;
-        }
-        if (++*count < HEARTBEATS_WITHOUT_MAX) {
-            continue;
-        }
-        const char *why = "the node has lost the job";
-        if (n->role == MASTER_WORKER) {
-            job_worker_lost(m, j, n, why);
-            call_start(m, j, n, MASTER_CALL_STOP, 0);
-        } else {
-            job_ps_lost(m, j, n, why);
-        }
-        return; /* the list is another now; the next heartbeat looks at the rest */
-    }
-}
-
-static const struct node_work *find_work(const struct node_work *works, size_t count,
-                                         const struct master_work *w)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(works[i].job, w->job) == 0 && strcmp(works[i].what, w->what) == 0) {
-            return &works[i];
-        }
-    }
-    return NULL;
-}
-
-static void take_works(struct master *m, struct node *n, const struct master_event *e)
-{
-    struct node_work old[MASTER_WORKS_MAX];
-    size_t count = n->work_count;
-    memcpy(old, n->works, count * sizeof *old);
-    n->work_count = 0;
-    for (size_t i = 0; i < e->node.work_count && i < MASTER_WORKS_MAX; i++) {
-        const struct master_work *w = &e->node.works[i];
-        const struct node_work *before = find_work(old, count, w);
-        struct node_work *now = &n->works[n->work_count++];
-        *now = (struct node_work){.done = w->done, .total = w->total, .moved_ms = m->now_ms};
-        text_copy(now->job, sizeof now->job, w->job);
-        text_copy(now->what, sizeof now->what, w->what);
-        text_copy(now->unit, sizeof now->unit, w->unit);
-        now->since_ms = m->now_ms > w->age_ms ? m->now_ms - w->age_ms : 0;
-        if (before != NULL && w->total > 0 && before->done == w->done) {
-            now->moved_ms = before->moved_ms;
-        }
-    }
-    calls_heard(&m->calls, n);
-}
-
-void on_heartbeat(struct master *m, const struct master_event *e)
-{
-    struct node *n = known(m, e);
-    if (n == NULL) {
-        return;
-    }
-    n->heartbeat_ms = m->now_ms;
-    m->reschedule = m->reschedule || n->doubted;
-    n->doubted = false;
-    take_works(m, n, e);
-    compare_jobs(m, n, e);
-    const char **stop = action_memory(m, e->node.job_count, sizeof *stop);
-    size_t count = 0;
-    for (size_t i = 0; i < e->node.job_count; i++) {
-        struct job *j = job_find(m, e->node.jobs[i]);
-        if (j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state)) {
-            stop[count++] = action_printf(m, "%s", e->node.jobs[i]);
-        }
-    }
-    struct master_reply *reply = reply_add(m, e->request);
-    reply->stop_jobs = stop;
-    reply->stop_job_count = count;
-}
-
-void on_leave(struct master *m, const struct master_event *e)
-{
-    struct node *n = known(m, e);
-    if (n != NULL) {
-        n->left = true;
-        node_lost(m, n, "it left");
-        reply_add(m, e->request);
-    }
-}
-
-/* They come every third of the time-out. */
 bool node_is_late(const struct master *m, const struct node *n, uint64_t now_ms)
 {
     return now_ms >= n->heartbeat_ms + m->config.heartbeat_timeout_ms * 2 / 5;
-}
-
-void on_unreachable(struct master *m, const struct master_event *e)
-{
-    struct node *n = node_find(m, e->node.node, e->node.incarnation);
-    if (n != NULL && node_is_late(m, n, m->now_ms)) {
-        node_lost(m, n, "its process has ended: nobody listens at its address");
-    }
 }

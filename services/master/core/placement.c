@@ -55,7 +55,7 @@ static void refill(struct master *m, struct job *j)
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             call_start(m, j, n, MASTER_CALL_START, 0);
-            job_changed(m, j);
+            job_changed(j);
         }
     }
 }
@@ -106,7 +106,8 @@ static void start(struct master *m, struct job *j)
             job_worker_add(j, m->nodes[i]);
         }
     }
-    start_begin(m, j);
+    j->chosen = true;
+    job_touch(j);
 }
 
 /* Has its shards, and may use more workers. */
@@ -118,7 +119,7 @@ static bool runs(const struct job *j)
 /* For the first time, or to recover. */
 bool schedule_waits(const struct job *j)
 {
-    return !j->restartable && j->row_stored > 0 && j->has_spec &&
+    return !j->restartable && !j->chosen && j->row_stored > 0 && j->has_spec &&
            (j->record.state == JOB_PENDING ||
             (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE));
 }
@@ -158,9 +159,8 @@ static void say_missing(struct master *m, struct job *j)
                    j->start_failures);
     }
     bool again = j->resume || (j->start_failures > 0 && j->resume_reason != NULL);
-    job_say(m, j,
-            again ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
-                  : buf_str(&words));
+    job_say(j, again ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
+                     : buf_str(&words));
     buf_release(&words);
 }
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/mutant.h"
 #include "master/core/core.h"
 
 #define SAMPLE_MS 1000
@@ -30,16 +29,16 @@ static void sample(struct job *j, uint64_t now_ms)
         (struct rate_sample){now_ms, j->record.examples, j->record.step};
 }
 
-static void set_step(struct master *m, struct job *j, uint64_t step)
+static void set_step(struct job *j, uint64_t step)
 {
     j->record.step = step;
     j->record.examples = course_examples(&j->course, step);
     j->record.epoch = (double)j->record.examples / (double)j->train.records;
-    job_changed(m, j);
+    j->changed = true;
 }
 
 /* What came after @step is done again. */
-void progress_go_back(struct master *m, struct job *j, uint64_t step)
+void progress_go_back(struct job *j, uint64_t step)
 {
     struct job_record *r = &j->record;
     while (r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step > step) {
@@ -49,7 +48,7 @@ void progress_go_back(struct master *m, struct job *j, uint64_t step)
         r->evaluation_count > 0 && r->evaluations[r->evaluation_count - 1].step == step;
     j->evaluated_step = evaluated ? step : NO_STEP;
     j->sample_count = 0;
-    set_step(m, j, step);
+    set_step(j, step);
 }
 
 /* The job has come to @step. */
@@ -61,7 +60,7 @@ void progress_step(struct master *m, struct job *j, uint64_t step)
         uint64_t before = j->record.examples;
         m->counts.steps += step - j->record.step;
         m->counts.examples += examples > before ? examples - before : 0;
-        set_step(m, j, step);
+        set_step(j, step);
     }
     sample(j, m->now_ms);
 }
@@ -156,7 +155,7 @@ static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
     }
 }
 
-static int add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err)
+int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err)
 {
     struct epoch_metrics *e = &j->epochs[p->epoch % EPOCHS_OPEN];
     if (p->epoch < e->epoch) {
@@ -181,7 +180,7 @@ static int add_epoch(struct job *j, const struct master_epoch_progress *p, struc
 }
 
 /* What is shown: the newest epoch that has any example. */
-static void show_train(struct job *j)
+void progress_show_train(struct job *j)
 {
     const struct epoch_metrics *newest = NULL;
     for (size_t i = 0; i < EPOCHS_OPEN; i++) {
@@ -193,57 +192,4 @@ static void show_train(struct job *j)
     if (newest != NULL) {
         set_metrics(j, newest, &j->record.train);
     }
-}
-
-static void add_staleness(struct job_record *r, const struct master_worker_event *report)
-{
-    for (size_t i = 0; i < report->staleness_count; i++) {
-        r->staleness[i < JOB_STALENESS_BUCKETS ? i : JOB_STALENESS_BUCKETS - 1] +=
-            report->staleness[i];
-    }
-}
-
-void on_report_progress(struct master *m, const struct master_event *e)
-{
-    const struct master_worker_event *report = &e->worker;
-    struct job *j = NULL;
-    struct job_worker *w = train_sender(m, e, &j);
-    if (w == NULL || !train_is_present(m, j, e)) {
-        return;
-    }
-    if (!w->started || !j->has_plan) {
-        reply_error(m, e->request, ERR_STATE, "job %s has not begun on this worker", j->record.id);
-        return;
-    }
-    if (report->sequence <= w->sequence) {
-        reply_add(m, e->request); /* its first answer was lost */
-        return;
-    }
-    struct err err = {0};
-    for (size_t i = 0; i < report->epoch_count; i++) {
-        if (add_epoch(j, &report->epochs[i], &err) < 0) {
-            reply_error(m, e->request, err.code, "epoch %" PRIu64 ": %s", report->epochs[i].epoch,
-                        err.msg);
-            return;
-        }
-    }
-    w->sequence = report->sequence;
-    uint64_t position = job_is_sync(j) ? report->position - j->version_shift : report->position;
-    if (!w->held || position > w->position ||
-        MUTANT(position_falls)) { /* not one from before the answer to the hold */
-        w->position = position;
-    }
-    w->idle = report->idle;
-    j->record.dropped += report->dropped;
-    j->record.speculated += report->speculated;
-    m->counts.dropped += report->dropped;
-    m->counts.speculated += report->speculated;
-    add_staleness(&j->record, report);
-    job_record_add_times(&j->record, w->node->id, &report->times);
-    show_train(j);
-    progress_step(m, j, job_is_sync(j) ? position : train_step(j));
-    job_changed(m, j);
-    reply_add(m, e->request);
-    train_stands(m, j, w);
-    train_check(m, j);
 }

@@ -26,25 +26,22 @@ uint32_t start_split_batches(uint64_t batches, uint64_t workers)
     return size == 0 ? 1 : size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
 }
 
-static void start_data_known(struct master *m, struct job *j);
-
 void start_begin(struct master *m, struct job *j)
 {
     j->record.generation++;
     fence_draw_opening(m, j);
     j->regroup_needed = false;
     if (j->resume) {
-        job_say(m, j, action_printf(m, "%s; reads the data", j->resume_reason));
+        job_say(j, action_printf(m, "%s; reads the data", j->resume_reason));
         job_store(m, j); /* a generation is stored before it is used */
     } else {
         job_enter(m, j, JOB_STARTING, "reads the data");
     }
     j->row_generation = j->row;
-    if (j->resume && j->train.records > 0) {
-        start_data_known(m, j); /* StartJob compares what each worker has with it */
-        return;
-    }
-    j->phase = PHASE_INSPECT;
+}
+
+void start_inspect(struct master *m, struct job *j)
+{
     for (size_t i = 0; i < j->worker_count; i++) {
         call_start(m, j, j->workers[i].node, MASTER_CALL_INSPECT, 0); /* all load at once */
     }
@@ -188,13 +185,11 @@ void start_warn(struct master *m, struct job *j, const struct node *n, const cha
     warn(j, action_printf(m, "%s could not write a checkpoint: %s", n->id, problem));
 }
 
-static void open_shards(struct master *m, struct job *j)
+void start_open(struct master *m, struct job *j)
 {
-    j->phase = PHASE_OPEN;
-    job_say(m, j,
-            j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
-                                      j->course.step)
-                      : "opens the shards");
+    job_say(j, j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
+                                         j->course.step)
+                         : "opens the shards");
     job_record_set_shards(&j->record, j->shard_count);
     for (size_t i = 0; i < j->shard_count; i++) {
         job_record_set(&j->record.shards[i].ps, j->shards[i].node->id);
@@ -209,15 +204,15 @@ void start_inspect_done(struct master *m, struct job *j, const struct master_cal
     calls_forget(&m->calls, j, MASTER_CALL_INSPECT);
     j->train = done->train;
     j->test = done->test;
-    start_data_known(m, j);
+    j->inspected = true;
 }
 
-static void start_data_known(struct master *m, struct job *j)
+int start_data_known(struct master *m, struct job *j)
 {
     struct err err = {0};
     if (start_check_data(j, &err) < 0) {
-        job_end(m, j, JOB_FAILED, "%s", err.msg);
-        return;
+        job_must_end(j, JOB_FAILED, "%s", err.msg);
+        return err.code;
     }
     action_log(m, LOG_LEVEL_INFO, "job_data",
                "job=%s train_records=%" PRIu64 " test_records=%" PRIu64 " steps=%" PRIu64 "%s",
@@ -226,11 +221,11 @@ static void start_data_known(struct master *m, struct job *j)
     progress_init(j);
     free(j->warning);
     j->warning = NULL;
-    if (!j->resume) {
-        open_shards(m, j);
-        return;
-    }
-    j->phase = PHASE_FIND;
+    return 0;
+}
+
+void start_find(struct master *m, struct job *j)
+{
     j->find_number = ++m->next_number;
     struct master_action *action = action_add(m, MASTER_FIND);
     const char **avoid = action_memory(m, j->avoid_count, sizeof *avoid);
@@ -269,7 +264,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
         free(j->restore);
         j->restore = NULL;
     }
-    progress_go_back(m, j, step);
+    progress_go_back(j, step);
     action_log(m, LOG_LEVEL_WARN, "job_resumes", "job=%s step=%" PRIu64 " checkpoint=%s",
                j->record.id, step, j->restore == NULL ? "-" : j->restore);
     return 0;
@@ -286,26 +281,27 @@ void on_found(struct master *m, const struct master_found *found)
     if (j == NULL) {
         return; /* cancelled, or recovering from something else meanwhile */
     }
+    job_touch(j);
     struct err err = {0};
     const char *skipped = found->skipped == NULL ? "" : found->skipped;
     bool named = j->record.checkpoint[0] != '\0' && !MUTANT(begins_anew);
     if (found->err != NULL) {
-        job_restart(m, j,
-                    action_printf(m, "cannot look for its newest checkpoint: %s", found->err->msg));
+        job_must_restart(
+            j, action_printf(m, "cannot look for its newest checkpoint: %s", found->err->msg));
     } else if (!found->found && named) {
         start_avoid_clear(j); /* all of them are tried again */
-        job_restart(m, j,
-                    action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
-                                  j->record.checkpoint, skipped));
+        job_must_restart(j,
+                         action_printf(m, "none of its checkpoints can be read, and it had %s: %s",
+                                       j->record.checkpoint, skipped));
     } else if (go_back(m, j, found, &err) < 0) {
-        job_end(m, j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path, err.msg);
+        job_must_end(j, JOB_FAILED, "cannot go back to its checkpoint %s: %s", found->path,
+                     err.msg);
     } else {
         if (found->found && skipped[0] != '\0') {
             warn(j, action_printf(m, "went back to step %" PRIu64 ", not to a newer checkpoint: %s",
                                   found->step, skipped));
         }
-        job_store(m, j); /* it names the checkpoint that there is */
-        open_shards(m, j);
+        j->found = true;
     }
 }
 
@@ -328,7 +324,7 @@ void start_open_refused(struct master *m, struct job *j, const struct err *err, 
     bool reads_later =
         j->restore != NULL && err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED;
     if (!fits_later && !reads_later) {
-        job_end(m, j, JOB_FAILED, "%s", why);
+        job_must_end(j, JOB_FAILED, "%s", why);
         return;
     }
     if (err->code == ERR_CORRUPT) {
@@ -337,25 +333,21 @@ void start_open_refused(struct master *m, struct job *j, const struct err *err, 
                    j->record.id, j->restore, log_quote(why, quoted, sizeof quoted));
         avoid(j, j->restore);
     }
-    job_restart(m, j, why);
+    job_must_restart(j, why);
 }
 
-void start_open_done(struct master *m, struct job *j)
+void start_workers(struct master *m, struct job *j)
 {
-    if (calls_open(&m->calls, j, MASTER_CALL_OPEN) > 0) {
-        return;
-    }
-    j->phase = PHASE_START;
     j->go_ms = 0;
     if (!j->resume) {
-        job_say(m, j, "the workers load the data");
+        job_say(j, "the workers load the data");
     }
     for (size_t i = 0; i < j->worker_count; i++) {
         call_start(m, j, j->workers[i].node, MASTER_CALL_START, 0);
     }
 }
 
-static void all_started(struct master *m, struct job *j)
+void start_end(struct master *m, struct job *j)
 {
     j->resume = false;
     j->start_failures = 0;
@@ -366,7 +358,6 @@ static void all_started(struct master *m, struct job *j)
     start_avoid_clear(j);
     job_enter(m, j, JOB_RUNNING, j->warning == NULL ? "" : j->warning);
     progress_step(m, j, j->course.step);
-    train_begin(m, j);
 }
 
 void start_worker_done(struct master *m, struct job *j, struct node *n)
@@ -380,47 +371,5 @@ void start_worker_done(struct master *m, struct job *j, struct node *n)
         return;
     }
     w->started = true;
-    if (j->phase == PHASE_START) {
-        size_t started = job_workers_started(j);
-        if (started == j->worker_count) {
-            all_started(m, j);
-        } else if (started >= (size_t)j->spec.cluster.workers.min && j->go_ms == 0) {
-            j->go_ms = m->now_ms + START_GRACE_MS;
-        }
-        return;
-    }
-    if (j->record.state == JOB_RECOVERING) {
-        job_enter(m, j, JOB_RUNNING, "");
-        j->phase = j->over ? PHASE_FINISH : PHASE_NONE;
-    }
-    evaluate_pump(m, j);
-    if (!j->over) {
-        train_regroup(m, j);
-    }
-}
-
-/* Those who still load the data come in like newcomers: who came back a moment ago must not hold up
- * the others, or a job whose workers come and go would only ever load. */
-void start_tick(struct master *m, struct job *j)
-{
-    if (j->phase != PHASE_START || j->go_ms == 0 || m->now_ms < j->go_ms) {
-        return;
-    }
-    j->go_ms = 0;
-    if (job_workers_started(j) >= (size_t)j->spec.cluster.workers.min) {
-        j->regroup_needed = true;
-        all_started(m, j);
-    }
-}
-
-void start_worker_gone(struct master *m, struct job *j)
-{
-    j->regroup_needed = true;
-    if (j->worker_count == 0) {
-        job_restart(m, j, "all its workers were lost while it started");
-    } else if (j->phase == PHASE_INSPECT && calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) {
-        call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
-    } else if (j->phase == PHASE_START && job_workers_started(j) == j->worker_count) {
-        all_started(m, j);
-    }
+    j->regroup_needed = j->regroup_needed || j->phase != PHASE_START;
 }

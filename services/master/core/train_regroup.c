@@ -20,16 +20,8 @@ void train_regroup(struct master *m, struct job *j)
 {
     calls_forget(&m->calls, j, MASTER_CALL_MEMBERSHIP);
     calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
-    if (j->phase == PHASE_HOLD && train_leases(j)) {
-        /* Who holds has dropped its leases, and the report of it may get lost. One that has not
-         * goes on with them; what two compute is applied once. */
-        for (size_t i = 0; i < j->worker_count; i++) {
-            train_give_back(m, j, &j->workers[i]);
-        }
-    }
     j->record.generation++;
     j->regroup_needed = false;
-    j->phase = PHASE_REGROUP;
     if (!MUTANT(generation_not_stored)) {
         job_store(m, j); /* a generation is stored before it is used */
         j->row_generation = j->row;
@@ -78,10 +70,10 @@ static int regroup_sync(struct master *m, struct job *j)
         highest = step > highest ? step : highest;
     }
     if (highest > j->step_limit || highest - lowest > 1) {
-        job_end(m, j, JOB_FAILED,
-                "the shards are at steps %" PRIu64 " to %" PRIu64
-                ", which cannot be with a step limit of %" PRIu64,
-                lowest, highest, j->step_limit);
+        job_must_end(j, JOB_FAILED,
+                     "the shards are at steps %" PRIu64 " to %" PRIu64
+                     ", which cannot be with a step limit of %" PRIu64,
+                     lowest, highest, j->step_limit);
         return ERR_INTERNAL;
     }
     progress_step(m, j, highest);
@@ -126,7 +118,7 @@ static int regroup_async(struct master *m, struct job *j)
         train_drop_finished(j);
         progress_step(m, j, train_step(j));
     } else {
-        job_end(m, j, JOB_FAILED, "the ledgers of its shards are of different epochs");
+        job_must_end(j, JOB_FAILED, "the ledgers of its shards are of different epochs");
     }
     free(low);
     free(high);
@@ -153,9 +145,8 @@ static bool leave_out(struct master *m, struct job *j, const char *why)
         return false;
     }
     j->workers_fit = others;
-    job_say(
-        m, j,
-        action_printf(m, "goes on without %s, for which there is no memory: %s", w->node->id, why));
+    job_say(j, action_printf(m, "goes on without %s, for which there is no memory: %s", w->node->id,
+                             why));
     job_drop_worker(m, j, w->node, why); /* and regroup, where that matters */
     return true;
 }
@@ -163,7 +154,6 @@ static bool leave_out(struct master *m, struct job *j, const char *why)
 void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *why)
 {
     if (MUTANT(no_room_is_done)) {
-        train_membership_done(m, j);
         return;
     }
     bool regroups = j->phase == PHASE_REGROUP;
@@ -171,7 +161,7 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
         return;
     }
     if (!leave_out(m, j, why) && job_workers_started(j) > 0) {
-        job_recover(m, j, why); /* the server has not what it promised */
+        job_must_recover(j, why); /* the server has not what it promised */
         return;
     }
     if (!regroups) { /* it is over, or has no worker: the same generation, with those who are left
@@ -180,33 +170,13 @@ void train_no_room(struct master *m, struct job *j, uint32_t shard, const char *
     }
 }
 
-void train_membership_done(struct master *m, struct job *j)
+int train_regroup_end(struct master *m, struct job *j)
 {
-    if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0) {
-        return;
-    }
-    calls_unblock(m, j);
-    if (j->phase != PHASE_REGROUP) {
-        return; /* the last worker was lost meanwhile */
-    }
     for (size_t i = 0; i < j->worker_count; i++) {
         j->workers[i].member = j->workers[i].started;
     }
     if (j->changing) {
         change_done(m, j);
     }
-    if ((job_is_sync(j) ? regroup_sync(m, j) : regroup_async(m, j)) != 0) {
-        return;
-    }
-    if (!j->standing) {
-        train_assign(m, j);
-        return;
-    }
-    j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
-    if (j->leases.levelling) {
-        train_assign(m, j); /* somebody has to bring to every shard what some have */
-    } else {
-        j->phase = PHASE_STAND;
-        train_check(m, j);
-    }
+    return job_is_sync(j) ? regroup_sync(m, j) : regroup_async(m, j);
 }

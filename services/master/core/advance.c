@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine that a job is: this file alone moves a job from phase to phase.
+ *
+ * Whatever happens to a job (an answer, a report, a lost node, a request of a client) is a fact
+ * that its handler records. After each event job_advance() looks at the facts of every job that was
+ * touched and takes one transition after the other until none is left. Each phase has a function
+ * that says what the job waits for there, and where it goes when that has come; what is done on
+ * arrival is in the table ENTER.
+ * ARCHITECTURE.md has the picture.
+ *
+ * The milestone that is being worked on (evaluation, checkpoint) goes on beside it: milestone.c. */
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+/* What a phase's function says: stay, or go to another one (or to the same one anew). */
+struct step {
+    bool goes;
+    enum phase to;
+};
+
+static const struct step STAY = {0};
+
+static struct step go(enum phase to)
+{
+    return (struct step){.goes = true, .to = to};
+}
+
+/* ---- start: for the first time, or from a checkpoint ---- */
+
+/* Its data are known. */
+static struct step data_known(struct master *m, struct job *j)
+{
+    if (start_data_known(m, j) != 0) {
+        return STAY; /* it ends */
+    }
+    return go(j->resume ? PHASE_FIND : PHASE_OPEN);
+}
+
+static struct step none(struct master *m, struct job *j)
+{
+    if (!j->chosen) {
+        return STAY;
+    }
+    j->chosen = false;
+    start_begin(m, j);
+    if (j->resume && j->train.records > 0) {
+        return data_known(m, j); /* StartJob compares what each worker has with it */
+    }
+    return go(PHASE_INSPECT);
+}
+
+static struct step inspect(struct master *m, struct job *j)
+{
+    if (j->inspected) {
+        j->inspected = false;
+        return data_known(m, j);
+    }
+    if (calls_open(&m->calls, j, MASTER_CALL_INSPECT) == 0) { /* who was asked is gone */
+        call_start(m, j, j->workers[0].node, MASTER_CALL_INSPECT, 0);
+    }
+    return STAY;
+}
+
+static struct step find(struct master *m, struct job *j)
+{
+    if (!j->found) {
+        return STAY;
+    }
+    j->found = false;
+    job_store(m, j); /* it names the checkpoint that there is */
+    return go(PHASE_OPEN);
+}
+
+static struct step open_shards(struct master *m, struct job *j)
+{
+    return calls_open(&m->calls, j, MASTER_CALL_OPEN) > 0 ? STAY : go(PHASE_START);
+}
+
+/* Those who still load the data come in like newcomers: who came back a moment ago must not hold up
+ * the others, or a job whose workers come and go would only ever load. */
+static bool have_started(struct master *m, struct job *j)
+{
+    size_t started = job_workers_started(j);
+    bool enough = started >= (size_t)j->spec.cluster.workers.min;
+    if (started == j->worker_count) {
+        return true;
+    }
+    if (j->go_ms != 0 && j->go_ms <= m->now_ms) {
+        j->go_ms = 0;
+        j->regroup_needed = j->regroup_needed || enough;
+        return enough;
+    }
+    if (enough && j->go_ms == 0) {
+        j->go_ms = m->now_ms + START_GRACE_MS;
+    }
+    return false;
+}
+
+static struct step start(struct master *m, struct job *j)
+{
+    if (!have_started(m, j)) {
+        return STAY;
+    }
+    start_end(m, j);
+    if (j->regroup_needed) {
+        return go(PHASE_REGROUP);
+    }
+    train_assign_from(j, j->course.step);
+    return go(PHASE_ASSIGN);
+}
+
+/* ---- training ---- */
+
+/* The shards have said where they are. */
+static struct step regroup(struct master *m, struct job *j)
+{
+    if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0 || train_regroup_end(m, j) != 0) {
+        return STAY;
+    }
+    if (!j->standing) {
+        return go(PHASE_ASSIGN);
+    }
+    /* Somebody may have to bring to every shard what some have. */
+    j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
+    return go(j->leases.levelling ? PHASE_ASSIGN : PHASE_STAND);
+}
+
+static struct step assign(struct master *m, struct job *j)
+{
+    if (calls_open(&m->calls, j, MASTER_CALL_ASSIGN) > 0) {
+        return STAY;
+    }
+    job_changed(j);
+    return go(PHASE_TRAIN);
+}
+
+static struct step train(struct master *m, struct job *j)
+{
+    bool level = !j->leases.levelling || leases_level(&j->leases);
+    if (train_is_at_end(j) && level) {
+        j->leases.levelling = false;
+        return go(PHASE_STAND);
+    }
+    if (level && (train_wants_hold(j) || j->leases.levelling) && !j->hold_limit &&
+        !job_is_pinning(j)) {
+        return go(PHASE_HOLD);
+    }
+    if (!job_is_sync(j)) {
+        if (j->work == WORK_NONE && !j->leases.levelling && train_step(j) >= j->next_evaluate) {
+            milestone_begin(m, j, false);
+        }
+        train_grant(m, j);
+    }
+    return STAY;
+}
+
+static struct step hold(struct master *m, struct job *j)
+{
+    if (!train_hold_end(m, j)) {
+        return STAY;
+    }
+    return go(job_is_sync(j) ? PHASE_ASSIGN : PHASE_REGROUP);
+}
+
+static struct step stand(struct master *m, struct job *j)
+{
+    if (j->work == WORK_NONE) {
+        progress_step(m, j, train_step(j));
+        milestone_begin(m, j, true);
+    }
+    return STAY;
+}
+
+static struct step finish(struct master *m, struct job *j)
+{
+    (void)m;
+    (void)j;
+    return STAY; /* it ends with its last milestone */
+}
+
+/* A worker has come: what stood still goes on. */
+static struct step wait(struct master *m, struct job *j)
+{
+    if (job_workers_started(j) == 0) {
+        return STAY;
+    }
+    job_enter(m, j, JOB_RUNNING, "");
+    return go(j->over ? PHASE_FINISH : PHASE_REGROUP);
+}
+
+/* ---- what may happen in several phases ---- */
+
+static struct step begin_change(struct master *m, struct job *j)
+{
+    if (change_begin(m, j)) {
+        return go(PHASE_REGROUP);
+    }
+    j->released |= j->change == NULL && !job_is_ending(j); /* it does not fit: on without it */
+    return STAY;
+}
+
+/* Nothing is due where the job stands, or that is pinned. In other phases than STAND it has been
+ * overtaken by a regrouping or a hold: then only the limit moves. */
+static struct step released_sync(struct master *m, struct job *j)
+{
+    if (j->phase == PHASE_STAND && j->change != NULL) {
+        return begin_change(m, j);
+    }
+    j->step_limit = milestone_next(j, j->step_limit);
+    if (j->phase != PHASE_STAND && j->phase != PHASE_ASSIGN && j->phase != PHASE_TRAIN) {
+        return STAY;
+    }
+    train_assign_from(j, j->milestone.step);
+    return go(PHASE_ASSIGN);
+}
+
+static struct step released_async(struct master *m, struct job *j)
+{
+    if (leases_epoch_done(&j->leases)) {
+        leases_next_epoch(&j->leases);
+    }
+    if (j->phase != PHASE_STAND) {
+        return STAY;
+    }
+    if (j->change != NULL && j->standing) {
+        return begin_change(m, j);
+    }
+    if (j->change != NULL) {
+        j->standing = true; /* at the end of an epoch nobody was asked to hold */
+        return go(PHASE_REGROUP);
+    }
+    return go(j->standing ? PHASE_ASSIGN : PHASE_TRAIN);
+}
+
+/* The last worker is gone. */
+static struct step lost_last(struct master *m, struct job *j)
+{
+    if (j->hold_cancel) {
+        job_must_end(j, JOB_CANCELLED, "cancelled after its last worker was lost; %s",
+                     job_checkpoint_words(m, j));
+        return STAY;
+    }
+    calls_forget(&m->calls, j, MASTER_CALL_ASSIGN);
+    job_enter(m, j, JOB_RECOVERING, j->lost_last);
+    return go(PHASE_WAIT);
+}
+
+static bool has_no_worker(const struct job *j)
+{
+    if (j->record.state != JOB_RUNNING || job_workers_started(j) > 0) {
+        return false;
+    }
+    bool evaluates = j->work == WORK_EVALUATE || (j->work == WORK_PIN && j->milestone.evaluate);
+    return !j->over || evaluates;
+}
+
+/* ---- the machine ---- */
+
+static struct step (*const PHASES[PHASE_COUNT])(struct master *, struct job *) = {
+    [PHASE_NONE] = none,        [PHASE_INSPECT] = inspect, [PHASE_FIND] = find,
+    [PHASE_OPEN] = open_shards, [PHASE_START] = start,     [PHASE_REGROUP] = regroup,
+    [PHASE_ASSIGN] = assign,    [PHASE_TRAIN] = train,     [PHASE_HOLD] = hold,
+    [PHASE_STAND] = stand,      [PHASE_FINISH] = finish,   [PHASE_WAIT] = wait,
+};
+
+/* What is done on arrival. */
+static void (*const ENTER[PHASE_COUNT])(struct master *, struct job *) = {
+    [PHASE_INSPECT] = start_inspect, [PHASE_FIND] = start_find,       [PHASE_OPEN] = start_open,
+    [PHASE_START] = start_workers,   [PHASE_REGROUP] = train_regroup, [PHASE_ASSIGN] = train_assign,
+    [PHASE_HOLD] = train_hold,
+};
+
+static struct step next_step(struct master *m, struct job *j)
+{
+    if (job_is_ending(j)) {
+        job_settle(m, j);
+        return go(PHASE_NONE);
+    }
+    if (job_is_starting(j) && j->worker_count == 0) {
+        job_must_restart(j, "all its workers were lost while it started");
+        return STAY;
+    }
+    if (has_no_worker(j)) {
+        return lost_last(m, j);
+    }
+    calls_unblock(m, j);
+    milestone_advance(m, j);
+    if (job_is_ending(j)) {
+        return STAY;
+    }
+    if (j->record.state == JOB_RUNNING && j->over && j->phase != PHASE_FINISH) {
+        return go(PHASE_FINISH);
+    }
+    if (j->released) {
+        j->released = false;
+        return job_is_sync(j) ? released_sync(m, j) : released_async(m, j);
+    }
+    if (j->record.state == JOB_RUNNING && j->regroup_needed && !j->over) {
+        train_hold_broken(m, j);
+        return go(PHASE_REGROUP);
+    }
+    return PHASES[j->phase](m, j);
+}
+
+void job_advance(struct master *m, struct job *j)
+{
+    struct step step;
+    j->touched = false;
+    job_stored(m, j);
+    do {
+        step = next_step(m, j);
+        if (step.goes) {
+            j->phase = step.to;
+            if (ENTER[j->phase] != NULL) {
+                ENTER[j->phase](m, j);
+            }
+        }
+    } while (step.goes || j->released || job_is_ending(j));
+    job_cleaned(m, j);
+}
+
+void jobs_advance(struct master *m)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->touched) {
+            job_advance(m, m->jobs[i]);
+        }
+    }
+}
