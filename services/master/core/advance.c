@@ -305,7 +305,6 @@ static struct step next_step(struct master *m, struct job *j)
 void job_advance(struct master *m, struct job *j)
 {
     struct step step;
-    j->touched = false;
     job_stored(m, j);
     do {
         step = next_step(m, j);
@@ -317,6 +316,7 @@ void job_advance(struct master *m, struct job *j)
         }
     } while (step.goes || j->released || job_is_ending(j));
     job_cleaned(m, j);
+    j->touched = false;
 }
 
 void jobs_advance(struct master *m)

@@ -30,7 +30,8 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
     out->ledger_step = j->course.step + j->version_shift;
     out->step_limit = j->step_limit + j->version_shift;
     out->step = w->from + j->version_shift;
-    struct tree_block share = tree_share(j->record.consistency.replicas, job_workers_active(j), index);
+    struct tree_block share =
+        tree_share(j->record.consistency.replicas, job_workers_active(j), index);
     out->replica_first = share.lo;
     out->replica_end = share.hi;
 }

@@ -170,7 +170,7 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
     case MASTER_CALL_PIN:
     case MASTER_CALL_CHECKPOINT:
     case MASTER_CALL_UNPIN:
-        milestone_shard_done(m, j, c->index, done, c->kind);
+        milestone_shard_done(j, c->index, done, c->kind);
         break;
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE:

@@ -1,296 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the master's core. Only the files of the core include this.
- *
- * What a job is at is its `phase`; what of its milestone is being done beside is its `work`:
- *
- *   NONE ─▶ PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
- *
- * A checkpoint that fails goes by way of DISCARD, and the one at the end from there back to
- * PREPARE, with pauses, until there is room or somebody cancels. advance.c has the phases and how
- * they follow each other.
- *
- * In async and bounded modes a hold is followed by a regrouping (`standing`): its answers say what
- * every shard has. When they differ, because a worker died between two shards, what only some have
- * is leased first, and the hold begins again. So whatever happens in STAND happens to one cut.
- *
- * A change of the job's file (`change`) waits for a STAND and goes to the shards with the next
- * regrouping (`changing`). A job that lost a parameter server or its master (`resume`) gives up all
- * nodes, waits in RECOVERING as if it were PENDING, and starts from its newest checkpoint.
- *
- * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the
- * end of that work. In async and bounded modes an evaluation within an epoch is pinned without
- * standing. */
+/* Inside the master's core: its state, and what its files offer each other. Only the files of the
+ * core include this. No two of them call each other (ARCHITECTURE.md). */
 #ifndef GRADUS_MASTER_CORE_CORE_H
 #define GRADUS_MASTER_CORE_CORE_H
 
 #include "base/log.h"
-#include "job/progress/course.h"
 #include "master/core/call.h"
-#include "master/core/master.h"
-
-#define ID_ROOM (JOB_ID_BYTES_MAX + 1)
-#define START_BACKOFF_MS_MIN                                                                       \
-    500 /* after the second start in a row that failed; then twice as long */
-#define START_BACKOFF_MS_MAX 30000
-#define START_GRACE_MS                                                                             \
-    1000 /* between the workers that it takes and those that load the data for longer */
-#define EVALUATE_FAILURES_MAX 3   /* of one chunk */
-#define CHECKPOINT_ATTEMPTS_MAX 3 /* of a cancelled job, before it ends without a new one */
-#define CHECKPOINT_BACKOFF_MS_MIN                                                                  \
-    1000 /* before the last checkpoint is tried again; then twice as long */
-#define CHECKPOINT_BACKOFF_MS_MAX 60000
-#define AVOID_MAX 64          /* checkpoints that could not be read, before all are tried again */
-#define JOB_REFUSED_MAX 16    /* workers that a running job does without */
-#define RESUME_FEWER_MS 10000 /* before a job that recovers goes on with fewer workers */
-#define JOB_REFUSED_MS 10000  /* before one that had no memory is asked again */
-#define STORE_BACKOFF_MS_MIN 200 /* after a row that could not be stored; then twice as long */
-#define STORE_BACKOFF_MS_MAX                                                                       \
-    5000                /* an attempt costs little, and what waits for it stands still             \
-                         */
-#define RATE_SAMPLES 12 /* one a second: the window of the recent rate */
-#define EPOCHS_OPEN 4   /* epochs whose metrics may still arrive */
-#define NO_STEP UINT64_MAX
-#define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
-#define NODE_READ_MS 50          /* messages that have come are read by then */
-#define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
-
-struct job;
-
-struct node_work { /* as master_work, with times of the master */
-    char job[ID_ROOM], what[24], unit[16];
-    uint64_t done, total;
-    uint64_t since_ms;
-    uint64_t moved_ms; /* when `done` was another one; where nobody can say: the last heartbeat */
-};
-
-struct node {
-    uint64_t number; /* never used again */
-    enum master_role role;
-    uint64_t incarnation, pid;
-    char *id, *address, *http_address, *version, *host;
-    bool alive;
-    bool left;    /* it said so itself */
-    bool doubted; /* since its last heartbeat another process wanted its address: it is given
-                     nothing */
-    int64_t joined_wall_ms;
-    uint64_t heartbeat_ms;  /* when the last one came */
-    uint64_t overdue_ms;    /* when it was seen that it is late; before heartbeat_ms: it is not */
-    unsigned overdue_again; /* times that this was put off, because the master itself was late */
-    struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
-    size_t work_count;
-    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
-    size_t job_count;                         /* a worker: at most 1 */
-};
-
-enum phase {
-    PHASE_NONE,    /* nothing of it runs */
-    PHASE_INSPECT, /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
-    PHASE_FIND,    /* its newest checkpoint is looked for */
-    PHASE_OPEN,    /* the servers make its shards */
-    PHASE_START,   /* the workers load the data */
-    PHASE_REGROUP, /* RUNNING: the shards are told the new generation */
-    PHASE_ASSIGN,  /* the workers are told what to do in it, up to which step */
-    PHASE_TRAIN,   /* they compute */
-    PHASE_HOLD,    /* they are asked to stop as soon as possible */
-    PHASE_STAND,   /* they stand at a milestone, which waits for the one before, or is pinned */
-    PHASE_FINISH,  /* nothing is left to compute; the last milestone's work goes on */
-    PHASE_WAIT,    /* RECOVERING: for a worker; the shards are there */
-    PHASE_COUNT
-};
-enum work {
-    WORK_NONE,
-    WORK_PIN,
-    WORK_EVALUATE,
-    WORK_PREPARE,
-    WORK_CHECKPOINT,
-    WORK_MANIFEST,
-    WORK_DISCARD,
-    WORK_UNPIN,
-    WORK_COUNT
-};
-
-enum verdict { VERDICT_NONE, VERDICT_RESTART, VERDICT_RECOVER, VERDICT_END };
-
-struct job_worker {
-    struct node *node;
-    bool started;      /* its StartJob was answered */
-    bool member;       /* and every shard has heard of it */
-    unsigned without;  /* heartbeats since then that did not name the job */
-    uint64_t taken;    /* the newest generation whose Assign it answered; 0: none */
-    bool assigned;     /* has a share of this generation */
-    bool idle, held;   /* since the last Assign: stands still; answered a hold */
-    uint64_t position; /* sync: the step that it holds; else batches since it started */
-    uint64_t sequence;
-    uint64_t from;                          /* sync: the step that its Assign begins with */
-    struct lease leases[LEASES_PER_WORKER]; /* oldest first */
-    size_t lease_count;
-    bool parked; /* a LeaseSplit waits */
-    uint64_t parked_request, parked_until_ms;
-    bool evaluating;
-    uint32_t chunk; /* then: the one that it does */
-};
-
-enum chunk_state { CHUNK_TODO, CHUNK_OUT, CHUNK_DONE };
-struct chunk { /* of an evaluation */
-    enum chunk_state state;
-    unsigned failures;
-    uint64_t failed_node; /* number of the last one */
-    double *sums;         /* until it is merged */
-    size_t sum_count;
-};
-
-struct shard_state { /* of one parameter server, in the order of shards */
-    struct node *node;
-    bool opened;      /* OpenShard was sent */
-    bool answered;    /* and answered */
-    unsigned without; /* heartbeats since then that did not name the job */
-    uint64_t version; /* as it said last */
-    char *file;       /* of the checkpoint in the making */
-    uint64_t bytes, checksum;
-    uint64_t file_version;
-    struct ledger ledger; /* async, bounded: as it said last; a complete epoch is the next one's
-                             beginning */
-    bool has_ledger;
-};
-
-struct milestone {
-    uint64_t step, examples;
-    bool evaluate, checkpoint, last, cancel;
-    bool stand;          /* nothing may move until it is pinned */
-    bool attempt_failed; /* the present one; its other answers are still waited for */
-    bool failed;         /* the checkpoint */
-    unsigned attempts;   /* of it that failed */
-    char *why;           /* the last one did; owned */
-    char pin_id[64];
-    char directory[ID_ROOM + 32];
-    double epoch;
-    uint64_t data_epoch; /* that its last batches are of */
-    uint64_t version;    /* sync: of every shard */
-    struct job_metrics train;
-    double *train_sums; /* of data_epoch, at the cut; owned; NULL: they are not all known */
-    size_t train_sum_count;
-    struct ledger ledger; /* the data position */
-};
-
-struct waiter { /* a client that waits for a checkpoint */
-    uint64_t request;
-    bool served; /* by the milestone that is being worked on */
-};
-
-struct row_answer { /* a client that waits until its request is stored */
-    uint64_t request, row;
-};
-
-struct epoch_metrics {
-    bool used;
-    bool part; /* what came before a recovery is not in it */
-    uint64_t epoch, batches;
-    struct metrics sums;
-};
-
-struct rate_sample {
-    uint64_t ms, examples, step;
-};
-
-struct refusal {       /* a worker that the job does without */
-    uint64_t node;     /* its number; 0: none */
-    uint64_t until_ms; /* UINT64_MAX: as long as the job runs */
-};
-
-struct job {
-    struct job_record record;
-    struct job_spec spec;
-    bool has_spec;    /* until the job is over and cleaned up */
-    bool changed;     /* in this step */
-    bool restartable; /* cleaning up after a start that failed; then it may start again */
-    enum phase phase; /* written by advance.c alone */
-    enum work work;
-
-    /* Facts that handlers record and advance.c acts upon; see also regroup_needed, over, change,
-     * hold_checkpoint and hold_cancel. */
-    bool touched;                 /* something was recorded in this step */
-    bool chosen;                  /* its nodes were: it may start */
-    bool inspected;               /* its data are known */
-    bool found;                   /* its newest checkpoint is, or that there is none */
-    bool released;                /* nothing is due where it stands, or that is pinned */
-    enum verdict verdict;         /* it cannot go on like this */
-    enum job_state verdict_state; /* END: how */
-    char *verdict_reason;         /* owned; NULL: none yet */
-    char *lost_last;              /* which worker, and why, in words; owned; NULL: none was */
-    bool told;                    /* clients know that it has ended */
-
-    unsigned start_failures; /* since it last ran */
-    uint64_t opening;        /* of its shards, drawn for each start */
-    uint64_t start_after_ms; /* it is not started again before */
-    uint64_t go_ms;          /* it begins with those who have started by then; 0: not known */
-
-    /* Its row (row.c). Rows are numbered from 1. */
-    uint64_t row, row_sent, row_stored; /* the newest that is wanted, was sent, is stored */
-    uint64_t row_generation;            /* the first with the present generation */
-    uint64_t row_final;                 /* the first that says how it ended */
-    unsigned store_failures;            /* in a row */
-    uint64_t store_again_ms;            /* 0: nothing waits to be stored again */
-    char *store_problem, *shown_reason; /* owned; NULL: none yet */
-    struct job_record shown;            /* borrows from record */
-    enum job_state state_before;        /* it ended */
-    struct row_answer *answers;
-    size_t answer_count, answer_capacity;
-
-    struct dataset_info train, test;
-    struct plan plan;
-    bool has_plan;
-    struct course course;   /* from the beginning, the checkpoint or the last change on */
-    uint64_t version_shift; /* sync: version of a shard = step + this (modulo 2^64) */
-    struct leases leases;   /* async, bounded */
-    uint64_t next_evaluate, next_checkpoint;    /* steps at which they are due; NO_STEP: never */
-    uint64_t evaluated_step, checkpointed_step; /* NO_STEP: none */
-
-    struct job_worker *workers;
-    size_t worker_count, worker_capacity;
-    struct shard_state *shards;
-    size_t shard_count;
-    bool regroup_needed; /* the shards know other workers than there are */
-    bool standing; /* async, bounded: all hold; the regrouping says whether the shards are level */
-    struct refusal refused[JOB_REFUSED_MAX]; /* a ring */
-    size_t refused_count;
-    size_t workers_fit; /* more do not fit in the memory of its servers; 0: not known */
-
-    uint64_t step_limit;               /* sync */
-    bool hold_limit;                   /* sync: it is where a hold ends */
-    bool hold_checkpoint, hold_cancel; /* asked for and not begun */
-    bool over;                         /* training has ended; only FINISH is left */
-    struct job_spec *change;           /* what its file becomes at the next STAND; owned */
-    bool changing;                     /* it is the job's; not every shard knows */
-    struct job_spec *undo;             /* what it was before, meanwhile; NULL: no way back; owned */
-    bool set_waits;                    /* a client waits for it: */
-    uint64_t set_request;
-    bool resume;              /* starts from its newest checkpoint */
-    uint64_t resume_fewer_ms; /* from then on with fewer workers than its file says */
-    char *resume_reason;      /* owned; NULL: none */
-    char *restore;            /* directory of that checkpoint; NULL: none; owned */
-    char *avoid[AVOID_MAX];   /* checkpoints that servers could not read since it last ran; owned */
-    size_t avoid_count;
-    char *warning; /* to be shown when it runs; owned; NULL: none */
-    uint64_t find_number;
-    struct milestone milestone;
-    uint64_t retry_ms;  /* the milestone is pinned, or its checkpoint written, again then; 0: no */
-    uint64_t prune_row; /* with this row stored older checkpoints may go; 0: none have to */
-    size_t prune_keep;
-    unsigned pin_count;
-    struct chunk *chunks;
-    size_t chunk_count, chunk_next, chunk_merged;
-    struct metrics test_sums;
-    struct waiter waiters[MASTER_CHECKPOINT_WAITERS];
-    size_t waiter_count;
-    uint64_t manifest_number; /* of the PREPARE, MANIFEST or DISCARD that is under way */
-
-    struct epoch_metrics epochs[EPOCHS_OPEN];
-    uint64_t training_ms;      /* before running_since_ms */
-    uint64_t running_since_ms; /* in RUNNING; else 0 and not running */
-    bool running;
-    struct rate_sample samples[RATE_SAMPLES];
-    size_t sample_count; /* ever */
-};
+#include "master/core/job.h"
+#include "master/core/node.h"
 
 struct master {
     struct master_config config;
@@ -406,7 +123,7 @@ void job_free(struct job *j);
 void job_advance(struct master *m, struct job *j);
 void jobs_advance(struct master *m); /* those that were touched */
 
-/* client.c */
+/* job_requests.c */
 void on_restore(struct master *m, const struct master_event *e);
 void on_submit(struct master *m, const struct master_event *e);
 void on_cancel(struct master *m, const struct master_event *e);
@@ -478,7 +195,7 @@ void on_found(struct master *m, const struct master_found *found);
 uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
-uint64_t train_step(const struct job *j);   /* of the milestone that would be pinned now */
+uint64_t train_step(const struct job *j); /* of the milestone that would be pinned now */
 /* The data position there; @out is overwritten. */
 void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
 void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
@@ -538,15 +255,17 @@ void milestone_plan(struct job *j, uint64_t step); /* when the next ones after i
 void milestone_advance(struct master *m, struct job *j);
 void milestone_stop(struct job *j); /* whatever it is at; the job gives up its shards */
 void milestone_begin(struct master *m, struct job *j, bool stand);
-void on_prepare_done(struct master *m, const struct master_prepare_done *done);
-void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
-                          const struct master_call_done *done, enum master_call_kind kind);
-void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
-void milestone_pin_failed(struct master *m, struct job *j, const char *why);
 void milestone_prune(struct master *m, struct job *j);
-void milestones_tick(struct master *m);
 void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
 void milestone_release(struct job *j);
+
+/* milestone_done.c */
+void milestone_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
+                          enum master_call_kind kind);
+void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
+void milestone_pin_failed(struct master *m, struct job *j, const char *why);
+void milestones_tick(struct master *m);
+void on_prepare_done(struct master *m, const struct master_prepare_done *done);
 void on_manifest_done(struct master *m, const struct master_manifest_done *done);
 
 /* evaluate.c */

@@ -50,10 +50,10 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
 /* Its end is stored: clients are told. */
 static void ended(struct master *m, struct job *j)
 {
-    const char *ended = action_printf(m, "job %s ended %s: %s", j->record.id,
+    const char *words = action_printf(m, "job %s ended %s: %s", j->record.id,
                                       job_state_name(j->record.state), j->record.reason);
-    milestone_waiters(m, j, true, ERR_ABORTED, ended);
-    change_forget(m, j, ERR_ABORTED, ended);
+    milestone_waiters(m, j, true, ERR_ABORTED, words);
+    change_forget(m, j, ERR_ABORTED, words);
     if (j->record.checkpoint[0] == '\0') {
         action_add(m, MASTER_PRUNE)->prune =
             (struct master_prune){.job = &j->record, .release = true};

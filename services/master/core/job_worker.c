@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of a job are lost, or cannot take part. What becomes of the job is decided by advance.c. */
+#include <string.h>
+
 #include "base/mutant.h"
 #include "master/core/core.h"
-
-#include <string.h>
 
 /* Its lease and its chunk go to others. The order of the rest stays: shares depend on it. */
 void job_worker_remove(struct master *m, struct job *j, struct job_worker *w)

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A milestone: a version is pinned, evaluated, written as a checkpoint, and let go.
+ *
+ *   PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
+ *
+ * What fails goes by way of DISCARD. This file alone writes the job's `work`; answers are recorded,
+ * and milestone_advance() goes on when all that was asked for is answered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +23,113 @@ void milestone_release(struct job *j)
     memset(&j->milestone, 0, sizeof j->milestone);
 }
 
-/* ---- begin and end ---- */
+/* ---- what is done, one thing after the other ---- */
+
+static void call_shards(struct master *m, struct job *j, enum master_call_kind kind)
+{
+    for (size_t i = 0; i < j->shard_count; i++) {
+        call_start(m, j, j->shards[i].node, kind, (uint32_t)i);
+    }
+}
+
+static void prepare(struct master *m, struct job *j)
+{
+    j->manifest_number = ++m->next_number;
+    action_add(m, MASTER_PREPARE)->prepare =
+        (struct master_prepare){.number = j->manifest_number,
+                                .job = &j->record,
+                                .directory = j->milestone.directory,
+                                .discard = j->work == WORK_DISCARD};
+}
+
+static void write_manifest(struct master *m, struct job *j)
+{
+    j->manifest_number = ++m->next_number;
+    struct master_shard_file *files = action_memory(m, j->shard_count, sizeof *files);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct shard_state *s = &j->shards[i];
+        files[i] = (struct master_shard_file){
+            .file = action_printf(m, "%s", s->file),
+            .bytes = s->bytes,
+            .checksum = s->checksum,
+            .version = s->file_version,
+        };
+    }
+    struct master_action *action = action_add(m, MASTER_MANIFEST);
+    action->manifest = (struct master_manifest){
+        .number = j->manifest_number,
+        .job = &j->record,
+        .spec = &j->spec,
+        .plan = &j->plan,
+        .ledger = &j->milestone.ledger,
+        .train_epoch = j->milestone.data_epoch,
+        .train_sums = j->milestone.train_sums,
+        .train_sum_count = j->milestone.train_sum_count,
+        .step = j->milestone.step,
+        .examples = j->milestone.examples,
+        .generation = j->record.generation,
+        .directory = j->milestone.directory,
+        .shards = files,
+    };
+}
+
+/* @work is begun, unless it pauses before that. */
+static void enter(struct master *m, struct job *j, enum work work)
+{
+    j->work = work;
+    j->milestone.answered = false;
+    if (j->retry_ms != 0) {
+        return;
+    }
+    switch (work) {
+    case WORK_PIN:
+        call_shards(m, j, MASTER_CALL_PIN);
+        break;
+    case WORK_EVALUATE:
+        evaluate_begin(j);
+        break;
+    case WORK_PREPARE:
+    case WORK_DISCARD: /* room comes back */
+        prepare(m, j);
+        break;
+    case WORK_CHECKPOINT:
+        call_shards(m, j, MASTER_CALL_CHECKPOINT);
+        break;
+    case WORK_MANIFEST:
+        write_manifest(m, j);
+        break;
+    case WORK_UNPIN:
+        call_shards(m, j, MASTER_CALL_UNPIN);
+        break;
+    case WORK_NONE:
+    case WORK_COUNT:
+        break;
+    }
+}
+
+void milestone_stop(struct job *j)
+{
+    j->work = WORK_NONE;
+    j->retry_ms = 0;
+}
+
+void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < j->waiter_count; i++) {
+        struct waiter w = j->waiters[i];
+        if (!all && !w.served) {
+            j->waiters[kept++] = w;
+        } else if (code != ERR_OK) {
+            reply_error(m, w.request, code, "%s", message);
+        } else {
+            struct master_reply *reply = reply_add(m, w.request);
+            reply->path = action_printf(m, "%s", j->record.checkpoint);
+            reply->step = j->milestone.step;
+        }
+    }
+    j->waiter_count = kept;
+}
 
 /* A request that is served by a checkpoint which exists already. */
 static void reuse(struct master *m, struct job *j)
@@ -39,14 +151,6 @@ static void finish(struct master *m, struct job *j)
                      job_checkpoint_words(m, j));
     } else {
         job_must_end(j, JOB_SUCCEEDED, "%s", "");
-    }
-}
-
-static void pin(struct master *m, struct job *j)
-{
-    j->work = WORK_PIN;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        call_start(m, j, j->shards[i].node, MASTER_CALL_PIN, (uint32_t)i);
     }
 }
 
@@ -94,51 +198,27 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
     train_ledger(j, s->step, &s->ledger);
     s->version = s->step + j->version_shift;
-    pin(m, j);
+    enter(m, j, WORK_PIN);
     job_changed(j);
 }
 
-static void work_end(struct master *m, struct job *j)
+/* Nothing more is done with what is pinned. */
+static void let_go(struct master *m, struct job *j)
 {
-    j->work = WORK_NONE;
     if (j->over) {
+        enter(m, j, WORK_NONE); /* the shards are about to be closed */
         finish(m, j);
-    }
-}
-
-static void unpin(struct master *m, struct job *j)
-{
-    if (j->over) {
-        work_end(m, j); /* the shards are about to be closed */
-        return;
-    }
-    j->work = WORK_UNPIN;
-    for (size_t i = 0; i < j->shard_count; i++) {
-        call_start(m, j, j->shards[i].node, MASTER_CALL_UNPIN, (uint32_t)i);
-    }
-}
-
-static void prepare(struct master *m, struct job *j, bool discard)
-{
-    j->work = discard ? WORK_DISCARD : WORK_PREPARE;
-    j->manifest_number = ++m->next_number;
-    action_add(m, MASTER_PREPARE)->prepare =
-        (struct master_prepare){.number = j->manifest_number,
-                                .job = &j->record,
-                                .directory = j->milestone.directory,
-                                .discard = discard};
-}
-
-/* PIN → EVALUATE? → (PREPARE → CHECKPOINT → MANIFEST)? → UNPIN; see core.h. */
-static void work_next(struct master *m, struct job *j)
-{
-    if (j->work == WORK_PIN && j->milestone.evaluate) {
-        j->work = WORK_EVALUATE;
-        evaluate_begin(j);
-    } else if (j->work < WORK_PREPARE && j->milestone.checkpoint) {
-        prepare(m, j, false);
     } else {
-        unpin(m, j);
+        enter(m, j, WORK_UNPIN);
+    }
+}
+
+static void checkpoint_or_let_go(struct master *m, struct job *j)
+{
+    if (j->milestone.checkpoint) {
+        enter(m, j, WORK_PREPARE);
+    } else {
+        let_go(m, j);
     }
 }
 
@@ -146,124 +226,13 @@ static void pinned(struct master *m, struct job *j)
 {
     if (j->milestone.last || j->milestone.cancel) {
         train_over(m, j);
-        work_next(m, j);
-        return;
-    }
-    work_next(m, j);
-    j->released = j->milestone.stand;
-}
-
-static void write_manifest(struct master *m, struct job *j)
-{
-    j->work = WORK_MANIFEST;
-    j->manifest_number = ++m->next_number;
-    struct master_shard_file *files = action_memory(m, j->shard_count, sizeof *files);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        const struct shard_state *s = &j->shards[i];
-        files[i] = (struct master_shard_file){
-            .file = action_printf(m, "%s", s->file),
-            .bytes = s->bytes,
-            .checksum = s->checksum,
-            .version = s->file_version,
-        };
-    }
-    struct master_action *action = action_add(m, MASTER_MANIFEST);
-    action->manifest = (struct master_manifest){
-        .number = j->manifest_number,
-        .job = &j->record,
-        .spec = &j->spec,
-        .plan = &j->plan,
-        .ledger = &j->milestone.ledger,
-        .train_epoch = j->milestone.data_epoch,
-        .train_sums = j->milestone.train_sums,
-        .train_sum_count = j->milestone.train_sum_count,
-        .step = j->milestone.step,
-        .examples = j->milestone.examples,
-        .generation = j->record.generation,
-        .directory = j->milestone.directory,
-        .shards = files,
-    };
-}
-
-static void keep_file(struct shard_state *s, const struct master_call_done *done)
-{
-    job_record_set(&s->file, done->file == NULL ? "" : done->file);
-    s->bytes = done->bytes;
-    s->checksum = done->checksum;
-    s->file_version = done->version;
-}
-
-/* Is what shard @i pinned the cut that the master thinks it is? */
-static bool is_the_cut(struct job *j, uint32_t i, const struct master_call_done *done)
-{
-    const struct milestone *s = &j->milestone;
-    bool same = true;
-    if (job_is_sync(j)) {
-        same = done->version == s->version;
-    } else if (s->stand && done->ledger != NULL) {
-        same = ledger_equal(done->ledger, &s->ledger);
-    }
-    if (!same) {
-        job_must_end(j, JOB_FAILED,
-                     "parameter server %s pinned version %" PRIu64 ", which is not where all stand",
-                     j->shards[i].node->id, done->version);
-    }
-    return same;
-}
-
-static void attempt_over(struct master *m, struct job *j);
-
-void on_prepare_done(struct master *m, const struct master_prepare_done *done)
-{
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        if ((j->work != WORK_PREPARE && j->work != WORK_DISCARD) || j->retry_ms != 0 ||
-            j->manifest_number != done->number) {
-            continue;
-        }
-        job_touch(j);
-        if (j->work == WORK_DISCARD) { /* if not, the next PREPARE does it */
-            attempt_over(m, j);
-            return;
-        }
-        if (done->err != NULL) {
-            milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
-            return;
-        }
-        j->work = WORK_CHECKPOINT;
-        for (size_t k = 0; k < j->shard_count; k++) {
-            call_start(m, j, j->shards[k].node, MASTER_CALL_CHECKPOINT, (uint32_t)k);
-        }
-        return;
-    }
-}
-
-static void attempt_failed(struct master *m, struct job *j);
-
-void milestone_shard_done(struct master *m, struct job *j, uint32_t shard,
-                          const struct master_call_done *done, enum master_call_kind kind)
-{
-    if (kind == MASTER_CALL_PIN) {
-        if (!is_the_cut(j, shard, done)) {
-            return;
-        }
-        if (done->version >= j->shards[shard].version) { /* else it has said more since */
-            train_shard_said(j, shard, done);
-        }
-    } else if (kind == MASTER_CALL_CHECKPOINT) {
-        keep_file(&j->shards[shard], done);
-    }
-    if (calls_open(&m->calls, j, kind) > 0) {
-        return;
-    }
-    if (j->milestone.attempt_failed) {
-        attempt_failed(m, j);
-    } else if (kind == MASTER_CALL_PIN) {
-        pinned(m, j);
-    } else if (kind == MASTER_CALL_CHECKPOINT) {
-        write_manifest(m, j);
     } else {
-        work_end(m, j);
+        j->released = j->milestone.stand;
+    }
+    if (j->milestone.evaluate) {
+        enter(m, j, WORK_EVALUATE);
+    } else {
+        checkpoint_or_let_go(m, j);
     }
 }
 
@@ -291,56 +260,22 @@ static void evaluated(struct master *m, struct job *j)
                buf_str(&words));
     buf_release(&words);
     job_store(m, j);
-    work_next(m, j);
 }
 
-void milestone_advance(struct master *m, struct job *j)
+static void written(struct master *m, struct job *j)
 {
-    if (j->work != WORK_EVALUATE) {
-        return;
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
+               j->milestone.step, log_quote(j->record.checkpoint, quoted, sizeof quoted));
+    j->checkpointed_step = j->milestone.step;
+    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
+        job_say(j, ""); /* an older failure is no news any more */
     }
-    if (evaluate_is_done(j)) {
-        evaluated(m, j);
-    } else {
-        evaluate_pump(m, j); /* a worker may be free, or have left a chunk behind */
-    }
-}
-
-void milestone_stop(struct job *j)
-{
-    j->work = WORK_NONE;
-    j->retry_ms = 0;
-}
-
-/* ---- checkpoints ---- */
-
-void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < j->waiter_count; i++) {
-        struct waiter w = j->waiters[i];
-        if (!all && !w.served) {
-            j->waiters[kept++] = w;
-        } else if (code != ERR_OK) {
-            reply_error(m, w.request, code, "%s", message);
-        } else {
-            struct master_reply *reply = reply_add(m, w.request);
-            reply->path = action_printf(m, "%s", j->record.checkpoint);
-            reply->step = j->milestone.step;
-        }
-    }
-    j->waiter_count = kept;
-}
-
-/* Nothing of the attempt goes on any more. */
-static void attempt_failed(struct master *m, struct job *j)
-{
-    j->milestone.attempt_failed = false;
-    if (j->work == WORK_PIN) {
-        attempt_over(m, j);
-    } else {
-        prepare(m, j, true); /* room comes back */
-    }
+    milestone_waiters(m, j, false, ERR_OK, NULL);
+    job_store(m, j);
+    j->prune_row = j->row;
+    j->prune_keep =
+        j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0;
 }
 
 /* A job does not end without its last checkpoint unless somebody cancels it: it stands still and
@@ -353,8 +288,8 @@ static void attempt_over(struct master *m, struct job *j)
     s->attempts++;
     if (s->cancel ? !s->last && s->attempts < CHECKPOINT_ATTEMPTS_MAX : last) {
         uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
-        j->work = j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE;
         j->retry_ms = m->now_ms + ms;
+        enter(m, j, j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE);
         job_say(j, action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept",
                                  s->why, s->attempts + 1, ms / 1000));
         return;
@@ -366,55 +301,84 @@ static void attempt_over(struct master *m, struct job *j)
         finish(m, j);
         return;
     }
-    bool stood = j->work == WORK_PIN && s->stand; /* nobody went on yet */
-    unpin(m, j);
-    j->released = stood;
+    j->released = j->work == WORK_PIN && s->stand; /* nobody went on yet */
+    let_go(m, j);
 }
 
-/* An attempt ends when all that was asked for has: a server that writes late would fill the disk
- * again. */
-static void say_failed(struct master *m, struct job *j, const char *what, const char *why)
+/* Has what was begun not ended? An attempt ends when all that was asked for has: a server that
+ * writes late would fill the disk again. */
+static bool is_busy(struct master *m, struct job *j)
 {
-    char quoted[1200];
-    action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
-               j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
-    if (!j->milestone.attempt_failed) {
-        free(j->milestone.why);
-        j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
-        job_say(j, j->milestone.why);
+    switch (j->work) {
+    case WORK_PIN:
+        return calls_open(&m->calls, j, MASTER_CALL_PIN) > 0;
+    case WORK_EVALUATE:
+        return !evaluate_is_done(j);
+    case WORK_CHECKPOINT:
+        return calls_open(&m->calls, j, MASTER_CALL_CHECKPOINT) > 0;
+    case WORK_UNPIN:
+        return calls_open(&m->calls, j, MASTER_CALL_UNPIN) > 0;
+    case WORK_PREPARE:
+    case WORK_MANIFEST:
+    case WORK_DISCARD:
+        return !j->milestone.answered;
+    case WORK_NONE:
+    case WORK_COUNT:
+        break;
     }
-    j->milestone.attempt_failed = true;
+    return true;
 }
 
-void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
+/* What was begun has ended, well or (@failed) not. */
+static void next_work(struct master *m, struct job *j, bool failed)
 {
-    say_failed(m, j, "checkpoint", why);
-    if (calls_open(&m->calls, j, MASTER_CALL_CHECKPOINT) == 0) {
-        attempt_failed(m, j);
-    }
-}
-
-void milestone_pin_failed(struct master *m, struct job *j, const char *why)
-{
-    say_failed(m, j, j->milestone.checkpoint ? "checkpoint" : "evaluation", why);
-    if (calls_open(&m->calls, j, MASTER_CALL_PIN) == 0) {
-        attempt_failed(m, j);
-    }
-}
-
-void milestones_tick(struct master *m)
-{
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        if (j->retry_ms == 0 || j->retry_ms > m->now_ms) {
-            continue;
-        }
-        j->retry_ms = 0;
-        if (j->work == WORK_PIN) {
-            pin(m, j);
+    switch (j->work) {
+    case WORK_PIN:
+        (failed ? attempt_over : pinned)(m, j);
+        break;
+    case WORK_EVALUATE:
+        evaluated(m, j);
+        checkpoint_or_let_go(m, j);
+        break;
+    case WORK_PREPARE:
+        enter(m, j, failed ? WORK_DISCARD : WORK_CHECKPOINT);
+        break;
+    case WORK_CHECKPOINT:
+        enter(m, j, failed ? WORK_DISCARD : WORK_MANIFEST);
+        break;
+    case WORK_MANIFEST:
+        if (failed) {
+            enter(m, j, WORK_DISCARD);
         } else {
-            prepare(m, j, false);
+            written(m, j);
+            let_go(m, j);
         }
+        break;
+    case WORK_DISCARD: /* if not, the next PREPARE does it */
+        attempt_over(m, j);
+        break;
+    case WORK_UNPIN:
+        enter(m, j, WORK_NONE);
+        break;
+    case WORK_NONE:
+    case WORK_COUNT:
+        break;
+    }
+}
+
+void milestone_advance(struct master *m, struct job *j)
+{
+    if (j->retry_ms != 0 && j->retry_ms <= m->now_ms) {
+        j->retry_ms = 0;
+        enter(m, j, j->work);
+    }
+    while (j->retry_ms == 0 && !job_is_ending(j) && !is_busy(m, j)) {
+        bool failed = j->milestone.attempt_failed;
+        j->milestone.attempt_failed = false;
+        next_work(m, j, failed);
+    }
+    if (j->work == WORK_EVALUATE) {
+        evaluate_pump(m, j); /* a worker may be free, or have left a chunk behind */
     }
 }
 
@@ -426,36 +390,4 @@ void milestone_prune(struct master *m, struct job *j)
     j->prune_row = 0;
     action_add(m, MASTER_PRUNE)->prune =
         (struct master_prune){.job = &j->record, .keep = j->prune_keep};
-}
-
-void on_manifest_done(struct master *m, const struct master_manifest_done *done)
-{
-    struct job *j = NULL;
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (m->jobs[i]->work == WORK_MANIFEST && m->jobs[i]->manifest_number == done->number) {
-            j = m->jobs[i];
-        }
-    }
-    if (j == NULL) {
-        return; /* the job was cancelled meanwhile; the checkpoint is there all the same */
-    }
-    job_touch(j);
-    if (done->err != NULL) {
-        milestone_checkpoint_failed(m, j, action_printf(m, "%s", done->err->msg));
-        return;
-    }
-    char quoted[1200];
-    action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
-               j->milestone.step, log_quote(done->path, quoted, sizeof quoted));
-    job_record_set(&j->record.checkpoint, done->path);
-    j->checkpointed_step = j->milestone.step;
-    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
-        job_say(j, ""); /* an older failure is no news any more */
-    }
-    milestone_waiters(m, j, false, ERR_OK, NULL);
-    job_store(m, j);
-    j->prune_row = j->row;
-    j->prune_keep =
-        j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0;
-    unpin(m, j);
 }

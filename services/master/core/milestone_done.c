@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What servers and the shell answer about a milestone: recorded, and milestone.c goes on with it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "master/core/core.h"
+
+static void keep_file(struct shard_state *s, const struct master_call_done *done)
+{
+    job_record_set(&s->file, done->file == NULL ? "" : done->file);
+    s->bytes = done->bytes;
+    s->checksum = done->checksum;
+    s->file_version = done->version;
+}
+
+/* Is what shard @i pinned the cut that the master thinks it is? */
+static void check_cut(struct job *j, uint32_t i, const struct master_call_done *done)
+{
+    const struct milestone *s = &j->milestone;
+    bool same = true;
+    if (job_is_sync(j)) {
+        same = done->version == s->version;
+    } else if (s->stand && done->ledger != NULL) {
+        same = ledger_equal(done->ledger, &s->ledger);
+    }
+    if (!same) {
+        job_must_end(j, JOB_FAILED,
+                     "parameter server %s pinned version %" PRIu64 ", which is not where all stand",
+                     j->shards[i].node->id, done->version);
+    }
+}
+
+void milestone_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
+                          enum master_call_kind kind)
+{
+    if (kind == MASTER_CALL_PIN) {
+        check_cut(j, shard, done);
+        if (done->version >= j->shards[shard].version) { /* else it has said more since */
+            train_shard_said(j, shard, done);
+        }
+    } else if (kind == MASTER_CALL_CHECKPOINT) {
+        keep_file(&j->shards[shard], done);
+    }
+}
+
+static void say_failed(struct master *m, struct job *j, const char *what, const char *why)
+{
+    char quoted[1200];
+    action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
+               j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
+    if (!j->milestone.attempt_failed) {
+        free(j->milestone.why);
+        j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
+        job_say(j, j->milestone.why);
+    }
+    j->milestone.attempt_failed = true;
+}
+
+void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
+{
+    say_failed(m, j, "checkpoint", why);
+}
+
+void milestone_pin_failed(struct master *m, struct job *j, const char *why)
+{
+    say_failed(m, j, j->milestone.checkpoint ? "checkpoint" : "evaluation", why);
+}
+
+void on_prepare_done(struct master *m, const struct master_prepare_done *done)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        bool prepares = j->work == WORK_PREPARE || j->work == WORK_DISCARD;
+        if (!prepares || j->retry_ms != 0 || j->manifest_number != done->number) {
+            continue;
+        }
+        j->milestone.answered = true;
+        job_touch(j);
+        if (done->err != NULL && j->work == WORK_PREPARE) {
+            milestone_checkpoint_failed(m, j, done->err->msg);
+        }
+    }
+}
+
+void on_manifest_done(struct master *m, const struct master_manifest_done *done)
+{
+    /* A job that was cancelled meanwhile is not among them; the checkpoint is there all the same.
+     */
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        if (j->work != WORK_MANIFEST || j->manifest_number != done->number) {
+            continue;
+        }
+        j->milestone.answered = true;
+        job_touch(j);
+        if (done->err != NULL) {
+            milestone_checkpoint_failed(m, j, done->err->msg);
+        } else {
+            job_record_set(&j->record.checkpoint, done->path);
+        }
+    }
+}
+
+void milestones_tick(struct master *m)
+{
+    for (size_t i = 0; i < m->job_count; i++) {
+        if (m->jobs[i]->retry_ms != 0 && m->jobs[i]->retry_ms <= m->now_ms) {
+            job_touch(m->jobs[i]);
+        }
+    }
+}

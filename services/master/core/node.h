@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node that has joined: a parameter server or a worker. Plain data; node.c and node_events.c have
+ * the functions, core.h declares them. */
+#ifndef GRADUS_MASTER_CORE_NODE_H
+#define GRADUS_MASTER_CORE_NODE_H
+
+#include "master/core/master.h"
+
+#define ID_ROOM (JOB_ID_BYTES_MAX + 1)
+#define NODE_READ_MS 50 /* messages that have come are read by then */
+
+struct job;
+
+struct node_work { /* as master_work, with times of the master */
+    char job[ID_ROOM], what[24], unit[16];
+    uint64_t done, total;
+    uint64_t since_ms;
+    uint64_t moved_ms; /* when `done` was another one; where nobody can say: the last heartbeat */
+};
+
+struct node {
+    uint64_t number; /* never used again */
+    enum master_role role;
+    uint64_t incarnation, pid;
+    char *id, *address, *http_address, *version, *host;
+    bool alive;
+    bool left;    /* it said so itself */
+    bool doubted; /* since its last heartbeat another process wanted its address: it is given
+                     nothing */
+    int64_t joined_wall_ms;
+    uint64_t heartbeat_ms;  /* when the last one came */
+    uint64_t overdue_ms;    /* when it was seen that it is late; before heartbeat_ms: it is not */
+    unsigned overdue_again; /* times that this was put off, because the master itself was late */
+    struct node_work works[MASTER_WORKS_MAX]; /* what keeps it busy, as it said last */
+    size_t work_count;
+    struct job *jobs[MASTER_JOBS_PER_PS_MAX]; /* that it serves or is being told to drop */
+    size_t job_count;                         /* a worker: at most 1 */
+};
+
+#endif
