@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import machine  # noqa: E402
+import plots  # noqa: E402
 import report  # noqa: E402
 import transfers  # noqa: E402
 
@@ -170,7 +171,7 @@ def parse(argv):
     parser.add_argument("bin_dir")
     parser.add_argument("--only", action="append", choices=list(BENCHES), help="one bench; may be repeated")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--plot", metavar="FILE", help="ratios over sizes, SVG")
+    plots.add_option(parser, "ratios over sizes")
     parser.add_argument("--wire", choices=("fp32", "fp16", "bf16"), default="fp32",
                         help="how values of exchange, push and pull travel; bytes are counted as floats all the same")
     parser.add_argument("--rule", default="adam", help="of training; PyTorch's figures are with sgd")
@@ -202,9 +203,8 @@ def main():
                   flush=True)
     if args.json:
         report.write_json(args.json, rows)
-    if args.plot:
-        with open(args.plot, "w", encoding="utf-8") as f:
-            f.write(report.plot(rows))
+    if args.plot and not report.plot(args.plot, rows):
+        print("no plot: nothing was measured for two sizes", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one slow worker of four costs in each mode: the time of one epoch beside that without it.
 
-Usage: bench_straggler.py BIN_DIR [--runs 3] [--records 16384] [--factor 5] [--pace 4] [--svg FILE] [--json FILE]
+Usage: bench_straggler.py BIN_DIR [--runs 3] [--records 16384] [--factor 5] [--pace 4] [--json FILE] [--plot FILE]
 
 BIN_DIR holds gradus and its services. All modes are taken in turn, so that a machine that drifts drifts for all;
 medians are printed as a table in Markdown. --pace P makes every worker, the slow one too, take P times as
@@ -19,6 +19,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import plots  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
 JOB = os.path.join(ROOT, "examples", "fashion-mnist-cnn.yaml")
 WORKERS = 4
@@ -53,8 +56,8 @@ def arguments():
     parser.add_argument("--factor", type=float, default=5)
     parser.add_argument("--pace", type=float, default=4)
     parser.add_argument("--only", metavar="TEXT", default="", help="modes whose name has it")
-    parser.add_argument("--svg", metavar="FILE")
     parser.add_argument("--json", metavar="FILE")
+    plots.add_option(parser, "times with the slow worker, as multiples of those without")
     return parser.parse_args()
 
 
@@ -150,34 +153,15 @@ def print_table(rows):
               f"| {r['test_accuracy']:.3f} |")
 
 
-def write_svg(rows, args, path):
-    """Bars of the ratios, with what no mode can beat without leaving work out, and the target."""
-    rows = [r for r in rows if r["slow_worker"] and r["ratio"] is not None]
-    best = WORKERS / (WORKERS - 1 + 1 / args.factor)
-    left, width, height, top = 200, 440, 34, 56
-    most = max([args.factor] + [r["ratio"] for r in rows]) * 1.02
-    x = lambda ratio: left + width * ratio / most
-    bottom = top + height * len(rows)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 70} {bottom + 44}" '
-           f'font-family="sans-serif" font-size="13">',
-           '<rect width="100%" height="100%" fill="#ffffff"/>',
-           f'<text x="16" y="24" font-size="15" fill="#1a1a1a">Time of one epoch with one of {WORKERS} workers '
-           f'{args.factor:g} times slower, × the time without</text>']
-    for i, r in enumerate(rows):
-        y = top + i * height
-        colour = "#2f6f4f" if r["ratio"] <= 1.35 else "#b0562c"
-        out.append(f'<text x="{left - 10}" y="{y + 20}" text-anchor="end" fill="#1a1a1a">{r["mode"]}</text>')
-        out.append(f'<rect x="{left}" y="{y + 5}" width="{x(r["ratio"]) - left:.1f}" height="{height - 12}" '
-                   f'fill="{colour}"/>')
-        out.append(f'<text x="{x(r["ratio"]) + 6:.1f}" y="{y + 20}" fill="#1a1a1a">{r["ratio"]:.2f}</text>')
-    for ratio, dash, y, text in ((1, "none", 18, "1: no slow worker"),
-                                 (best, "4 3", 34, f"{best:.2f}: the same work on what is left")):
-        out.append(f'<line x1="{x(ratio):.1f}" x2="{x(ratio):.1f}" y1="{top - 6}" y2="{bottom + y - 10}" '
-                   f'stroke="#555555" stroke-dasharray="{dash}"/>')
-        out.append(f'<text x="{x(ratio) + 5:.1f}" y="{bottom + y}" fill="#555555" font-size="12">{text}</text>')
-    out.append("</svg>")
-    with open(path, "w") as f:
-        f.write("\n".join(out) + "\n")
+def plot(path, rows, factor):
+    """Bars of the ratios, and what no mode can beat without leaving work out. False: there is nothing to draw."""
+    values = [(r["mode"], r["ratio"]) for r in rows if r["slow_worker"] and r["ratio"] is not None]
+    best = WORKERS / (WORKERS - 1 + 1 / factor)
+    if values:
+        plots.bars(path, f"Time of one epoch with one of {WORKERS} workers {factor:g} times slower", values,
+                   "multiple of the time without a slow worker",
+                   [(1, "1: no slow worker"), (best, f"{best:.2f}: the same work on the speed that is left")])
+    return bool(values)
 
 
 def main():
@@ -192,8 +176,8 @@ def main():
         with open(args.json, "w") as f:
             json.dump({"factor": args.factor, "pace": args.pace, "records": args.records, "runs": args.runs,
                        "cpus": os.cpu_count(), "rows": rows}, f, indent=2)
-    if args.svg:
-        write_svg(rows, args, args.svg)
+    if args.plot and not plot(args.plot, rows, args.factor):
+        print("no plot: no mode was measured with and without a slow worker", file=sys.stderr)
 
 
 if __name__ == "__main__":

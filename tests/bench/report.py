@@ -5,8 +5,9 @@ A row is {bench, bytes, clients, unit, median, min, max, raw, ratio}; raw: the s
 that the bench names) in the same run; ratio: ours beside raw, 1 or more is better, whatever the unit."""
 
 import json
-import math
 import statistics
+
+import plots
 
 KINDS = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 
@@ -57,52 +58,23 @@ def write_json(path, rows):
         f.write("\n")
 
 
-# ---- the plot: ratio over size, one line per bench ----
-
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 760, 420, 60, 50, 30, 210
-COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#8d6a9f", "#b8860b", "#444444", "#008b8b", "#a0522d")
-
-
-def lines_of(rows):
-    lines = {}
+def panels_of(rows):
+    """{what and unit: {how and clients: [(bytes, ratio), ...]}} of all that was measured for two sizes or more."""
+    panels = {}
     for r in rows:
         if r["ratio"] is not None and r["bytes"] > 0:
-            lines.setdefault(f"{r['bench']}, {r['clients']}", []).append((r["bytes"], r["ratio"]))
-    return {name: sorted(points) for name, points in lines.items() if len(points) > 1}
+            what, _, how = r["bench"].partition(" ")
+            lines = panels.setdefault(f"{what} (measured in {r['unit']})", {})
+            lines.setdefault(f"{how or what}, {r['clients']}", []).append((r["bytes"], r["ratio"]))
+    panels = {heading: {name: sorted(points) for name, points in lines.items() if len(points) > 1}
+              for heading, lines in panels.items()}
+    return {heading: lines for heading, lines in panels.items() if lines}
 
 
-def plot(rows):
-    lines = lines_of(rows)
-    if not lines:
-        return ""
-    xs = [math.log2(n) for points in lines.values() for n, _ in points]
-    top = max(1.25, 1.1 * max(y for points in lines.values() for _, y in points))
-    low, high = min(xs), max(max(xs), min(xs) + 1)
-
-    def x_of(n):
-        return LEFT + (math.log2(n) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
-
-    def y_of(ratio):
-        return HEIGHT - BOTTOM - ratio / top * (HEIGHT - BOTTOM - TOP)
-
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-           'font-family="sans-serif" font-size="11">',
-           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-           f'<text x="{LEFT}" y="18" font-size="13">Gradus beside the plain socket, same bytes, same run '
-           '(1: as fast)</text>']
-    for n in sorted({n for points in lines.values() for n, _ in points}):
-        out.append(f'<text x="{x_of(n):.0f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{size(n)}</text>')
-    step = 0.25 if top < 3 else 0.5
-    for i in range(int(top / step) + 1):
-        y = y_of(i * step)
-        colour = "#888" if i * step == 1 else "#ddd"
-        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>')
-        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{i * step:g}</text>')
-    for i, (name, points) in enumerate(lines.items()):
-        colour = COLOURS[i % len(COLOURS)]
-        path = " ".join(f"{x_of(n):.1f},{y_of(r):.1f}" for n, r in points)
-        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        y = TOP + 16 * i + 10
-        out.append(f'<text x="{WIDTH - RIGHT + 12}" y="{y}" fill="{colour}">{name}</text>')
-    out.append("</svg>\n")
-    return "\n".join(out)
+def plot(path, rows):
+    """Ratios over sizes, a diagram for each kind of bench and unit. False: there is nothing to draw."""
+    panels = panels_of(rows)
+    if panels:
+        plots.lines(path, "Gradus beside the limit of the machine in the same run (1 or more is better)", panels,
+                    "size of the values", "ratio to the limit", size, "which, clients")
+    return bool(panels)
