@@ -75,6 +75,6 @@ def plot(path, rows):
     """Ratios over sizes, a diagram for each kind of bench and unit. False: there is nothing to draw."""
     panels = panels_of(rows)
     if panels:
-        plots.lines(path, "Gradus beside the limit of the machine in the same run (1 or more is better)", panels,
+        plots.lines(path, "Gradus beside the limit of the machine (1: as good)", panels,
                     "size of the values", "ratio to the limit", size, "which, clients")
     return bool(panels)
