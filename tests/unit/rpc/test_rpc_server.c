@@ -139,9 +139,10 @@ static void test_drain(void **state)
     struct answer answer;
     start_hanging(c, &answer);
     assert_true(latch_wait(&echo.held, 1));
+    struct rpc_channel *late = channel_to(rpc_server_address(s, 0));
+    assert_int_equal(rpc_channel_wait_ready(late, 20000, &err), 0); /* a new one finds nobody */
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, stop_thread, s), 0);
-    struct rpc_channel *late = channel_to(rpc_server_address(s, 0));
     while (call_unary(late, "x", false, &err) == 0) { /* until the server refuses */
     }
     if (err.code != ERR_UNAVAILABLE) {
