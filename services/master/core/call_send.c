@@ -7,10 +7,11 @@
  * it. This is only so that nothing is kept for ever. */
 #define CALL_MS 3600000
 
-/* It waits for the generation to be stored, or for the shards to know it. */
+/* It waits for the generation to be stored, or for the shards to know it; or its job has lost what
+ * it speaks of, and leaves its phase when this event is over. */
 static bool is_blocked(const struct master *m, const struct call *c)
 {
-    return (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
+    return job_is_ending(c->job) || (call_has_generation(c->kind) && !row_has_generation(c->job)) ||
            (call_follows_generation(c->kind) &&
             calls_open(&m->calls, c->job, MASTER_CALL_MEMBERSHIP) > 0);
 }
