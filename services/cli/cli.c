@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all commands share: lines for the user on stderr, exit codes of errors, loading of plug-ins,
+ * and the directory in which `gradus run` keeps its jobs when none is named. */
 #include "cli/cli.h"
 
 #include <stdarg.h>

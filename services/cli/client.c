@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How a command calls the master: find its address, connect, send one request, wait for the answer.
+ * Control characters are taken out of every answer before the command sees it. */
 #include "cli/client.h"
 
 #include <poll.h>

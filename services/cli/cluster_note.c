@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tells a user in one line that the cluster has too few nodes for a job. It only words what the
+ * master has decided: such a job waits, or trains with fewer workers. */
 #include "cli/cluster_note.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus evaluate: measure a saved model on test or training data. This process computes it alone,
+ * as the job file inside the checkpoint says; no worker or parameter server takes part. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

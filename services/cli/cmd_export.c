@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus export: write the parameters of a checkpoint, which lie in one file for each server, to
+ * one safetensors file that other programs can read. */
 #include <stdio.h>
 #include <stdlib.h>
 

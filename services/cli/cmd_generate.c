@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus generate: draw images of digits to train on, so that the examples need no download. Equal
+ * options give equal files, byte for byte. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus plan: show how a job would be spread over parameter servers, and the memory it takes,
+ * before anything is started. It needs the job file, but no cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus run: train one job on this machine. It starts a whole cluster as child processes, follows
+ * the job to its end and stops the cluster; a job that may not fit in memory is refused first. */
 #include <stdio.h>
 #include <stdlib.h>
 

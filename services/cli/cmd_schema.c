@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus schema: print all keys of the job file, as a reference for people or as a JSON Schema for
+ * editors. Both come from the tables that check job files, so they are never out of date. */
 #include <stdio.h>
 
 #include "cli/cli.h"

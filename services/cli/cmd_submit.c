@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus submit: send a job file to a running master and print the id of the new job. Only the id
+ * goes to stdout, for scripts; the command does not wait for the job unless --watch is given. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus trace: record what every node of a running job does in its next steps, and write that as a
+ * file for a trace viewer. Nodes that do not answer are named in a warning; the rest is written. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

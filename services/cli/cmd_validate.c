@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus validate: list all errors of a job file, each with its line, without starting anything.
+ * When the data is on this machine, the model is checked against it, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus version: print the version of this program. */
 #include <stdio.h>
 
 #include "cli/cli.h"

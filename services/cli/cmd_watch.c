@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradus watch: show the progress of a job until it ends; the exit code says how it ended. A job
+ * whose master does not run any more is shown as it was stored last. */
 #include "cli/cli.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"

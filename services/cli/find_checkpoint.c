@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns what a user typed, a path or the id of a job, into the directory of one checkpoint. No
+ * master has to run, and none needs to know the job: its directory may have been copied here. */
 #include "cli/find_checkpoint.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds a job by its id, at the masters that answer and in the databases of those that have ended.
+ * When two have it, the one submitted last is taken, unless only one that goes on will do. */
 #include "cli/find_job.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shows a job's progress until the job ends, for run, watch and submit --watch, and handles Ctrl-C.
+ * One thread polls for all that happens; gRPC's threads only leave messages for it. */
 #include "cli/follow.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares two versions of a job file key by key, so that `gradus set` can list what it changed.
+ * Only sections and their keys are compared: nothing deeper can be changed. */
 #include "cli/job_changes.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and checks the job file of a command line, with its --set options applied, and builds the
+ * model that the file describes. */
 #include "cli/job_file.h"
 
 #include <errno.h>

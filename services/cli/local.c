@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts, watches and stops the processes of `gradus run`. A worker or server that ends is started
+ * again; one that keeps ending soon after its start, or the end of the master, ends the run. */
 #include "cli/local.h"
 
 #include <limits.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Estimates the memory of a job whose processes all run on one host, for `gradus plan` and `gradus
+ * run`. It repeats what servers and workers allocate: change it together with them. */
 #include "cli/memory_need.h"
 
 #include <inttypes.h>

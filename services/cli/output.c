@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prints jobs, nodes, progress and results as text for people (output_json.c: for programs). On a
+ * narrow terminal the line of progress leaves out what matters least. */
 #include "cli/output.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The part of `gradus plan` about updates: exceptions for some variables, scheduled values such as
+ * the learning rate, and the memory of each server. Schedules are shown only where they turn. */
 #include "cli/output_update.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lists where commands look for a job: what the user names, or else the master of this host and the
+ * directories of earlier runs. `gradus run` adds its own to a file of these; old ones drop out. */
 #include "cli/places.h"
 
 #include <fcntl.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes control characters out of texts that came from the network, so that no other process can
+ * send escape sequences to the user's terminal. It works on any message, by its descriptor. */
 #include "cli/plain.h"
 
 #include <stdbool.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Gives each `gradus run` a state directory that no other process uses, even when many start at
+ * once. A locked file in it says so; the kernel frees the lock however the process ends. */
 #include "cli/run_dir.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sends a job file to the master, for `gradus run` and `gradus submit`. A random number goes with
+ * it, by which the master knows a request that is repeated, so it never makes two jobs of one. */
 #include "cli/submit.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Breaks lines that are wider than the user's terminal, between words, and indents what follows.
+ * Text for a file or a pipe is left as it is. */
 #include "cli/terminal.h"
 
 #include <stdbool.h>

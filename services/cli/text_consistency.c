@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Words for the consistency of a job (its mode and what belongs to it), and for the staleness of
+ * its gradients: how many updates came between what a worker read and what it sent. */
 #include "cli/text_consistency.h"
 
 #include <inttypes.h>

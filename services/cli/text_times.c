@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table in `gradus status` that shows what the time of a training step is spent on: loading,
+ * computing, sending, applying, waiting. */
 #include "cli/text_times.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a recording of `gradus trace` as JSON for trace viewers. The nodes' clocks are brought to
+ * one time first; what servers recorded before and after the workers' steps is left out. */
 #include "cli/trace_json.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the list of actions that each step of the master's core returns: replies, log lines and
+ * the rest. What actions point to is kept with the list and freed when the next step begins. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Spreads an evaluation over the workers: each free one gets a chunk of the test records. Results
+ * are added in the order of the chunks, so the sums do not depend on who computed what, or when. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills, copies and frees the record of a job, which clients see and the store keeps. A copy shares
+ * no memory with its original. Nothing is decided here. */
 #include "master/core/job_record.h"
 
 #include <math.h>

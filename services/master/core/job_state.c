@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The states of a job, and which may follow which. job_enter() asks here before each change and
+ * refuses any other; a refusal is a mistake in the core. */
 #include "master/core/job_record.h"
 
 /*            ┌────────── nodes lost while starting ──────────┐

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Hands out the splits of an epoch to workers, in async and bounded modes, and counts the batches
+ * that are done. A split that comes back unfinished is handed out again, before later ones. */
 #include "base/mutant.h"
 #include "master/core/lease.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The entrance of the master's core: takes one event, passes it to the file that handles its kind,
+ * and says when it wants to be called again. Also what others may read of jobs and nodes. */
 #include "master/core/master.h"
 
 #include <stdlib.h>

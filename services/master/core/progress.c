@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How far a job is: step, epoch, speed, time that is left, and what its workers report of their
+ * training. A report may come after its epoch was evaluated, and then completes that evaluation. */
 #include <inttypes.h>
 #include <string.h>
 

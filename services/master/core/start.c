@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes a job that was given nodes to its first step: inspect the data, open the shards, start the
+ * workers. A job that recovers takes the same way, from its newest checkpoint. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Leads the workers of a job through its steps: gives them work up to a limit, and sees when all
+ * stand there. Holds them before it when a client or a checkpoint needs that. */
 #include <inttypes.h>
 #include <string.h>
 

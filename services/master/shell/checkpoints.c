@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks after the checkpoints on disk for the master: makes the directory of a job, finds its
+ * newest complete checkpoint, removes old ones. First it always checks whose directory it is. */
 #include "master/shell/checkpoints.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns the record of a job into the protobuf message Job and back. Clients get that message, and
+ * the store keeps it; the job's secret is only in what is stored. */
 #include "master/shell/job_wire.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the master's core in a process: gives it events with the time, carries out its actions, and
+ * starts and ends everything around it. Only the thread of one loop gives it events. */
 #include "master/shell/master_shell.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The master's metrics for Prometheus. After each event they are brought up to the numbers that the
+ * core has counted. */
 #include "master/shell/shell.h"
 
 void shell_meters_init(struct shell *s, struct meter_registry *r)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A request to the master, from its arrival on a thread of gRPC to its answer, which the core may
+ * give much later. Each is answered once, with an error if the master stops before. */
 #include <stdint.h>
 #include <stdlib.h>
 

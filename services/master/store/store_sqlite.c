@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the jobs of a master in an SQLite database in its state directory: one row for each, with a
+ * checksum. A lock lets one master at a time use a directory; clients read it without that lock. */
 #include "master/store/store.h"
 
 #include <errno.h>

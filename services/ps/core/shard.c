@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The entrance of a shard's core: refuses requests of strangers and those after its end, and passes
+ * the rest to the function for their kind (shard_on_*, in the other files here). */
 #include "ps/core/shard.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocates the arrays of floats of a parameter server within its limit of memory. Large ones begin
+ * at staggered addresses, so that arrays read together do not push each other out of the cache. */
 #include "ps/data/buffer.h"
 
 #include <assert.h>

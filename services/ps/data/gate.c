@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Gives memory to gradients that arrive, or lets their senders wait in a queue until some is free.
+ * First come, first served, except that the reserve of a shard is for nobody else. */
 #include "ps/data/gate.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps which values of a gradient have arrived, as a short sorted list of ranges. A value that
+ * comes twice is an error, and so are too many gaps. */
 #include "ps/data/ranges.h"
 
 #include <inttypes.h>

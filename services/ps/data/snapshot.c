@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The buffers that hold a shard's values at each version that is still read. Readers are counted; a
+ * buffer is written again only when nobody reads it and its version need not be kept. */
 #include "ps/data/snapshot.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all shards of a parameter server share: the table that finds them, threads, memory, meters
+ * and the list of RPC methods. It lives until its last shard is gone. */
 #include "ps/rpc/ps.h"
 
 #include <inttypes.h>

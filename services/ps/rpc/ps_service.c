@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a program of the parameter server: its settings, its place in the cluster, start and end.
+ * When the master does not know it any more, it drops all shards, and their jobs recover. */
 #include "ps/rpc/ps_service.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The entrance of the worker's core: takes one event, then lets each part do what is possible now.
+ * After a failure it only refuses what still comes, and repeats its report until it is heard. */
 #include "worker/core/worker.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes a worker slow on purpose, for experiments: it sleeps after each computation for the time
+ * that a slower processor would have needed besides. The sleep ends at once when the job does. */
 #include "worker/job/slow_down.h"
 
 #include <time.h>

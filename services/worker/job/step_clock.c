@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Divides the time of training steps into loading, computing, network, applying and waiting. Each
+ * moment counts once, so the parts add up; what shards say is cut to the time seen here. */
 #include "worker/job/step_clock.h"
 
 void step_clock_begin(struct step_clock *c, uint64_t step, uint64_t now_ns)

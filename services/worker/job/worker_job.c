@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out what the worker's core decides for one job, and gives it the results as new events.
+ * Actions that such an event adds are done after those that were there before. */
 #include "worker/job/worker_job.h"
 
 #include <stdlib.h>

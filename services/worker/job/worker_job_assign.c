@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns the master's request that tells a worker what to compute into what the core takes. All of
+ * it is checked first, against this worker's data, too; a wrong one changes nothing. */
 #include "worker/job/worker_job_assign.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* For update rules that need a number over a whole variable, of which each shard has a part only:
+ * joins the shards' partial sums into totals, computes norms, and adds both to what is sent. */
 #include "worker/job/worker_job_sums.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records the steps and exchanges of a job while `gradus trace` asks for them. There is one
+ * recording at a time, and it ends at its deadline even if no step does. */
 #include "worker/job/worker_job_trace.h"
 
 #include "base/chrono.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic of a job on a worker: loads data and model, computes and adds gradients,
+ * evaluates. A gradient is rounded to the type it travels in as soon as it is made. */
 #include "worker/job/worker_model.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The worker as a program: its settings, its place in the cluster, the one job that it has, and its
+ * end, at which the job may finish what it is at within a time of grace. */
 #include "worker/job/worker_shell.h"
 
 #include <pthread.h>
