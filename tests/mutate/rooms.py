@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files belong to which room, and which tests look at it beside those that are linked with its objects."""
+
+import os
+import re
+
+# The cores are proved by the simulator and its mutants (tests/sim/mutants.h); everything else is ours.
+CORES = re.compile(
+    r"services/\w+/core/|common/service/membership_core\.c$|services/ps/shard\w*\.c$"
+    r"|services/worker/worker(?!_(?:job|shell|model))\w*\.c$"
+)
+MASTER_SHELL = re.compile(
+    r"services/master/(?:shell/|main\.c|store_sqlite\.c|checkpoints\.c|cluster_service\.c|jobs_service\.c|job_wire\.c"
+    r"|master_shell\.c|on_\w+\.c|shell_\w+\.c)"
+)
+
+# Tests of whole programs, beside the unit tests: where a shell's work is to be seen from outside alone.
+# They last longer, so only those of a few seconds are named.
+PROGRAM_TESTS = {
+    "cli": ["integration_cli"],
+    "checkpoint": ["test_checkpoint_python"],
+    "rpc": ["test_rpc_python_client", "test_rpc_python_server"],
+    "ps": ["test_ps_python_client", "test_step_allocations"],
+    "worker": ["test_step_allocations"],
+    "wire": ["integration_wire"],
+}
+
+
+def is_core(path):
+    return bool(CORES.search(path)) or (path.startswith("services/master/") and not MASTER_SHELL.match(path))
+
+
+def room_of(path):
+    """The room of a C file, or None for cores and for what is no room."""
+    parts = path.split("/")
+    if len(parts) < 3 or parts[0] not in ("common", "services") or not path.endswith(".c") or is_core(path):
+        return None
+    return parts[1]
+
+
+def rooms_of(root):
+    """room → its C files, both sorted."""
+    rooms = {}
+    for top in ("common", "services"):
+        for directory, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                path = os.path.relpath(os.path.join(directory, name), root)
+                room = room_of(path)
+                if room is not None:
+                    rooms.setdefault(room, []).append(path)
+    return {room: sorted(rooms[room]) for room in sorted(rooms)}
