@@ -16,7 +16,7 @@ import time
 import rooms
 
 MEMORY_MAX = 16 << 30  # of one test; a fault may ask for anything
-OTHER_ROOMS_S = 40  # tests of other rooms that a fault which survives is tried with, in seconds without faults
+OTHER_ROOMS_S = 15  # tests of other rooms that a fault which survives is tried with, in seconds without faults
 PATIENCE_S = 20  # and ten times what the test needs without a fault: later it hangs
 
 
@@ -34,6 +34,7 @@ class Test:
     def __init__(self, name, command, environment, directory):
         self.name, self.command, self.environment, self.directory = name, command, environment, directory
         self.objects, self.room, self.seconds = frozenset(), None, None
+        self.programs = []  # that it starts, as targets
 
 
 class Workshop:
@@ -93,9 +94,9 @@ class Workshop:
         cache = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         # Without -g, objects differ only where the programs do.
         subprocess.run(["cmake", "-S", self.tree, "-B", self.build, "-G", "Ninja", "-DGRADUS_WERROR=ON", *cache,
-                        "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O2", "--log-level=WARNING"],
+                        "-DCMAKE_BUILD_TYPE=Mutate", "-DCMAKE_C_FLAGS_MUTATE=-O1", "--log-level=WARNING"],
                        check=True, stdout=subprocess.DEVNULL)
-        built = self.ninja()
+        built = self.ninja("-k", "0")
         if built.returncode != 0:
             sys.exit("mutate: the tree does not build:\n" + built.stdout[-4000:])
         self.tests = self.read_tests()
@@ -128,8 +129,15 @@ class Workshop:
             program = os.path.relpath(test.command[0], self.build)
             linked = [o for i in inputs.get(program, ()) for o in (inputs.get(i, ()) if i.endswith(".a") else [i])]
             test.objects = frozenset(o for o in linked if o.endswith(".o"))
-            own = next((re.search(r"/unit/(\w+)/", o) for o in inputs.get(program, ()) if "/unit/" in o), None)
-            test.room = own.group(1) if own else None
+            own = next((re.search(r"/unit/((\w+)/\w+\.c)\.o$", o) for o in inputs.get(program, ()) if "/unit/" in o), None)
+            if own:
+                test.room = own.group(2)
+                test.programs = self.started_by("tests/unit/" + own.group(1))
+
+    def started_by(self, path):
+        text = self.read(path)
+        names = set(re.findall(r'"(gradus(?:-\w+)?)"', text)) if "GRADUS_BIN_DIR" in text else set()
+        return sorted("bin/" + n for n in names if os.path.exists(os.path.join(self.build, "bin", n)))
 
     def tests_for(self, path):
         """Tests of a file's room, the likeliest first, and those of other rooms as far as time allows."""
@@ -154,7 +162,7 @@ class Workshop:
 
     def targets_of(self, test):
         program = os.path.relpath(test.command[0], self.build)
-        targets = [program] if program.startswith("bin/") else []
+        targets = [program, *test.programs] if program.startswith("bin/") else []
         for arg in test.command[1:]:
             if arg.startswith(self.build + "/bin/"):
                 targets.append(os.path.relpath(arg, self.build))

@@ -237,6 +237,68 @@ static void parts_of_copies_can_be_read(void **state)
     free(path);
 }
 
+/* More columns than fit into one chunk of a comparison. */
+#define WIDE (SHARD_FILE_CHUNK_BYTES / sizeof(float) + 1024)
+
+/* A wide variable of two rows, one on each shard; with @differs, the second one's copy of what the
+ * columns share is another from that element on. */
+static char *write_wide(struct fixture *f, uint64_t differs)
+{
+    struct plan plan = {0};
+    struct manifest m;
+    char *path = NULL;
+    f->variables[0].shape = (struct shape){2, {2, WIDE}};
+    f->partitions = 2;
+    make_plan(f, 2, &plan);
+    assert_int_equal(checkpoint_begin(f->dir, 1, &path, NULL), 0);
+    manifest_init(&m, "t-1", JOB_TEXT, TRAINING_ASYNC, &f->update, &plan);
+    for (uint32_t s = 0; s < 2; s++) {
+        float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
+        struct update *u = make_update(f, &plan, s);
+        size_t count;
+        const struct partition *parts = plan_shard(&plan, s, &count);
+        make_shard(f, &plan, s, 5, buffers);
+        for (size_t i = 0; i < count; i++) {
+            bool wide = parts[i].variable == 0 && parts[i].row_first == 1;
+            for (size_t k = 0; wide && k < update_slot_count(u); k++) {
+                if (update_slot(u, k)->kind == RULE_SLOT_COLUMN) {
+                    assert_int_equal(update_slot_part_floats(u, k, i), WIDE);
+                    buffers[1 + k][update_slot_offset(u, k, i) + differs] += differs == 0 ? 0 : 1;
+                }
+            }
+        }
+        write_buffers(f, path, &plan, s, 1, buffers, &m.shards[s]);
+        free_shard(buffers);
+        update_free(u);
+    }
+    assert_int_equal(manifest_write(path, &m, NULL), 0);
+    manifest_release(&m);
+    plan_release(&plan);
+    return path;
+}
+
+/* Each chunk has its place in the slot, and the last one is compared, too. */
+static void wide_slots_are_restored_chunk_by_chunk(void **state)
+{
+    struct fixture *f = *state;
+    fixture_use_rule(f, "adafactor");
+    const uint64_t differs[] = {0, 1, WIDE - 1};
+    for (size_t i = 0; i < 3; i++) {
+        char *path = write_wide(f, differs[i]);
+        struct checkpoint *c = NULL;
+        struct err err = {0};
+        open_good(path, &c);
+        assert_int_equal(read_as(f, c, 2, 0, 5, NULL), 0);
+        assert_int_equal(read_as(f, c, 1, 0, 5, &err), i == 0 ? 0 : ERR_CORRUPT);
+        if (i > 0) {
+            assert_message(err, "differs from the copy of other rows");
+        }
+        checkpoint_close(c);
+        free(path);
+        clear(f);
+    }
+}
+
 /* ---- what is wrong ---- */
 
 /* Another file in the place of the only shard's, and a manifest that agrees with it. */
@@ -436,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_rule_there_and_back),           TEST(slots_have_their_own_shapes),
         TEST(copies_that_differ_stay_apart),       TEST(parts_of_copies_can_be_read),
+        TEST(wide_slots_are_restored_chunk_by_chunk),
         TEST(vectors_that_do_not_fit_are_refused), TEST(every_row_has_one_copy),
         TEST(damaged_slots_are_refused),           TEST(the_average_is_exported),
     };

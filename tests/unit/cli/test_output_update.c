@@ -46,8 +46,11 @@ static void begin(struct scene *s, const char *update, const char *mode, int64_t
     assert_int_equal(output_update_init(&s->update, &s->plan, &s->spec, &err), 0);
     output_update_text(&s->update, &s->text);
     struct buf json = {0};
-    const struct memory_need need = {.total = 0};
-    const struct host_memory host = {.total = 0};
+    const struct memory_need need = {
+        .rows = {{.who = MEMORY_PS, .what = "values", .bytes = 5, .places = 2, .total = 10}},
+        .row_count = 1,
+        .total = 10};
+    const struct host_memory host = {.total = 30, .available = 20};
     output_plan_json(&s->plan, &s->update, &need, &host, &json);
     s->json = json_loads(buf_str(&json), 0, NULL);
     assert_non_null(s->json);
@@ -141,11 +144,69 @@ static void test_patterns_and_schedules(void **state)
     end(&s);
 }
 
+static json_int_t number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) {
+        fail_msg("no number %s", key);
+    }
+    return json_integer_value(value);
+}
+
+/* Which rows of which variable each shard has: the plan itself, by name and number. */
+static void test_partitions(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s, "rule: sgd", "sync", 2);
+    json_t *shards = json_object_get(s.json, "shards");
+    assert_int_equal(json_array_size(shards), 2);
+    json_int_t rows = 0, elements = 0;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *shard = json_array_get(shards, i);
+        json_t *parts = json_object_get(shard, "partitions");
+        size_t count;
+        const struct partition *want = plan_shard(&s.plan, (uint32_t)i, &count);
+        assert_int_equal(number(shard, "shard"), i);
+        assert_int_equal(number(shard, "elements"), s.plan.shard_elements[i]);
+        assert_int_equal(number(shard, "bytes"), s.plan.shard_elements[i] * 4);
+        assert_true(count > 0);
+        assert_int_equal(json_array_size(parts), count);
+        for (size_t k = 0; k < count; k++) {
+            json_t *part = json_array_get(parts, k);
+            assert_string_equal(json_string_value(json_object_get(part, "variable")),
+                                want[k].variable == 0 ? "dense_1.kernel" : "dense_1.bias");
+            assert_int_equal(number(part, "row_first"), want[k].row_first);
+            assert_int_equal(number(part, "row_count"), want[k].row_count);
+            assert_int_equal(number(part, "elements"), want[k].count);
+            rows += want[k].variable == 0 ? number(part, "row_count") : 0;
+            elements += number(part, "elements");
+        }
+    }
+    assert_int_equal(rows, ROWS);
+    assert_int_equal(elements, ROWS * COLUMNS + COLUMNS);
+    assert_string_equal(json_string_value(json_object_get(s.json, "rule")), "sgd");
+    assert_true(json_is_false(json_object_get(s.json, "norms_with_pushes")));
+    json_t *host = json_object_get(s.json, "one_host");
+    json_t *row = json_array_get(json_object_get(host, "needs"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "who")), "ps");
+    assert_string_equal(json_string_value(json_object_get(row, "what")), "values");
+    assert_int_equal(number(row, "each"), 5);
+    assert_int_equal(number(row, "times"), 2);
+    assert_int_equal(number(row, "bytes"), 10);
+    assert_int_equal(number(host, "total"), 10);
+    assert_int_equal(number(host, "host_total"), 30);
+    assert_int_equal(number(host, "host_available"), 20);
+    assert_true(json_is_true(json_object_get(host, "fits")));
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_and_memory),
         cmocka_unit_test(test_patterns_and_schedules),
+        cmocka_unit_test(test_partitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,9 @@ static struct {
     char works[64];
     char trouble[256];
     bool forget; /* the next heartbeat gets NOT_FOUND */
+    bool hold;   /* the next one is answered when the node leaves */
+    unsigned holds;
+    struct rpc_call *held;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void count(unsigned *n)
@@ -72,6 +75,16 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
     count(&seen.joins);
 }
 
+static void answer_heartbeat(struct rpc_call *call)
+{
+    char job[] = "job-9";
+    char *jobs[] = {job};
+    Gradus__V1__HeartbeatResponse reply = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
+    reply.stop_jobs = jobs;
+    reply.n_stop_jobs = 1;
+    (void)rpc_reply(call, &reply.base, NULL);
+}
+
 static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
@@ -80,6 +93,11 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
     bool forget = seen.forget;
     uint64_t incarnation = seen.incarnation;
     seen.forget = false;
+    bool hold = seen.hold;
+    seen.hold = false;
+    if (hold) {
+        seen.held = rpc_call_ref(call);
+    }
     if (r->n_jobs == 1) {
         snprintf(seen.jobs, sizeof seen.jobs, "%s/%d", r->jobs[0]->job,
                  (int)r->jobs[0]->generation);
@@ -90,17 +108,16 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
                  (int)w->total, w->unit, (int)w->age_ms);
     }
     pthread_mutex_unlock(&seen.lock);
+    if (hold) {
+        count(&seen.holds);
+        return;
+    }
     if (forget || strcmp(r->node->id, "ps-1") != 0 || r->node->incarnation != incarnation) {
         struct err err;
         (void)err_set(&err, ERR_NOT_FOUND, "no such node");
         (void)rpc_fail(call, &err);
     } else {
-        char job[] = "job-9";
-        char *jobs[] = {job};
-        Gradus__V1__HeartbeatResponse reply = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
-        reply.stop_jobs = jobs;
-        reply.n_stop_jobs = 1;
-        (void)rpc_reply(call, &reply.base, NULL);
+        answer_heartbeat(call);
     }
     count(&seen.heartbeats);
 }
@@ -110,6 +127,14 @@ static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)service;
     (void)msg;
     Gradus__V1__LeaveResponse reply = GRADUS__V1__LEAVE_RESPONSE__INIT;
+    pthread_mutex_lock(&seen.lock);
+    struct rpc_call *held = seen.held;
+    seen.held = NULL;
+    pthread_mutex_unlock(&seen.lock);
+    if (held != NULL) {
+        answer_heartbeat(held);
+        rpc_call_unref(held);
+    }
     (void)rpc_reply(call, &reply.base, NULL);
     count(&seen.leaves);
 }
@@ -243,6 +268,26 @@ static void test_life_of_a_node(void **state)
     rpc_server_free(master);
 }
 
+/* Who has begun to leave hears no more of what the master wants of it. */
+static void test_an_answer_that_comes_after_leaving(void **state)
+{
+    (void)state;
+    struct rpc_server *master = start_master("127.0.0.1:0");
+    unsigned before = value(&seen.joined);
+    struct membership *m = start_node(rpc_server_address(master, 0));
+    wait_for(&seen.joined, before + 1);
+    pthread_mutex_lock(&seen.lock);
+    seen.hold = true;
+    pthread_mutex_unlock(&seen.lock);
+    wait_for(&seen.holds, 1);
+    unsigned stopped = value(&seen.stopped), joins = value(&seen.joins);
+    membership_leave(m, 20000);
+    membership_free(m);
+    assert_int_equal(value(&seen.stopped), stopped);
+    assert_int_equal(value(&seen.joins), joins);
+    rpc_server_free(master);
+}
+
 static void test_a_master_that_comes_later(void **state)
 {
     (void)state;
@@ -291,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life_of_a_node),
+        cmocka_unit_test(test_an_answer_that_comes_after_leaving),
         cmocka_unit_test(test_a_master_that_comes_later),
         cmocka_unit_test(test_needs_an_address),
     };

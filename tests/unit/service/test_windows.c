@@ -147,10 +147,9 @@ static void other_descriptors_are_left_alone(void **state)
     expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "is not memory that this user shares");
     o.fd = (uint32_t)ends[0];
     expect_refused(&o, ELEMENTS, ERR_UNAVAILABLE, "is not memory that this user shares");
-    o.fd = (uint32_t)plain; /* it could shrink under whoever reads it */
-    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
+    o.fd = (uint32_t)plain; /* of another size */
     assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory"); /* of another size */
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
     (void)close(null);
     (void)close(plain);
     (void)close(ends[0]);
@@ -158,12 +157,39 @@ static void other_descriptors_are_left_alone(void **state)
     windows_unref(worker);
 }
 
+/* The very same content, in memory that could shrink under whoever reads it. */
+static void memory_without_seals_is_refused(void **state)
+{
+    (void)state;
+    struct windows *worker, *server;
+    make(&worker);
+    struct windows_offer o = *windows_offer(worker);
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    off_t bytes = lseek((int)o.fd, 0, SEEK_END);
+    assert_true(fd >= 0 && bytes > 0);
+    assert_int_equal(ftruncate(fd, bytes), 0);
+    assert_int_equal(pwrite(fd, o.token, sizeof o.token, 0), sizeof o.token);
+    o.fd = (uint32_t)fd;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), 0);
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    open_well(&o, &server);
+    windows_unref(server);
+    (void)close(fd);
+    windows_unref(worker);
+}
+
+/* Nor grow, nor lose its seals. */
 static void memory_cannot_shrink(void **state)
 {
     (void)state;
     struct windows *worker;
     make(&worker);
-    assert_int_equal(ftruncate((int)windows_offer(worker)->fd, 0), -1);
+    int fd = (int)windows_offer(worker)->fd;
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(ftruncate(fd, 1 << 30), -1);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     windows_unref(worker);
     struct err err;
     assert_int_equal(windows_new(0, &worker, &err), ERR_EXHAUSTED);
@@ -258,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_window_belongs_to_one_side),
         cmocka_unit_test(an_offer_must_be_true),
         cmocka_unit_test(other_descriptors_are_left_alone),
+        cmocka_unit_test(memory_without_seals_is_refused),
         cmocka_unit_test(memory_cannot_shrink),
         cmocka_unit_test(pages_can_be_dropped),
         cmocka_unit_test(the_maker_may_die),
