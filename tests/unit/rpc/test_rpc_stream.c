@@ -437,6 +437,66 @@ static void test_oversize(void **state)
     stop(&f);
 }
 
+static void count_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx)
+{
+    (void)stream;
+    (void)msg;
+    struct seen *s = ctx;
+    latch_add(&s->messages);
+}
+
+/* One side takes Chat's items for messages of another type, which some of them could be. */
+static void chat_with_a_stranger(bool server_is_misread, const char *says)
+{
+    static const struct rpc_stream_events counting = {.message = count_message, .done = on_done};
+    struct fixture f;
+    struct seen seen;
+    struct err err = {0};
+    start(&f, NULL);
+    seen_init(&seen);
+    ProtobufCMethodDescriptor method = {"Chat", &gradus__test__item__descriptor,
+                                        &gradus__test__item__descriptor};
+    ProtobufCServiceDescriptor other = gradus__test__echo__descriptor;
+    const unsigned order[] = {0};
+    other.n_methods = 1;
+    other.methods = &method;
+    other.method_indices_by_name = order;
+    if (server_is_misread) {
+        method.output = &gradus__test__strange__descriptor;
+    } else {
+        method.input = &gradus__test__strange__descriptor;
+    }
+    struct rpc_request request = {.service = &other, .method = "Chat", .timeout_ms = 60000};
+    struct rpc_stream *stream = rpc_stream_open(f.channel, &request, &counting, &seen, &err);
+    assert_non_null(stream);
+    Gradus__Test__Strange strange = GRADUS__TEST__STRANGE__INIT;
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    char text[] = "text";
+    const ProtobufCMessage *m = server_is_misread ? &item.base : &strange.base;
+    assert_int_equal(rpc_stream_send(stream, m, NULL, &err), 0); /* empty: of any type */
+    assert_true(latch_wait(&seen.messages, 1));
+    strange.text = 3;
+    item.text = text;
+    assert_int_equal(rpc_stream_send(stream, m, NULL, &err), 0);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(latch_count(&seen.messages), 1);
+    assert_true(seen.code == ERR_INVALID || seen.code == ERR_INTERNAL);
+    if (strstr(seen.message, says) == NULL) {
+        fail_msg("'%s' does not say '%s'", seen.message, says);
+    }
+    assert_true(latch_wait(&f.echo.done, 1)); /* the other side hears of it */
+    rpc_stream_free(stream);
+    seen_release(&seen);
+    stop(&f);
+}
+
+static void test_garbage(void **state)
+{
+    (void)state;
+    chat_with_a_stranger(false, "are not a gradus.test.Item");
+    chat_with_a_stranger(true, "are not a gradus.test.Strange");
+}
+
 /* A channel is freed while a stream is busy in both directions. */
 static void test_free_while_busy(void **state)
 {
@@ -481,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_no_message),
         cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_free_while_busy),
     };
     rpc_init();
