@@ -17,7 +17,6 @@ MASTER_SHELL = re.compile(
 # Tests of whole programs, beside the unit tests: where a shell's work is to be seen from outside alone.
 # They last longer, so only those of a few seconds are named.
 PROGRAM_TESTS = {
-    "cli": ["integration_cli"],
     "checkpoint": ["test_checkpoint_python"],
     "rpc": ["test_rpc_python_client", "test_rpc_python_server"],
     "ps": ["test_ps_python_client", "test_step_allocations"],
