@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files, on a system that may lose its power between any two calls. What fsync() and rename() do
- * is done to the real file and to a model of what is on the disk: the bytes of a file are there when
- * it was synced, a new name when its directory was. */
+ * is done to the real file and to a model of what is on the disk: the bytes of a file are there
+ * when it was synced, a new name when its directory was. */
 #include "support/test.h"
 
 #include <errno.h>

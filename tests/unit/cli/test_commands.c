@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands, as people call them: the real program, against a master of this test that repeats what
- * it was asked, and on a machine of its own. What goes to the master, what is printed where, and the
- * exit code. */
+/* The commands, as people call them: the real program, against a master of this test that repeats
+ * what it was asked, and on a machine of its own. What goes to the master, what is printed where,
+ * and the exit code. */
 #include "support/test.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes tell the master: each field of their requests in the event that the core gets, and each
- * field of the core's reply in their answer. Over real gRPC, with a core that is told what to say. */
+/* What nodes tell the master: each field of their requests in the event that the core gets, and
+ * each field of the core's reply in their answer. Over real gRPC, with a core that is told what to
+ * say. */
 #include "support/test.h"
 
 #include <pthread.h>

@@ -34,7 +34,8 @@
 #define NOTES_MAX 32
 
 static const char job_text[] = "name: leaving\n"
-                               "data: {dir: %s, train: {file: train.csv}}\n"
+                               "data: {dir: %s, train: {file: train.csv},\n"
+                               "       test: {file: train.csv}}\n"
                                "model:\n"
                                "  layers:\n"
                                "    - dense: {units: 2}\n"
@@ -69,6 +70,12 @@ struct fixture {
     uint32_t reported[SPLITS]; /* batch_end of the splits that were reported */
     uint64_t staleness[STALENESS_BUCKET + 1], batches, examples;
     bool failed;
+    bool refuse;  /* exchanges, so that the worker gives the job up */
+    int32_t code; /* of the failure that it reported */
+    char message[256];
+    unsigned heartbeats;
+    char held[64]; /* what the last one said: "job-1/3" */
+    uint64_t sequence;
     enum note notes[NOTES_MAX];
     size_t note_count;
 };
@@ -86,7 +93,12 @@ static void note(struct fixture *f, enum note what)
 static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fixture *f = service;
-    atomic_store(&f->incarnation, ((const Gradus__V1__JoinRequest *)msg->body)->incarnation);
+    const Gradus__V1__JoinRequest *q = (const Gradus__V1__JoinRequest *)msg->body;
+    assert_int_equal(q->role, GRADUS__V1__NODE_ROLE__WORKER);
+    assert_string_equal(q->name, "the-name");
+    assert_non_null(strchr(q->address, ':'));
+    assert_non_null(strchr(q->http_address, ':'));
+    atomic_store(&f->incarnation, q->incarnation);
     char id[] = "worker-1";
     Gradus__V1__JoinResponse r = GRADUS__V1__JOIN_RESPONSE__INIT;
     r.id = id;
@@ -97,9 +109,19 @@ static void on_join(struct rpc_call *call, struct rpc_msg *msg, void *service)
 
 static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
-    (void)msg;
-    (void)service;
+    struct fixture *f = service;
+    const Gradus__V1__HeartbeatRequest *q = (const Gradus__V1__HeartbeatRequest *)msg->body;
     Gradus__V1__HeartbeatResponse r = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
+    pthread_mutex_lock(&f->lock);
+    assert_true(q->n_jobs <= 1);
+    f->held[0] = '\0';
+    if (q->n_jobs == 1) {
+        (void)snprintf(f->held, sizeof f->held, "%s/%d", q->jobs[0]->job,
+                       (int)q->jobs[0]->generation);
+    }
+    f->heartbeats++;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
     (void)rpc_reply(call, &r.base, NULL);
 }
 
@@ -114,6 +136,16 @@ static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+/* Every report says of whom and of what it is. */
+static void check_sender(struct fixture *f, const Gradus__V1__NodeRef *node, const char *job,
+                         uint64_t generation)
+{
+    assert_string_equal(node->id, "worker-1");
+    assert_true(node->incarnation == atomic_load(&f->incarnation));
+    assert_string_equal(job, "job-1");
+    assert_true(generation == GENERATION || generation == GENERATION + 1);
+}
+
 /* Nothing is free, and the call waits; or the second split, and then no more. */
 static void on_lease(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
@@ -124,6 +156,7 @@ static void on_lease(struct rpc_call *call, struct rpc_msg *msg, void *service)
     lease.split = 1;
     lease.batch_end = SPLIT_BATCHES;
     lease.fresh = true;
+    check_sender(f, q->node, q->job, q->generation);
     pthread_mutex_lock(&f->lock);
     bool free_one = f->lease;
     if (f->leases++ == 0) {
@@ -147,7 +180,9 @@ static void on_split(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fixture *f = service;
     const Gradus__V1__ReportSplitRequest *q = (const Gradus__V1__ReportSplitRequest *)msg->body;
+    check_sender(f, q->node, q->job, q->generation);
     pthread_mutex_lock(&f->lock);
+    assert_int_equal(q->epoch, 0);
     assert_true(q->split < SPLITS);
     f->reported[q->split] = q->batch_end;
     pthread_mutex_unlock(&f->lock);
@@ -160,7 +195,16 @@ static void on_progress(struct rpc_call *call, struct rpc_msg *msg, void *servic
     struct fixture *f = service;
     const Gradus__V1__ReportProgressRequest *q =
         (const Gradus__V1__ReportProgressRequest *)msg->body;
+    check_sender(f, q->node, q->job, q->generation);
     pthread_mutex_lock(&f->lock);
+    assert_true(q->sequence == f->sequence || q->sequence == f->sequence + 1);
+    f->sequence = q->sequence;
+    for (size_t i = 0; i < q->n_epochs; i++) {
+        assert_true(q->epochs[i]->batches > 0);
+        assert_non_null(q->epochs[i]->sums);
+        assert_true(q->epochs[i]->sums->n_values > 0);
+    }
+    assert_true(q->n_epochs == 0 || (q->times != NULL && q->times->steps > 0));
     for (size_t i = 0; i < q->n_staleness && i <= STALENESS_BUCKET; i++) {
         f->staleness[i] += q->staleness[i];
     }
@@ -179,10 +223,15 @@ static void on_progress(struct rpc_call *call, struct rpc_msg *msg, void *servic
 static void on_failure(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fixture *f = service;
-    print_error("the worker failed: %s\n",
-                ((const Gradus__V1__ReportFailureRequest *)msg->body)->message);
+    const Gradus__V1__ReportFailureRequest *q = (const Gradus__V1__ReportFailureRequest *)msg->body;
+    check_sender(f, q->node, q->job, q->generation);
     pthread_mutex_lock(&f->lock);
+    if (!f->refuse) {
+        print_error("the worker failed: %s\n", q->message);
+    }
     f->failed = true;
+    f->code = q->code;
+    (void)snprintf(f->message, sizeof f->message, "%s", q->message);
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
     Gradus__V1__ReportFailureResponse r = GRADUS__V1__REPORT_FAILURE_RESPONSE__INIT;
@@ -231,8 +280,27 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     struct fixture *f = service;
     const Gradus__V1__ExchangeRequest *q = (const Gradus__V1__ExchangeRequest *)msg->body;
     pthread_mutex_lock(&f->lock);
-    assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING);
     const Gradus__V1__Training *t = q->training;
+    if (f->refuse) {
+        char message[] = "told to refuse";
+        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+        m.exchange = q->exchange;
+        m.code = -ERR_RANGE;
+        m.message = message;
+        (void)rpc_send(call, &m.base, NULL);
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    if (q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED) {
+        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+        m.exchange = q->exchange;
+        m.version = f->version;
+        assert_string_equal(q->pinned->pin_id, "pin-1");
+        send_values(f, call, &m);
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING);
     if (t->push == NULL) {
         Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
         Gradus__V1__Trained trained = GRADUS__V1__TRAINED__INIT;
@@ -313,9 +381,10 @@ static void serve(struct fixture *f)
 
 static void start_worker(struct fixture *f, const char *grace)
 {
-    const char *flags[] = {"/proc/self/exe", AS_WORKER, "--exit-with-parent", "--grace-ms", grace,
-                           "--slow-down",    "1.5",     "--master",           NULL,         NULL};
-    flags[8] = rpc_server_address(f->server, 0);
+    const char *master = rpc_server_address(f->server, 0);
+    const char *flags[] = {"/proc/self/exe", AS_WORKER,     "--exit-with-parent", "--grace-ms",
+                           grace,            "--slow-down", "1.5",                "--name",
+                           "the-name",       "--master",    master,               NULL};
     char *argv[sizeof flags / sizeof flags[0]] = {NULL};
     for (size_t i = 0; flags[i] != NULL; i++) {
         argv[i] = mem_strdup(flags[i]);
@@ -364,8 +433,8 @@ static void end(struct fixture *f)
 
 /* ---- what the master asks for ---- */
 
-static int call(struct fixture *f, const char *method, const ProtobufCMessage *body,
-                struct err *err)
+static int call_for(struct fixture *f, const char *method, const ProtobufCMessage *body,
+                    struct rpc_msg **reply, struct err *err)
 {
     const struct rpc_request request = {
         .service = &gradus__v1__worker__descriptor,
@@ -373,8 +442,14 @@ static int call(struct fixture *f, const char *method, const ProtobufCMessage *b
         .body = body,
         .timeout_ms = WAIT_MS,
     };
+    return rpc_call_blocking(f->channel, &request, reply, err);
+}
+
+static int call(struct fixture *f, const char *method, const ProtobufCMessage *body,
+                struct err *err)
+{
     struct rpc_msg *reply = NULL;
-    int rc = rpc_call_blocking(f->channel, &request, &reply, err);
+    int rc = call_for(f, method, body, &reply, err);
     rpc_msg_unref(reply);
     return rc;
 }
@@ -721,6 +796,247 @@ static void test_it_obeys_its_master_alone(void **state)
     end(&f);
 }
 
+/* ---- what is asked and answered ---- */
+
+static void wait_for_heartbeat(struct fixture *f, const char *held)
+{
+    pthread_mutex_lock(&f->lock);
+    while (strcmp(f->held, held) != 0) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Until the worker knows that it has joined. */
+static void wait_joined(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->heartbeats == 0) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void assert_refused_saying(struct fixture *f, const char *method,
+                                  const ProtobufCMessage *body, int code, const char *says)
+{
+    struct err err = {0};
+    int rc = call(f, method, body, &err);
+    if (rc != code || strstr(err.msg, says) == NULL) {
+        fail_msg("%s: %d, not %d with '%s': %s", method, rc, code, says, err.msg);
+    }
+}
+
+static void stop_job(struct fixture *f, uint64_t generation)
+{
+    struct err err = {0};
+    char reason[] = "enough";
+    Gradus__V1__StopJobRequest stop = GRADUS__V1__STOP_JOB_REQUEST__INIT;
+    stop.job = job_id;
+    stop.generation = generation;
+    stop.reason = reason;
+    stop.secret = secret;
+    if (call(f, "StopJob", &stop.base, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+/* Heartbeats say which job this is, and of which generation the newest assignment; a stop of a
+ * generation that is over changes nothing. */
+static void test_heartbeats_say_what_it_holds(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "async", "600s");
+    wait_joined(&f);
+    wait_for_heartbeat(&f, "");
+    start_job(&f);
+    wait_for_heartbeat(&f, "job-1/0");
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
+    wait_for_heartbeat(&f, "job-1/3");
+    assert_int_equal(assign(&f, GENERATION + 1, true, NULL), 0);
+    wait_for_heartbeat(&f, "job-1/4");
+    stop_job(&f, GENERATION - 1);
+    start_job(&f); /* what is there already is answered well */
+    wait_for_heartbeat(&f, "job-1/4");
+    stop_job(&f, GENERATION + 1);
+    wait_for_heartbeat(&f, "");
+    assert_int_equal(assign(&f, GENERATION + 2, true, NULL), ERR_NOT_FOUND);
+    stop_job(&f, GENERATION + 1); /* unknown is fine */
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
+static void test_data_are_inspected(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    struct rpc_msg *reply = NULL;
+    char bad[] = "name: x\n", odd[] = "no name/";
+    begin(&f, "sync", "600s");
+    wait_joined(&f);
+    Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
+    q.job = job_id;
+    q.text = f.text;
+    q.secret = secret;
+    q.incarnation = atomic_load(&f.incarnation);
+    for (int i = 0; i < 2; i++) { /* the second time it is loaded already */
+        if (call_for(&f, "InspectData", &q.base, &reply, &err) != 0) {
+            fail_msg("%s", err.msg);
+        }
+        const Gradus__V1__DataInfo *info = (const Gradus__V1__DataInfo *)reply->body;
+        assert_int_equal(info->train_records, RECORDS);
+        assert_int_equal(info->test_records, RECORDS);
+        assert_int_equal(info->classes, 2);
+        assert_int_equal(info->n_feature_dims, 1);
+        assert_int_equal(info->feature_dims[0], 2);
+        assert_true(info->train_fingerprint == dataset_info(f.model.train)->fingerprint);
+        rpc_msg_unref(reply);
+    }
+    wait_for_heartbeat(&f, "job-1/0");
+    q.job = odd;
+    assert_refused_saying(&f, "InspectData", &q.base, ERR_INVALID, "job");
+    char other[] = "job-2";
+    q.job = other;
+    q.text = bad;
+    assert_refused_saying(&f, "InspectData", &q.base, ERR_INVALID, "");
+    wait_for_heartbeat(&f, "job-2/0"); /* which has pushed the other one out */
+    assert_int_equal(assign(&f, GENERATION, true, &err), ERR_NOT_FOUND);
+    char *large = mem_new((2U << 20) + 1, 1);
+    memset(large, '#', 2U << 20);
+    char third[] = "job-3";
+    q.job = third;
+    q.text = large;
+    assert_refused_saying(&f, "InspectData", &q.base, ERR_INVALID, "larger than 1 MiB");
+    free(large);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
+/* One thing is wrong in each start; the job must be stopped before it may be tried again. */
+static void test_starts_that_cannot_be(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    begin(&f, "sync", "600s");
+    wait_joined(&f);
+    char node[] = "ps-1", *address = mem_strdup(rpc_server_address(f.server, 0));
+    for (int wrong = 0; wrong < 5; wrong++) {
+        Gradus__V1__ShardLocation at[2], *list[2] = {&at[0], &at[1]};
+        for (size_t i = 0; i < 2; i++) {
+            gradus__v1__shard_location__init(&at[i]);
+            at[i].node = node;
+            at[i].address = address;
+        }
+        Gradus__V1__Plan plan;
+        Gradus__V1__DataInfo data;
+        wire_plan_to_proto(&f.plan, &plan);
+        struct dataset_info train = *dataset_info(f.model.train);
+        train.records += wrong == 0 ? 1 : 0;
+        wire_data_to_proto(&train, dataset_info(f.model.test), &data);
+        Gradus__V1__StartJobRequest r = GRADUS__V1__START_JOB_REQUEST__INIT;
+        r.job = job_id;
+        r.text = f.text;
+        r.plan = wrong == 1 ? NULL : &plan;
+        r.data = &data;
+        r.shards = list;
+        r.n_shards = wrong == 2 ? 0 : wrong == 3 ? 2 : 1;
+        at[0].shard = wrong == 4 ? 7 : 0;
+        r.generation = GENERATION;
+        r.secret = secret;
+        r.incarnation = atomic_load(&f.incarnation);
+        static const char *const SAYS[] = {"train records", "plan", "of shard 0 is missing",
+                                           "of shard 0 is given twice or unknown",
+                                           "of shard 7 is given twice or unknown"};
+        assert_refused_saying(&f, "StartJob", &r.base, wrong == 0 ? ERR_STATE : ERR_INVALID,
+                              SAYS[wrong]);
+        assert_int_equal(assign(&f, GENERATION, true, &err), ERR_STATE);
+        assert_non_null(strstr(err.msg, "not started"));
+        Gradus__V1__EvaluateRequest evaluate = GRADUS__V1__EVALUATE_REQUEST__INIT;
+        evaluate.job = job_id;
+        evaluate.secret = secret;
+        assert_refused_saying(&f, "Evaluate", &evaluate.base, ERR_STATE, "not started");
+        r.plan = &plan;
+        assert_refused_saying(&f, "StartJob", &r.base, ERR_STATE, "an earlier start");
+        wire_plan_release(&plan);
+        stop_job(&f, GENERATION);
+    }
+    start_job(&f); /* and now nothing is */
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
+    free(address);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
+static void test_evaluations_are_of_a_pin(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    struct rpc_msg *reply = NULL;
+    char none[] = "", pin[] = "pin-1", longest[65];
+    memset(longest, 'p', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    begin(&f, "sync", "600s");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
+    Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
+    q.job = job_id;
+    q.secret = secret;
+    q.first = 10;
+    q.count = 20;
+    q.pin_id = none;
+    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 63");
+    q.pin_id = longest;
+    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 63");
+    q.pin_id = pin;
+    if (call_for(&f, "Evaluate", &q.base, &reply, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    const Gradus__V1__EvaluateResponse *r = (const Gradus__V1__EvaluateResponse *)reply->body;
+    struct metrics sums;
+    metrics_init(&sums, f.model.spec.model.metrics);
+    assert_int_equal(wire_metrics_from_proto(r->sums, &sums, &err), 0);
+    assert_int_equal(sums.examples, 20);
+    metrics_release(&sums);
+    rpc_msg_unref(reply);
+    q.first = RECORDS - 5; /* past the end */
+    q.count = 10;
+    assert_int_equal(call(&f, "Evaluate", &q.base, &err), ERR_RANGE);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
+/* What a shard refuses for good ends the job here, and the master hears why. */
+static void test_failures_are_reported(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, "async", "600s");
+    start_job(&f);
+    pthread_mutex_lock(&f.lock);
+    f.refuse = true;
+    pthread_mutex_unlock(&f.lock);
+    assert_int_equal(assign(&f, GENERATION, false, NULL), 0);
+    pthread_mutex_lock(&f.lock);
+    while (!f.failed) {
+        pthread_cond_wait(&f.changed, &f.lock);
+    }
+    assert_int_equal(f.code, -ERR_RANGE);
+    assert_non_null(strstr(f.message, "shard 0: told to refuse"));
+    f.failed = false;
+    pthread_mutex_unlock(&f.lock);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
 static int be_a_worker(int argc, char **argv)
 {
     const struct service service = {
@@ -752,6 +1068,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_grace_period_ends_it),
         cmocka_unit_test(test_it_obeys_its_master_alone),
         cmocka_unit_test(test_idle_workers_leave_at_once),
+        cmocka_unit_test(test_heartbeats_say_what_it_holds),
+        cmocka_unit_test(test_data_are_inspected),
+        cmocka_unit_test(test_starts_that_cannot_be),
+        cmocka_unit_test(test_evaluations_are_of_a_pin),
+        cmocka_unit_test(test_failures_are_reported),
     };
     rpc_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
