@@ -117,7 +117,7 @@ class Workshop:
         inputs = {}
         with open(os.path.join(self.build, "build.ninja"), encoding="utf-8") as f:
             for line in f:
-                edge = re.match(r"build (\S+)(?: [^:]*)?: (C_\w+) (.*)", line)
+                edge = re.match(r"build (\S+)(?: [^:]*)?: (C_\S+) (.*)", line)
                 if edge:
                     inputs[edge.group(1)] = [p for p in edge.group(3).split() if not p.startswith("|")]
         for output, of in inputs.items():
@@ -125,14 +125,17 @@ class Workshop:
                 path = os.path.relpath(of[0], self.tree)
                 if "/gradus" in output:  # of the room's library or the program, not of the simulator
                     self.objects[path] = output
+        def objects_of(program):
+            linked = [o for i in inputs.get(program, ()) for o in (inputs.get(i, ()) if i.endswith(".a") else [i])]
+            return frozenset(o for o in linked if o.endswith(".o"))
+
         for test in self.tests.values():
             program = os.path.relpath(test.command[0], self.build)
-            linked = [o for i in inputs.get(program, ()) for o in (inputs.get(i, ()) if i.endswith(".a") else [i])]
-            test.objects = frozenset(o for o in linked if o.endswith(".o"))
             own = next((re.search(r"/unit/((\w+)/\w+\.c)\.o$", o) for o in inputs.get(program, ()) if "/unit/" in o), None)
             if own:
                 test.room = own.group(2)
                 test.programs = self.started_by("tests/unit/" + own.group(1))
+            test.objects = frozenset().union(*(objects_of(p) for p in (program, *test.programs)))
 
     def started_by(self, path):
         text = self.read(path)
