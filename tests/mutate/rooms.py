@@ -5,14 +5,10 @@ import os
 import re
 
 # The cores are proved by the simulator and its mutants (tests/sim/mutants.h); everything else is ours.
-CORES = re.compile(
-    r"services/\w+/core/|common/service/membership_core\.c$|services/ps/shard\w*\.c$"
-    r"|services/worker/worker(?!_(?:job|shell|model))\w*\.c$"
-)
-MASTER_SHELL = re.compile(
-    r"services/master/(?:shell/|main\.c|store_sqlite\.c|checkpoints\.c|cluster_service\.c|jobs_service\.c|job_wire\.c"
-    r"|master_shell\.c|on_\w+\.c|shell_\w+\.c)"
-)
+CORES = re.compile(r"services/\w+/core/|common/membership/membership_core\.c$")
+
+# Rooms whose unit tests are in the folder of another one.
+TESTED_WITH = {"execution": "service", "host": "service", "membership": "service"}
 
 # Tests of whole programs, beside the unit tests: where a shell's work is to be seen from outside alone.
 # They last longer, so only those of a few seconds are named.
@@ -25,14 +21,10 @@ PROGRAM_TESTS = {
 }
 
 
-def is_core(path):
-    return bool(CORES.search(path)) or (path.startswith("services/master/") and not MASTER_SHELL.match(path))
-
-
 def room_of(path):
     """The room of a C file, or None for cores and for what is no room."""
     parts = path.split("/")
-    if len(parts) < 3 or parts[0] not in ("common", "services") or not path.endswith(".c") or is_core(path):
+    if len(parts) < 3 or parts[0] not in ("common", "services") or not path.endswith(".c") or CORES.search(path):
         return None
     return parts[1]
 

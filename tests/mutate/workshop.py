@@ -153,7 +153,7 @@ class Workshop:
             return (not (stem.startswith(words) or words.startswith(stem)), -alike, self.seconds_of(test), test.name)
 
         linked = [t for t in self.tests.values() if self.objects[path] in t.objects and t.room is not None]
-        own = sorted((t for t in linked if t.room.split("_")[0] == room), key=near)
+        own = sorted((t for t in linked if t.room.split("_")[0] == rooms.TESTED_WITH.get(room, room)), key=near)
         others = sorted((t for t in linked if t not in own), key=lambda t: (len(t.objects), t.name))
         chosen, seconds = own + [self.tests[n] for n in named if n in self.tests], 0.0
         for test in others:

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
-#include "master/shell.h"
+#include "master/shell/shell.h"
 
 static struct shell shell;
 static const struct master_settings settings = {.heartbeat_timeout_ms = 3000};

@@ -5,6 +5,64 @@
 
 #include "master/shell/job_wire.h"
 
+/* What clients see of that record, field by field. */
+static void check_message(const struct job_record *a)
+{
+    struct job_wire w;
+    job_wire_init(&w, a, JOB_WIRE_ALL);
+    const Gradus__V1__Job *j = &w.job;
+    assert_string_equal(j->id, "x-1");
+    assert_string_equal(j->name, "x");
+    assert_int_equal(j->state, GRADUS__V1__JOB_STATE__FAILED);
+    assert_string_equal(j->reason, "why");
+    assert_string_equal(j->activity, "is busy");
+    assert_string_equal(j->text, "name: x\n");
+    assert_string_equal(j->checkpoint, "/c");
+    assert_int_equal(j->submitted_ms, 5);
+    assert_int_equal(j->started_ms, 41);
+    assert_int_equal(j->finished_ms, 42);
+    assert_int_equal(j->step, 7);
+    assert_int_equal(j->steps_total, 9);
+    assert_true(j->epoch == 4.5 && j->epochs_total == 6);
+    assert_true(j->examples_per_second == 2.5 && j->seconds == 1.5 && j->eta_seconds == 43);
+    assert_int_equal(j->generation, 3);
+    assert_int_equal(j->examples, 11);
+    assert_int_equal(j->dropped, 21);
+    assert_int_equal(j->speculated, 22);
+    assert_int_equal(j->recoveries, 23);
+    assert_int_equal(j->times->steps, 24);
+    assert_int_equal(j->consistency->staleness, 4);
+    assert_int_equal(j->n_workers, 1);
+    assert_string_equal(j->workers[0], "w-1");
+    assert_int_equal(j->n_ps, 1);
+    assert_string_equal(j->ps[0], "p-1");
+    assert_int_equal(j->n_staleness, 4);
+    assert_int_equal(j->staleness[3], 4);
+    assert_int_equal(j->n_train, 1);
+    assert_string_equal(j->train[0]->name, "loss");
+    assert_true(j->train[0]->value == 0.25);
+    assert_int_equal(j->n_test, 0);
+    assert_int_equal(j->n_evaluations, 3);
+    assert_int_equal(j->evaluations[2]->step, 2);
+    assert_true(j->evaluations[2]->epoch == 1.5 && j->evaluations[2]->time_ms == 8);
+    assert_true(j->evaluations[2]->train_part);
+    assert_int_equal(j->evaluations[2]->n_test, 2);
+    assert_string_equal(j->evaluations[2]->test[1]->name, "rmse");
+    assert_true(j->evaluations[2]->test[1]->value == 2);
+    assert_int_equal(j->n_shards, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(j->shards[i]->shard, i);
+    }
+    assert_string_equal(j->shards[0]->ps, "p-1");
+    assert_int_equal(j->shards[0]->version, 31);
+    assert_int_equal(j->shards[0]->examples, 32);
+    assert_int_equal(j->shards[0]->duplicates, 33);
+    assert_int_equal(j->shards[0]->dropped, 34);
+    assert_int_equal(j->shards[0]->ledger->records, 53);
+    assert_null(j->shards[1]->ledger);
+    job_wire_release(&w);
+}
+
 static void a_record_survives_the_wire(void **state)
 {
     (void)state;
@@ -39,6 +97,13 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(ledger_init(&a.shards[0].ledger, &shape, 3, NULL), 0);
     a.shards[0].ledger.done[2] = 1;
     a.submitted_ms = 5;
+    a.started_ms = 41;
+    a.finished_ms = 42;
+    a.epoch = 4.5;
+    a.epochs_total = 6;
+    a.eta_seconds = 43;
+    job_record_set(&a.activity, "is busy");
+    a.train.part = true;
     a.step = 7;
     a.steps_total = 9;
     a.examples = 11;
@@ -51,7 +116,7 @@ static void a_record_survives_the_wire(void **state)
     job_names_add(&a.workers, "w-1");
     job_names_add(&a.ps, "p-1");
     for (uint64_t i = 0; i < 3; i++) {
-        struct job_evaluation e = {.step = i, .time_ms = 8};
+        struct job_evaluation e = {.step = i, .time_ms = 8, .epoch = 1.5, .train = a.train};
         e.test.kinds = 1u << METRIC_ACCURACY | 1u << METRIC_RMSE;
         e.test.values[METRIC_RMSE] = (double)i;
         job_record_add_evaluation(&a, &e);
@@ -67,6 +132,7 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(shown.job.worker_times[0]->times->wire_us, 3);
     job_wire_release(&shown);
     job_record_drop_times(&a, "w-1"); /* what is stored is only how all of it was */
+    check_message(&a);
     struct buf packed = {0};
     job_wire_pack(&a, &packed);
     assert_int_equal(job_wire_unpack(packed.data, packed.len, &b, NULL), 0);
@@ -78,6 +144,29 @@ static void a_record_survives_the_wire(void **state)
     assert_string_equal(b.text, "name: x\n");
     assert_int_equal(b.state, JOB_FAILED);
     assert_true(consistency_equal(&b.consistency, &a.consistency));
+    assert_string_equal(b.id, "x-1");
+    assert_string_equal(b.name, "x");
+    assert_string_equal(b.reason, "why");
+    assert_string_equal(b.checkpoint, "/c");
+    assert_int_equal(b.submitted_ms, 5);
+    assert_int_equal(b.started_ms, 41);
+    assert_int_equal(b.finished_ms, 42);
+    assert_int_equal(b.step, 7);
+    assert_int_equal(b.steps_total, 9);
+    assert_true(b.epoch == 4.5 && b.epochs_total == 6);
+    assert_int_equal(b.examples, 11);
+    assert_true(b.seconds == 1.5 && b.examples_per_second == 2.5);
+    assert_int_equal(b.generation, 3);
+    assert_int_equal(b.train.kinds, 1u << METRIC_LOSS);
+    assert_true(b.train.values[METRIC_LOSS] == 0.25);
+    assert_int_equal(b.staleness[3], 4);
+    assert_true(b.workers.count == 1 && strcmp(b.workers.items[0], "w-1") == 0);
+    assert_true(b.ps.count == 1 && strcmp(b.ps.items[0], "p-1") == 0);
+    assert_int_equal(b.evaluations[2].step, 2);
+    assert_int_equal(b.evaluations[2].time_ms, 8);
+    assert_true(b.evaluations[2].epoch == 1.5);
+    assert_true(b.evaluations[2].train.part);
+    assert_int_equal(b.evaluations[2].train.kinds, 1u << METRIC_LOSS);
     assert_int_equal(b.dropped, 21);
     assert_int_equal(b.speculated, 22);
     assert_int_equal(b.recoveries, 23);

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
-#include "master/shell.h"
+#include "master/shell/shell.h"
 #include "wire/wire.h"
 
 static const char TEXT[] = "name: demo\n", SECRET[] = "0123456789abcdef";

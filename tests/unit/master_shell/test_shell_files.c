@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/manifest.h"
-#include "master/job_wire.h"
-#include "master/shell.h"
+#include "master/shell/job_wire.h"
+#include "master/shell/shell.h"
 
 #define OWNER "0123456789abcdef0123456789abcdef"
 #define SHARDS 2

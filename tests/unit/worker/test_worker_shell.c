@@ -13,10 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
+#include "service/address.h"
 #include "service/spawn.h"
 #include "wire/wire.h"
 #include "worker/job/worker_model.h"
@@ -57,6 +59,7 @@ struct fixture {
     struct rpc_server *server;
     struct spawn worker;
     struct rpc_channel *channel;
+    char http[64]; /* where the worker's metrics are */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -399,6 +402,7 @@ static void start_worker(struct fixture *f, const char *grace)
         free(argv[i]);
     }
     assert_true(spawn_line_value(line, "grpc", address, sizeof address));
+    assert_true(spawn_line_value(line, "http", f->http, sizeof f->http));
     const struct rpc_channel_options options = {.target = address};
     f->channel = rpc_channel_new(&options, &err);
     assert_non_null(f->channel);
@@ -1013,6 +1017,129 @@ static void test_evaluations_are_of_a_pin(void **state)
     end(&f);
 }
 
+/* The page of metrics, into @page. */
+static void read_metrics(const struct fixture *f, char *page, size_t bytes)
+{
+    static const char request[] = "GET /metrics HTTP/1.0\r\n\r\n";
+    struct address at;
+    struct err err = {0};
+    size_t n = 0;
+    assert_int_equal(address_parse(f->http, &at, &err), 0);
+    int fd = address_connect(&at, WAIT_MS, &err);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, request, sizeof request - 1), sizeof request - 1);
+    for (ssize_t k; n < bytes - 1 && (k = read(fd, page + n, bytes - 1 - n)) > 0;) {
+        n += (size_t)k;
+    }
+    page[n] = '\0';
+    (void)close(fd);
+}
+
+static double metric(const char *page, const char *name)
+{
+    const char *line = strstr(page, name);
+    if (line == NULL) {
+        fail_msg("no %s in %s", name, page);
+        return -1;
+    }
+    return strtod(line + strlen(name), NULL);
+}
+
+/* Wait until all of an epoch is computed and reported. */
+static void train_an_epoch(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->lease = true;
+    pthread_mutex_unlock(&f->lock);
+    start_job(f);
+    assert_int_equal(assign(f, GENERATION, false, NULL), 0);
+    wait_for(f, NOTE_IDLE);
+}
+
+static void test_metrics_count_what_was_done(void **state)
+{
+    (void)state;
+    static char page[1 << 17];
+    static const char *const PARTS[] = {"load", "compute", "wire", "apply", "wait"};
+    struct fixture f;
+    begin(&f, "async", "600s");
+    train_an_epoch(&f);
+    read_metrics(&f, page, sizeof page);
+    assert_true(metric(page, "\nworker_batches_total ") == RECORDS / BATCH);
+    assert_true(metric(page, "\nworker_examples_total ") == RECORDS);
+    assert_true(metric(page, "\nworker_steps_total ") == RECORDS / BATCH);
+    assert_true(metric(page, "\nworker_evaluations_total ") == 0);
+    assert_true(metric(page, "\nworker_exchanges_failed_total ") == 0);
+    assert_true(metric(page, "\nworker_batches_given_up_total ") == 0);
+    double seconds = 0;
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "\nworker_step_seconds_total{part=\"%s\"} ", PARTS[i]);
+        seconds += metric(page, name);
+    }
+    assert_true(seconds > 0 && seconds < 60);
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
+static const Gradus__V1__TraceResponse *trace(struct fixture *f, Gradus__V1__TraceRequest *q,
+                                              Gradus__V1__TraceRequest__Action action,
+                                              struct rpc_msg **reply)
+{
+    struct err err = {0};
+    q->action = action;
+    if (call_for(f, "Trace", &q->base, reply, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    return (const Gradus__V1__TraceResponse *)(*reply)->body;
+}
+
+/* All answers tell the clock; a record that nothing happens in ends with its time, or when it is
+ * taken. */
+static void test_traces(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct rpc_msg *reply = NULL;
+    char nobody[] = "job-9";
+    begin(&f, "async", "600s");
+    Gradus__V1__TraceRequest q = GRADUS__V1__TRACE_REQUEST__INIT;
+    q.job = nobody;
+    uint64_t before = chrono_now_ns();
+    const Gradus__V1__TraceResponse *r = trace(&f, &q, GRADUS__V1__TRACE_REQUEST__ACTION__CLOCK,
+                                               &reply);
+    assert_true(r->clock_ns >= before && r->clock_ns <= chrono_now_ns());
+    assert_true(r->boot[0] != '\0');
+    rpc_msg_unref(reply);
+    q.action = GRADUS__V1__TRACE_REQUEST__ACTION__RECORD;
+    assert_refused_saying(&f, "Trace", &q.base, ERR_NOT_FOUND, "does not have job job-9");
+    q.action = (Gradus__V1__TraceRequest__Action)9;
+    assert_refused_saying(&f, "Trace", &q.base, ERR_INVALID, "no such action");
+    start_job(&f);
+    assert_int_equal(assign(&f, GENERATION, true, NULL), 0);
+    q.job = job_id;
+    q.id = 77;
+    q.action = GRADUS__V1__TRACE_REQUEST__ACTION__RECORD;
+    assert_refused_saying(&f, "Trace", &q.base, ERR_INVALID, "a trace of 0 steps");
+    q.steps = 3;
+    q.timeout_ms = 1;
+    q.spans_max = 100;
+    r = trace(&f, &q, GRADUS__V1__TRACE_REQUEST__ACTION__RECORD, &reply);
+    assert_true(r->clock_ns > before);
+    assert_int_equal(r->steps, 0);
+    assert_int_equal(r->n_spans, 0);
+    rpc_msg_unref(reply);
+    r = trace(&f, &q, GRADUS__V1__TRACE_REQUEST__ACTION__TAKE, &reply);
+    assert_true(r->clock_ns > before);
+    rpc_msg_unref(reply);
+    q.action = GRADUS__V1__TRACE_REQUEST__ACTION__RECORD; /* too late: it was taken */
+    assert_refused_saying(&f, "Trace", &q.base, ERR_CANCELLED, "stopped before it began");
+    spawn_ask_end(&f.worker);
+    assert_ended(&f);
+    end(&f);
+}
+
 /* What a shard refuses for good ends the job here, and the master hears why. */
 static void test_failures_are_reported(void **state)
 {
@@ -1072,6 +1199,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_data_are_inspected),
         cmocka_unit_test(test_starts_that_cannot_be),
         cmocka_unit_test(test_evaluations_are_of_a_pin),
+        cmocka_unit_test(test_metrics_count_what_was_done),
+        cmocka_unit_test(test_traces),
         cmocka_unit_test(test_failures_are_reported),
     };
     rpc_init();
