@@ -14,7 +14,8 @@ static void test_strings_at_every_depth(void **state)
     char worker[] = "w\x9b\xC2\x9B"
                     "1";
     char shown[] = "K\xC3\xB6ln";
-    char *workers[] = {worker, shown};
+    char beyond[] = "\x1b[0m";
+    char *workers[] = {worker, shown, beyond}; /* of which two belong to the message */
     Gradus__V1__Job job = GRADUS__V1__JOB__INIT;
     job.reason = reason;
     job.text = text;
@@ -29,6 +30,11 @@ static void test_strings_at_every_depth(void **state)
     assert_string_equal(text, "name: a\n\tb: ?]0;x?\n");
     assert_string_equal(worker, "w\x9b??1");
     assert_string_equal(shown, "K\xC3\xB6ln");
+    assert_string_equal(beyond, "\x1b[0m");
+    struct err err = {.msg = "a\x1b\n\tb\x01"};
+    plain_err(&err);
+    assert_string_equal(err.msg, "a?\n\tb?");
+    plain_reply(NULL);
     assert_string_equal(job.name, ""); /* absent fields are left alone */
 }
 
