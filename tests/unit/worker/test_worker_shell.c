@@ -983,7 +983,7 @@ static void test_evaluations_are_of_a_pin(void **state)
     struct fixture f;
     struct err err = {0};
     struct rpc_msg *reply = NULL;
-    char none[] = "", pin[] = "pin-1", longest[65];
+    char none[] = "", pin[] = "pin-1", longest[WIRE_ID_BYTES_MAX + 2];
     memset(longest, 'p', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     begin(&f, "sync", "600s");
@@ -995,9 +995,9 @@ static void test_evaluations_are_of_a_pin(void **state)
     q.first = 10;
     q.count = 20;
     q.pin_id = none;
-    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 63");
+    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 128");
     q.pin_id = longest;
-    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 63");
+    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 128");
     q.pin_id = pin;
     if (call_for(&f, "Evaluate", &q.base, &reply, &err) != 0) {
         fail_msg("%s", err.msg);
@@ -1065,16 +1065,17 @@ static void test_metrics_count_what_was_done(void **state)
     begin(&f, "async", "600s");
     train_an_epoch(&f);
     read_metrics(&f, page, sizeof page);
-    assert_true(metric(page, "\nworker_batches_total ") == RECORDS / BATCH);
-    assert_true(metric(page, "\nworker_examples_total ") == RECORDS);
-    assert_true(metric(page, "\nworker_steps_total ") == RECORDS / BATCH);
-    assert_true(metric(page, "\nworker_evaluations_total ") == 0);
-    assert_true(metric(page, "\nworker_exchanges_failed_total ") == 0);
-    assert_true(metric(page, "\nworker_batches_given_up_total ") == 0);
+    assert_true(metric(page, "\ngradus_worker_batches_total ") == RECORDS / BATCH);
+    assert_true(metric(page, "\ngradus_worker_examples_total ") == RECORDS);
+    assert_true(metric(page, "\ngradus_worker_steps_total ") == RECORDS / BATCH);
+    assert_true(metric(page, "\ngradus_worker_evaluations_total ") == 0);
+    assert_true(metric(page, "\ngradus_worker_exchanges_failed_total ") == 0);
+    assert_true(metric(page, "\ngradus_worker_batches_given_up_total ") == 0);
     double seconds = 0;
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         char name[64];
-        (void)snprintf(name, sizeof name, "\nworker_step_seconds_total{part=\"%s\"} ", PARTS[i]);
+        (void)snprintf(name, sizeof name, "\ngradus_worker_step_seconds_total{part=\"%s\"} ",
+                       PARTS[i]);
         seconds += metric(page, name);
     }
     assert_true(seconds > 0 && seconds < 60);
@@ -1107,8 +1108,8 @@ static void test_traces(void **state)
     Gradus__V1__TraceRequest q = GRADUS__V1__TRACE_REQUEST__INIT;
     q.job = nobody;
     uint64_t before = chrono_now_ns();
-    const Gradus__V1__TraceResponse *r = trace(&f, &q, GRADUS__V1__TRACE_REQUEST__ACTION__CLOCK,
-                                               &reply);
+    const Gradus__V1__TraceResponse *r =
+        trace(&f, &q, GRADUS__V1__TRACE_REQUEST__ACTION__CLOCK, &reply);
     assert_true(r->clock_ns >= before && r->clock_ns <= chrono_now_ns());
     assert_true(r->boot[0] != '\0');
     rpc_msg_unref(reply);
