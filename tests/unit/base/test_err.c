@@ -48,16 +48,26 @@ static void test_errors_of_the_system(void **state)
     (void)state;
     static const struct {
         int value, code;
-    } CASES[] = {{ENOENT, ERR_NOT_FOUND},       {ENOTDIR, ERR_NOT_FOUND},
-                 {EEXIST, ERR_EXISTS},          {EADDRINUSE, ERR_EXISTS},
-                 {EACCES, ERR_PERMISSION},      {EPERM, ERR_PERMISSION},
-                 {EROFS, ERR_PERMISSION},       {ENOSPC, ERR_EXHAUSTED},
-                 {EDQUOT, ERR_EXHAUSTED},       {ENOMEM, ERR_EXHAUSTED},
-                 {EMFILE, ERR_EXHAUSTED},       {ENFILE, ERR_EXHAUSTED},
-                 {EINVAL, ERR_INVALID},         {EISDIR, ERR_INVALID},
-                 {ENAMETOOLONG, ERR_INVALID},   {ETIMEDOUT, ERR_TIMEOUT},
-                 {ECONNREFUSED, ERR_UNAVAILABLE}, {ECONNRESET, ERR_UNAVAILABLE},
-                 {EAGAIN, ERR_UNAVAILABLE},     {EIO, ERR_INTERNAL}};
+    } CASES[] = {{ENOENT, ERR_NOT_FOUND},
+                 {ENOTDIR, ERR_NOT_FOUND},
+                 {EEXIST, ERR_EXISTS},
+                 {EADDRINUSE, ERR_EXISTS},
+                 {EACCES, ERR_PERMISSION},
+                 {EPERM, ERR_PERMISSION},
+                 {EROFS, ERR_PERMISSION},
+                 {ENOSPC, ERR_EXHAUSTED},
+                 {EDQUOT, ERR_EXHAUSTED},
+                 {ENOMEM, ERR_EXHAUSTED},
+                 {EMFILE, ERR_EXHAUSTED},
+                 {ENFILE, ERR_EXHAUSTED},
+                 {EINVAL, ERR_INVALID},
+                 {EISDIR, ERR_INVALID},
+                 {ENAMETOOLONG, ERR_INVALID},
+                 {ETIMEDOUT, ERR_TIMEOUT},
+                 {ECONNREFUSED, ERR_UNAVAILABLE},
+                 {ECONNRESET, ERR_UNAVAILABLE},
+                 {EAGAIN, ERR_UNAVAILABLE},
+                 {EIO, ERR_INTERNAL}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct err err = {0};
         assert_int_equal(err_errno(&err, CASES[i].value, "open %s", "a"), CASES[i].code);

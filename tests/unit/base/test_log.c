@@ -100,9 +100,9 @@ static void test_what_a_line_says(void **state)
     int year, month, day, hour, minute, second, ms, end = 0;
     log_init("tester", LOG_LEVEL_INFO);
     (void)written(LOG_LEVEL_WARN, "a=1  ", line, sizeof line);
-    int fields = sscanf(
-        line, "time=%4d-%2d-%2dT%2d:%2d:%2d.%3dZ level=%7s service=%15s event=%15s%n", &year,
-        &month, &day, &hour, &minute, &second, &ms, level, service, event, &end);
+    int fields =
+        sscanf(line, "time=%4d-%2d-%2dT%2d:%2d:%2d.%3dZ level=%7s service=%15s event=%15s%n", &year,
+               &month, &day, &hour, &minute, &second, &ms, level, service, event, &end);
     assert_int_equal(fields, 10);
     assert_string_equal(level, "warn");
     assert_string_equal(service, "tester");

@@ -117,10 +117,14 @@ static void test_whole_numbers(void **state)
     static const struct {
         const char *text;
         int64_t value;
-    } GOOD[] = {{"0", 0},     {"9", 9},   {"-7", -7},
-                {"+12", 12},  {"007", 7}, {"9223372036854775807", INT64_MAX},
+    } GOOD[] = {{"0", 0},
+                {"9", 9},
+                {"-7", -7},
+                {"+12", 12},
+                {"007", 7},
+                {"9223372036854775807", INT64_MAX},
                 {"-9223372036854775808", INT64_MIN}};
-    static const char *const BAD[] = {"",   " 1", "1 ", "-",    "+",  "--1", "1.0",
+    static const char *const BAD[] = {"",   " 1", "1 ", "-",   "+",  "--1", "1.0",
                                       "0x", "a",  "1a", "- 1", "/0", ":0",  "9223372036854775808"};
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         int64_t value = 99;
@@ -140,10 +144,11 @@ static void test_real_numbers(void **state)
     static const struct {
         const char *text;
         double value;
-    } GOOD[] = {{"0", 0}, {"-1.5", -1.5}, {"+2", 2}, {".5", 0.5}, {"-.25", -0.25}, {"1e3", 1000},
-                {"09", 9}, {"0.9", 0.9}, {"1.", 1}};
-    static const char *const BAD[] = {"",    " 1", "1 ",  "-",   ".",    "-.",   "nan", "inf", "e3",
-                                      "0x1", "0X1", "1e999", "-1e999", "1,5", "./0", ".:", "1a"};
+    } GOOD[] = {{"0", 0},      {"-1.5", -1.5}, {"+2", 2},    {".5", 0.5}, {"-.25", -0.25},
+                {"1e3", 1000}, {"09", 9},      {"0.9", 0.9}, {"1.", 1}};
+    static const char *const BAD[] = {"",       " 1",  "1 ",  "-",   ".",   "-.",
+                                      "nan",    "inf", "e3",  "0x1", "0X1", "1e999",
+                                      "-1e999", "1,5", "./0", ".:",  "1a"};
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         double value = 99;
         assert_true(text_to_double(GOOD[i].text, &value));
@@ -259,10 +264,17 @@ static void test_what_is_shown(void **state)
     char out[8];
     assert_string_equal(text_shown("1234567", out, sizeof out), "1234567");
     assert_string_equal(text_shown("12345678", out, sizeof out), "1234...");
-    assert_string_equal(text_shown("123\xc3\xb6" "678", out, sizeof out), "123...");
-    assert_string_equal(text_shown("12\xc3\xb6" "5678", out, sizeof out), "12\xc3\xb6...");
+    assert_string_equal(text_shown("123\xc3\xb6"
+                                   "678",
+                                   out, sizeof out),
+                        "123...");
+    assert_string_equal(text_shown("12\xc3\xb6"
+                                   "5678",
+                                   out, sizeof out),
+                        "12\xc3\xb6...");
     assert_string_equal(text_shown("\xc3\xb6\x01\x7f", out, sizeof out), "\xc3\xb6??");
-    char line[] = "a\nb\tc\rd\x01\xc2\x85" "e\xc2\xa0";
+    char line[] = "a\nb\tc\rd\x01\xc2\x85"
+                  "e\xc2\xa0";
     text_plain(line, sizeof line - 1);
     assert_string_equal(line, "a b c d???e\xc2\xa0");
     char half[] = "a\xc2\x85";
@@ -284,15 +296,41 @@ static void test_what_is_shown(void **state)
 static void test_utf8(void **state)
 {
     (void)state;
-    static const char *const GOOD[] = {
-        "",         "a",            "\x7f",         "\xc2\x80",         "\xdf\xbf",
-        "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",     "\xf0\x90\x80\x80",
-        "\xf4\x8f\xbf\xbf", "\xc3\xb6" "b\xe2\x82\xac"};
-    static const char *const BAD[] = {
-        "\x80",         "\xc1\xbf",     "\xc2",         "\xc2" "a",      "\xe0\x9f\xbf",
-        "\xed\xa0\x80", "\xed\xbf\xbf", "\xe2\x82",     "\xe2\x82" "a", "\xe2" "a\x82",
-        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf0\x9f\x98", "\xff",
-        "a\xc3", "\xc3\xc3", "\xf0\x9f\x98" "a"};
+    static const char *const GOOD[] = {"",
+                                       "a",
+                                       "\x7f",
+                                       "\xc2\x80",
+                                       "\xdf\xbf",
+                                       "\xe0\xa0\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xee\x80\x80",
+                                       "\xef\xbf\xbf",
+                                       "\xf0\x90\x80\x80",
+                                       "\xf4\x8f\xbf\xbf",
+                                       "\xc3\xb6"
+                                       "b\xe2\x82\xac"};
+    static const char *const BAD[] = {"\x80",
+                                      "\xc1\xbf",
+                                      "\xc2",
+                                      "\xc2"
+                                      "a",
+                                      "\xe0\x9f\xbf",
+                                      "\xed\xa0\x80",
+                                      "\xed\xbf\xbf",
+                                      "\xe2\x82",
+                                      "\xe2\x82"
+                                      "a",
+                                      "\xe2"
+                                      "a\x82",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xf0\x9f\x98",
+                                      "\xff",
+                                      "a\xc3",
+                                      "\xc3\xc3",
+                                      "\xf0\x9f\x98"
+                                      "a"};
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         assert_true(text_is_utf8(GOOD[i], strlen(GOOD[i])));
     }

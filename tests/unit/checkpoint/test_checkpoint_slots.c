@@ -496,11 +496,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(every_rule_there_and_back),           TEST(slots_have_their_own_shapes),
-        TEST(copies_that_differ_stay_apart),       TEST(parts_of_copies_can_be_read),
+        TEST(every_rule_there_and_back),
+        TEST(slots_have_their_own_shapes),
+        TEST(copies_that_differ_stay_apart),
+        TEST(parts_of_copies_can_be_read),
         TEST(wide_slots_are_restored_chunk_by_chunk),
-        TEST(vectors_that_do_not_fit_are_refused), TEST(every_row_has_one_copy),
-        TEST(damaged_slots_are_refused),           TEST(the_average_is_exported),
+        TEST(vectors_that_do_not_fit_are_refused),
+        TEST(every_row_has_one_copy),
+        TEST(damaged_slots_are_refused),
+        TEST(the_average_is_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,14 +192,10 @@ static void on_trace(struct rpc_call *call, struct rpc_msg *msg, void *service)
 }
 
 static const struct rpc_method METHODS[] = {
-    {.name = "Submit", .request = on_submit},
-    {.name = "Get", .request = on_get},
-    {.name = "List", .request = on_list},
-    {.name = "Watch", .request = on_watch},
-    {.name = "Cancel", .request = on_cancel},
-    {.name = "Checkpoint", .request = on_checkpoint},
-    {.name = "Set", .request = on_set},
-    {.name = "Nodes", .request = on_nodes},
+    {.name = "Submit", .request = on_submit}, {.name = "Get", .request = on_get},
+    {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
+    {.name = "Cancel", .request = on_cancel}, {.name = "Checkpoint", .request = on_checkpoint},
+    {.name = "Set", .request = on_set},       {.name = "Nodes", .request = on_nodes},
     {.name = "Trace", .request = on_trace},
 };
 

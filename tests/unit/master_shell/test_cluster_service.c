@@ -282,8 +282,8 @@ static void splits_are_leased(void **state)
     struct rpc_msg *reply;
     for (size_t n = 0; n < HELD; n += 32) { /* none, some, as many as may be */
         q.n_held = held_count = n;
-        answer = (struct master_reply){.lease_kind = MASTER_LEASE_GRANTED,
-                                       .lease = {51, 52, 53, n > 0}};
+        answer =
+            (struct master_reply){.lease_kind = MASTER_LEASE_GRANTED, .lease = {51, 52, 53, n > 0}};
         const Gradus__V1__LeaseSplitResponse *r = well("LeaseSplit", &q.base, &reply);
         assert_int_equal(r->kind, GRADUS__V1__LEASE_SPLIT_RESPONSE__KIND__LEASE);
         assert_int_equal(r->lease->epoch, 51);
@@ -428,12 +428,8 @@ static void failures_are_reported(void **state)
     static const struct {
         int32_t said;
         int heard;
-    } CODES[] = {{1, ERR_CANCELLED},
-                 {-ERR_CORRUPT, ERR_CORRUPT},
-                 {16, ERR_UNAUTHENTICATED},
-                 {0, ERR_UNKNOWN},
-                 {17, ERR_UNKNOWN},
-                 {-3, ERR_UNKNOWN}};
+    } CODES[] = {{1, ERR_CANCELLED}, {-ERR_CORRUPT, ERR_CORRUPT}, {16, ERR_UNAUTHENTICATED},
+                 {0, ERR_UNKNOWN},   {17, ERR_UNKNOWN},           {-3, ERR_UNKNOWN}};
     char message[] = "too hot";
     Gradus__V1__ReportFailureRequest q = GRADUS__V1__REPORT_FAILURE_REQUEST__INIT;
     q.node = &node;

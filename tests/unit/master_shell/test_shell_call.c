@@ -89,10 +89,10 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
 }
 
 #define PS_METHODS(X)                                                                              \
-    X(OpenShard) X(SetMembership) X(Pull) X(Push) X(PushPull) X(Exchange) X(Pin) X(Unpin)          \
-        X(Checkpoint) X(CloseShard) X(Stats) X(Trace)
-#define WORKER_METHODS(X)                                                                          \
-    X(InspectData) X(StartJob) X(Assign) X(Evaluate) X(StopJob) X(WorkerTrace)
+    X(OpenShard)                                                                                   \
+    X(SetMembership) X(Pull) X(Push) X(PushPull) X(Exchange) X(Pin) X(Unpin) X(Checkpoint)         \
+        X(CloseShard) X(Stats) X(Trace)
+#define WORKER_METHODS(X) X(InspectData) X(StartJob) X(Assign) X(Evaluate) X(StopJob) X(WorkerTrace)
 #define HANDLER(Name)                                                                              \
     static void on_##Name(struct rpc_call *call, struct rpc_msg *msg, void *service)               \
     {                                                                                              \
@@ -123,11 +123,14 @@ static void make_plan(void)
     const struct ledger_shape shape = {.records = 50, .batch_records = 10, .split_batches = 2};
     assert_int_equal(ledger_init(&ledger, &shape, 6, NULL), 0);
     ledger.done[1] = 1;
-    consistency = (struct consistency){
-        .replicas = 3, .aggregate = 2, .push_every = 1, .pull_every = 1};
-    train = (struct dataset_info){
-        .records = 50, .features = {1, {4}}, .label_is_class = true, .classes = 3,
-        .label_scale = 1, .fingerprint = 11};
+    consistency =
+        (struct consistency){.replicas = 3, .aggregate = 2, .push_every = 1, .pull_every = 1};
+    train = (struct dataset_info){.records = 50,
+                                  .features = {1, {4}},
+                                  .label_is_class = true,
+                                  .classes = 3,
+                                  .label_scale = 1,
+                                  .fingerprint = 11};
     test = train;
     test.records = 20;
     test.fingerprint = 12;

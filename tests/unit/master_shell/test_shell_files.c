@@ -503,7 +503,7 @@ static void rows_say_all(void **state)
     assert_int_equal(shell_restore(&shell, &err), 0);
     assert_false(heard.has_spec);
     assert_non_null(strstr(heard.text, "de-mo-41:2:1: ")); /* why */
-    record.state = JOB_FAILED; /* nobody asks for its file any more */
+    record.state = JOB_FAILED;                             /* nobody asks for its file any more */
     assert_int_equal(shell_store_put(&shell, &record, &err), 0);
     row.state = JOB_RUNNING; /* the good one becomes the one with another state */
     assert_int_equal(shell_restore(&shell, &err), 0);
@@ -516,8 +516,7 @@ static void rows_say_all(void **state)
     assert_true(meter_value(shell.meters.store_writable) == 0);
     (void)strcpy(shell.root_problem, "no root");
     shell_health(&shell);
-    assert_string_equal(health,
-                        "the state of jobs cannot be stored: the disk is full; no root");
+    assert_string_equal(health, "the state of jobs cannot be stored: the disk is full; no root");
     shell_store_is(&shell, NULL);
     assert_string_equal(health, "no root");
     assert_true(meter_value(shell.meters.store_writable) == 1);

@@ -254,10 +254,8 @@ static void test_unary(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_versions_and_readers),
-        cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_windows_take_floats_alone),
+        cmocka_unit_test(test_there_and_back),  cmocka_unit_test(test_versions_and_readers),
+        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_windows_take_floats_alone),
         cmocka_unit_test(test_unary),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);

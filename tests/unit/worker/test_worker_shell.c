@@ -385,9 +385,18 @@ static void serve(struct fixture *f)
 static void start_worker(struct fixture *f, const char *grace)
 {
     const char *master = rpc_server_address(f->server, 0);
-    const char *flags[] = {"/proc/self/exe", AS_WORKER,     "--exit-with-parent", "--grace-ms",
-                           grace,            "--slow-down", "1.5",                "--name",
-                           "the-name",       "--master",    master,               NULL};
+    const char *flags[] = {"/proc/self/exe",
+                           AS_WORKER,
+                           "--exit-with-parent",
+                           "--grace-ms",
+                           grace,
+                           "--slow-down",
+                           "1.5",
+                           "--name",
+                           "the-name",
+                           "--master",
+                           master,
+                           NULL};
     char *argv[sizeof flags / sizeof flags[0]] = {NULL};
     for (size_t i = 0; flags[i] != NULL; i++) {
         argv[i] = mem_strdup(flags[i]);
