@@ -88,11 +88,28 @@ static void on_request(const char *method, struct rpc_call *call, struct rpc_msg
     free(bytes);
 }
 
-#define PS_METHODS(X)                                                                              \
-    X(OpenShard)                                                                                   \
-    X(SetMembership) X(Pull) X(Push) X(PushPull) X(Exchange) X(Pin) X(Unpin) X(Checkpoint)         \
-        X(CloseShard) X(Stats) X(Trace)
-#define WORKER_METHODS(X) X(InspectData) X(StartJob) X(Assign) X(Evaluate) X(StopJob) X(WorkerTrace)
+/* clang-format off */
+#define PS_METHODS(X) \
+    X(OpenShard) \
+    X(SetMembership) \
+    X(Pull) \
+    X(Push) \
+    X(PushPull) \
+    X(Exchange) \
+    X(Pin) \
+    X(Unpin) \
+    X(Checkpoint) \
+    X(CloseShard) \
+    X(Stats) \
+    X(Trace)
+#define WORKER_METHODS(X) \
+    X(InspectData) \
+    X(StartJob) \
+    X(Assign) \
+    X(Evaluate) \
+    X(StopJob) \
+    X(WorkerTrace)
+/* clang-format on */
 #define HANDLER(Name)                                                                              \
     static void on_##Name(struct rpc_call *call, struct rpc_msg *msg, void *service)               \
     {                                                                                              \
