@@ -575,7 +575,6 @@ static void who_is_gone_is_told_of(void **state)
     assert_true(now_ms > 40000);
     join(alive, 81, now_ms - 40000);
     join(gone, 82, now_ms - 40000);
-    join("no address", 83, now_ms - 40000);
     join(fresh, 84, now_ms); /* not late */
     assert_int_equal(loop_call(shell.loop, begin_probes, &shell, NULL), 0);
     for (size_t round = 1; round <= 2; round++) { /* until it is heard of, again and again */
