@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Text and small messages that grow as they are written. The capacity doubles, so adding bit by
+ * bit is cheap; formatted text is printed a second time only where the room was too short. */
 #include "base/buf.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The checksums of checkpoints, manifests and data sets. The only file that knows of the library
+ * (xxhash), so that another algorithm would be a change here. */
 #include "base/checksum.h"
 
 #include <stdlib.h>

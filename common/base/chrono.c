@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The system's clocks as plain numbers: the monotonic one for deadlines and durations, wall time
+ * for dates that people read, the calling thread's CPU time for measuring work. */
 #include "base/chrono.h"
 
 #include <time.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Composes error messages, puts context in front of them and translates errno into our codes. A
+ * message is built in memory of its own first, since the old one may be among its arguments. */
 #include "base/err.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and writes whole files and directory trees. A file is written as PATH.tmp.PID, synced
+ * and renamed to PATH, so after a crash there is the old file or the new one, never half of one. */
 #include "base/file.h"
 
 #include <dirent.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the host's memory from /proc/meminfo and from the files of the control groups, all of
+ * them below a given root, so that tests can lay out a host of their own. */
 #include "base/host_memory.h"
 
 #include <inttypes.h>

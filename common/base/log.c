@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Composes a log line on the stack (4 KiB at most) and writes it with one system call, so lines
+ * of several threads do not mix. Control characters in values are escaped or replaced. */
 #include "base/log.h"
 
 #include <stdarg.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Allocation with checked sizes, for all programs; large arrays ask the kernel for huge pages.
+ * Also copies of large arrays, in loops of our own, because the speed of glibc's memcpy()
+ * depends on where the arrays lie. */
 #include "base/mem.h"
 
 #include <stdarg.h>
@@ -76,7 +79,7 @@ char *mem_printf(const char *fmt, ...)
 }
 
 /* Large arrays are walked from end to end: with pages of 2 MiB the walk misses fewer translations.
- * Where the system has none, so be it. */
+ * A system without them refuses the advice, and then pages stay small. */
 static void ask_huge_pages(void *p, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A list, under a mutex, of items that were given back; the next taker gets one of them as it
+ * is, not zeroed. Sanitizer builds keep none, so that a use after giving back is found. */
 #include "base/recycle.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Random numbers without a state: Philox makes the bits, SplitMix64's finalizer mixes seeds and
+ * names into keys, the formula of Box and Muller (1958) makes normal numbers of uniform ones. */
 #include "base/rng.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Signals as something to read from a descriptor (signalfd(2)) instead of handlers. In a thread
+ * that has them unblocked, a library's for instance, a handler blocks them and sends the signal
+ * again. */
 #include "base/signals.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers, sizes and times as people write them, texts made safe for a terminal, words wrapped
+ * into lines. Typos are matched by edit distance with swaps (Damerau 1964). */
 #include "base/text.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a checkpoint and checks that its shard files together hold every variable and slot
+ * whole, without gap or overlap. A read then collects its range from all files that have a part
+ * of it. */
 #include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -11,9 +14,9 @@
 
 #define COMPARE_FLOATS (SHARD_FILE_CHUNK_BYTES / sizeof(float))
 
-/* A run of one column: of a variable's values or one of its slots. It counts elements; of slots per
- * column and per variable, where each piece is a copy of all of it, the rows that the copy is of.
- */
+/* What one shard file holds of a column, that is of a variable's values or of one of its slots.
+ * `first` and `count` are elements. A slot per column or per variable is whole in each piece; there
+ * they are the rows of the partition that this copy of the slot belongs to. */
 struct piece {
     size_t column; /* variable · (1 + slots) + (0: values, k: slot k - 1) */
     uint64_t first, count;
@@ -221,7 +224,7 @@ static int compare_pieces(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Sort the pieces; those of a column must be a walk over its variable. */
+/* Sort the pieces; those of a column must cover its variable without gap or overlap. */
 static int index_pieces(struct checkpoint *c, struct err *err)
 {
     const struct manifest *m = &c->manifest;

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks through a job's directory, tells complete checkpoints from incomplete ones and sorts
+ * them by generation, then step. For the master, which restores the newest and prunes the
+ * oldest. */
 #include "checkpoint/checkpoint_dir.h"
 
 #include <dirent.h>
@@ -129,7 +132,7 @@ static int list(const char *dir, struct entries *out, struct err *err)
     return rc;
 }
 
-/* Not complete, as opposed to not to be read at the moment. */
+/* The checkpoint is incomplete or damaged; other errors of reading it may pass. */
 static bool is_damage(int rc)
 {
     return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT || rc == ERR_UNSUPPORTED;

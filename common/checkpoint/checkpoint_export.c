@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a checkpoint's values, or one of its slots, as a single safetensors file with each
+ * variable whole, for other programs (numpy, PyTorch). Copies by chunks, so the model need not
+ * fit into memory. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lets several masters share one root of checkpoints: each marks the directories of its jobs as
+ * its own. The owner file is complete before link(2) gives it its name, and only one link
+ * succeeds. */
 #include "checkpoint/claim.h"
 
 #include <dirent.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the ledger (which batches of the epoch are done) into manifests and shard files, and
+ * reads it back. Splits in a row with the same count are one pair; the pairs must add up to all
+ * splits. */
 #include "checkpoint/ledger_json.h"
 
 #include <inttypes.h>

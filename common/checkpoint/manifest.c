@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and writes manifest.json, the file that makes a directory of shards a checkpoint. The
+ * order of its members is fixed and the last one is the checksum of all text before it. */
 #include "checkpoint/manifest.h"
 
 #include <inttypes.h>

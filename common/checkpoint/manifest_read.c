@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads manifest.json and checks the shard files that it names, by size or by content. Its own
+ * checksum is compared before the JSON is parsed; a file name in it must be the one that we
+ * would give. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads safetensors files, ours and those of other programs. Opening checks the whole header
+ * (types, shapes, offsets), so a tensor that was found is known to lie inside the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

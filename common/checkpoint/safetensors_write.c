@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a safetensors file: the header for all tensors first, then their data in the order of
+ * names. The seal in the header is the header's checksum, computed while the seal itself is
+ * zeros. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

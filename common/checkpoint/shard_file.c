@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes and reads the file in which a parameter server saves its shard. Checksums are kept for
+ * each chunk, so reading part of a tensor checks the chunks of that part and nothing else. */
 #include "checkpoint/shard_file.h"
 
 #include <inttypes.h>

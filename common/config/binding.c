@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a YAML mapping into a struct by its table of fields, and writes it back. A dot in a
+ * field's path is a level in the file; each key that is unknown or of the wrong kind is reported
+ * by position. */
 #include "config/binding.h"
 
 #include <stdio.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the settings of a program. Flags are collected first and applied last, after defaults,
+ * file and environment, so it does not matter where they stand; all that is wrong is reported at
+ * once. */
 #include "config/config.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The list of problems that a parser found, sorted by position while it grows. diag_key() finds
+ * the key that a message is about by the message's wording, so the two must change together. */
 #include "config/diag.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the value of one setting from text, by its type and limits: for flags, job files and all
+ * other places. A refusal says what is allowed and, for words, which is nearest. */
 #include "config/field.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds a tree from the events of libyaml. Input may be hostile: its size, depth and number of
+ * nodes are limited, and anchors, aliases and tags are refused. */
 #include "config/yaml.h"
 
 #include <stdarg.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes a tree as YAML in the one form that we use: lists of plain values on one line, all else
+ * in blocks, text in quotes unless no reader can take it for a number, a truth value or syntax. */
 #include "config/yaml.h"
 
 #include <string.h>

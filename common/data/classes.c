@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns the labels of records, numbers or texts, into classes 0..k-1. The train records or the
+ * job say which classes there are; any other label is an error that names its record. */
 #include "data/classes.h"
 
 #include <inttypes.h>

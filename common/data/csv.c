@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A CSV parser that needs one byte of look-ahead, so it reads files of any size in chunks and
+ * keeps only the current row. Errors name line and field. */
 #include "data/csv.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decides what each column of a CSV file is, by the `data` section of the job. Whether there is
+ * a header is a guess unless the job says so: words in the first row above a column of numbers. */
 #include "data/csv_columns.h"
 
 #include <float.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The keys of a job file's `data` section as a table of fields, from which parsing, defaults,
+ * help and the reference page are made. */
 #include "data/data_spec.h"
 
 #define AT(member) offsetof(struct data_spec, member)

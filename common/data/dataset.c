@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes training data of the records that a format has read: labels become classes or targets,
+ * missing values are filled, features scaled. Bytes stay bytes and are scaled when a batch is
+ * read. */
 #include "data/dataset.h"
 
 #include <assert.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Remembers the last data set by a text key of its settings and files. The key is made before
+ * and after reading: data whose files changed meanwhile are used, but not taken for the same
+ * later. */
 #include "data/dataset_cache.h"
 
 #include <inttypes.h>

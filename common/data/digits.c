@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the data set of drawn digits for `gradus generate`: gzipped IDX files, drawn in chunks
+ * by two threads. None of the four files gets its name before all are written. */
 #include "data/digits.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The shapes of the digits as data. M begins a stroke, S is a point that the pen passes in a
+ * curve, C one where it turns sharply; x and y go from 0 to 1, y downwards. */
 #include "data/digits_glyphs.h"
 
 #define M(x, y)                                                                                    \

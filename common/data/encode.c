@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills in missing numbers and turns categories into one-hot features, in memory, before
+ * training. A category that only test records have gets no 1 at all. */
 #include "data/encode.h"
 
 #include <math.h>

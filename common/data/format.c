@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the reader for a data file: the format that the job names or, with `auto`, the first one
+ * in the table that recognises the file's first bytes. */
 #include "data/format.h"
 
 #include "data/source.h"

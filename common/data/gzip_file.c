@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compresses with zlib's fastest level into a file that gets its name only when it is complete. */
 #include "data/gzip_file.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prepares the next mini-batches while the current one is computed. The thread and its owner
+ * share a few slots; the state of a slot, under one mutex, says which of the two may touch its
+ * batch. */
 #include "data/loader.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A set of texts as a hash table with open addressing and linear probing. Its slots hold number
+ * + 1 of a text, 0 for none, so the numbers do not depend on the table's size. */
 #include "data/names.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Shuffles without a table: a Feistel network permutes the numbers of an even count of bits,
+ * enough for all records, and is applied again while the result is no record (cycle walking). */
 #include "data/order.h"
 
 #include "base/rng.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The arrays that file formats read records into: they grow up to the machine's memory, are
+ * split into train and test by a seeded draw per record, and are checked to fit each other. */
 #include "data/records.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measures each feature over the train records and applies the scaling to all. unit divides by
+ * the largest magnitude (bytes by 255), standard uses mean and deviation, minmax the range. */
 #include "data/scaling.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads data files through zlib, which unpacks gzip and passes all else through. Only regular
+ * files are opened; errors name the byte at which reading stopped. */
 #include "data/source.h"
 
 #include <errno.h>

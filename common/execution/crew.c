@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A parallel for. Threads take rounds by one atomic counter and mark each finished round in an
+ * array; the thread that brought the loop reports the unbroken run of finished rounds. */
 #include "execution/crew.h"
 
 #include <pthread.h>

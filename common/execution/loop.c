@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An event loop: a bounded ring of messages under a mutex and a binary heap of timers. Messages
+ * are taken 64 at a time at most, with the due timers between, so neither starves the other. */
 #include "execution/loop.h"
 
 #include <assert.h>

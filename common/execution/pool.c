@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that take tasks from one bounded queue, first in, first out. Draining refuses new
+ * tasks, runs all that wait and joins the threads. */
 #include "execution/pool.h"
 
 #include <pthread.h>

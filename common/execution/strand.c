@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs tasks one at a time without a lock or a thread of its own: a list to which any thread
+ * adds by compare-and-swap, and from which only the thread that found it idle takes. */
 #include "execution/strand.h"
 
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The list of all layer kinds, the words for losses, metrics and paddings in job files, and what
+ * layers do alike when a model is planned. A new layer is one line here. */
 #include "graph/layer.h"
 
 #include <assert.h>

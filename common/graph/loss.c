@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The losses of a batch with their gradients and metrics. Both cross entropies work on the
+ * values before softmax or sigmoid (a last layer of that kind is passed over), so that large
+ * values do no harm. */
 #include "graph/loss.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Collects the sums that loss, accuracy, AUC and RMSE are made of, merges those of several
+ * workers, and packs them for the wire as doubles, which are exact for counts below 2^53. */
 #include "graph/metric.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds a model from the layers of a job file: passes the shape from layer to layer, adds
+ * activations, and checks that output, loss, labels and metrics go together. Errors name the
+ * layer's line. */
 #include "graph/model.h"
 
 #include <inttypes.h>

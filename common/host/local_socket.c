@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the name of a server's Unix socket without asking anybody, makes its directory, which
+ * nobody else may enter, and removes the sockets that killed processes left behind. */
 #include "host/local_socket.h"
 
 #include <dirent.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that a worker and a parameter server share (memfd): a page with a token and flags, then
+ * the gradient windows, then the value windows. The other side may write anything; all is
+ * checked. */
 #include "host/windows.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The state machine behind a node's membership: events in, actions out. A failed call is
+ * repeated after a pause that doubles each time and is drawn at random from its upper half. */
 #include "membership/membership_core.h"
 
 #include "base/backoff.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The registry of counters, gauges and histograms, and its page in the text format of
+ * Prometheus. Values are relaxed atomics; the lock is for registering and for making the page. */
 #include "metrics/meter.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The meters that every service has: version and start, and, measured whenever the page is made,
+ * memory, open files and CPU time (from /proc and the process's clock). */
 #include "metrics/meter.h"
 
 #include <dirent.h>

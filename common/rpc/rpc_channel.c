@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The client's connection to one server, and what all kinds of calls on it share: headers, the
+ * outcome as our error, cancelling. The calls themselves are in rpc_unary.c and rpc_stream.c. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Decodes messages without copying tensors: walks the protobuf encoding, leaves the one large
+ * bytes field (the bulk) where gRPC received it, and gives protobuf-c the rest. */
 #include "rpc/rpc_codec.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Searches the descriptors of our .proto files, which are linked into the program, by file,
+ * symbol or service. Keeps each file's original bytes, which reflection sends to clients. */
 #include "rpc/rpc_files.h"
 
 #include <stdint.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks, before a service is served, that its table of methods and its proto agree: a row for
+ * each rpc, and bulk fields that are single bytes fields. */
 #include "rpc/rpc_methods.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The messages that wait to be sent on one stream, first in, first out. Limited in bytes, but an
+ * empty queue takes a message of any size. */
 #include <stdlib.h>
 
 #include "base/recycle.h"

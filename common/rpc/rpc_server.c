@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Binds the server's addresses, accepts calls and drains them at the end. For each method gRPC
+ * holds several accepting requests; one that was used is renewed before its call runs. */
 #include "rpc/rpc_server.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Error codes to gRPC and back, and details of an error as a message of their own: packed as
+ * google.rpc.Status, as gRPC's richer error model has it, into one trailer. */
 #include "rpc/rpc_status.h"
 
 #include <stdlib.h>

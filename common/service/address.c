@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses addresses of IPv4, IPv6 and host names, and opens TCP sockets for them. For the HTTP
+ * port and its probe; gRPC opens its own sockets. */
 #include "service/address.h"
 
 #include <arpa/inet.h>

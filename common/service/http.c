@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Answers /metrics and /healthz with libmicrohttpd. The thread is ours rather than the
+ * library's, so that connections which are too slow can be ended on time (http_crowd.c). */
 #include "service/http.h"
 
 #include <microhttpd.h>

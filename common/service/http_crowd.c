@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the table of an HTTP server's connections and chooses which to end. It is small, so
+ * every question walks all of it. A peer is an IPv4 address or a network of 64 bits of IPv6. */
 #include "service/http_crowd.h"
 
 #include <netinet/in.h>

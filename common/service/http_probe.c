@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Asks a service once whether it is healthy: the service's own --probe flag, for container
+ * health checks. Speaks HTTP/1.0, so the answer ends where the connection does. */
 #include "service/http.h"
 
 #include <stdio.h>

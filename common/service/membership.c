@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Does what membership_core.c decides: sends Join, Heartbeat and Leave to the master and sets
+ * the timer, all on one event loop. Other threads reach it by messages. */
 #include "service/membership.h"
 
 #include <assert.h>

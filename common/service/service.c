@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a service up, waits and brings it down, in the order that service.h gives. Its health
+ * is SERVING from when it is ready until it drains, except while it says that it is unwell. */
 #include "service/service.h"
 
 #include <errno.h>
@@ -238,8 +240,8 @@ static int start_ports(struct service_context *sc, struct err *err)
     return 0;
 }
 
-/* Well first, then the line: who has read it may rely on it. It cannot be written when the process
- * that started us is gone. */
+/* Health says SERVING before the line is printed, so whoever has read the line may rely on it.
+ * Printing fails when the process that started us is gone. */
 static int announce(struct service_context *sc, struct err *err)
 {
     pthread_mutex_lock(&sc->lock);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loads the plug-ins of --rules-dir when a service starts, and logs for each file whether it was
+ * taken. One that is refused does not keep the service from starting. */
 #include "service/service_rules.h"
 
 #include "base/log.h"

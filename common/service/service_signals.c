@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Turns SIGTERM and SIGINT into a request to end. A second one, or an end that takes too long,
+ * ends the process at once: this thread works even when the rest of the process hangs. */
 #include "service/service_signals.h"
 
 #include <errno.h>

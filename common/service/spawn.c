@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts services as child processes, for `gradus run` and for tests. A child that ends before
+ * its ready line is explained by the last line of its log. */
 #include "service/spawn.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Holds what a thread is doing in a few atomics, from which heartbeats are filled. Work younger
+ * than half a second is not told: it is over before anybody could read it. */
 #include "service/work.h"
 
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Activation functions as loops that the compiler vectorises, with exp, tanh and the normal
+ * distribution from vector_math.h. gelu is that of Hendrycks and Gimpel (2016). */
 #include "tensor/activation.h"
 
 #include "tensor/kernel.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products by OpenBLAS's sgemm, whose sizes are ints. Products with an empty side are
+ * answered here, without the library. */
 #include "tensor/blas.h"
 
 #include <assert.h>

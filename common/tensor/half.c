@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Converts arrays of floats to 16 bits and back by arithmetic on their bits, without branches.
+ * For fp16 the processor's F16C instructions are used where there are some; the bits are the
+ * same. */
 #include "tensor/half.h"
 
 #include <stdatomic.h>

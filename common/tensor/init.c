@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Fills any part of a variable with its initial values. Each element is drawn by its own number,
+ * so parameter servers fill their partitions without knowing of each other. */
 #include "tensor/init.h"
 
 #include <math.h>

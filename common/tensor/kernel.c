@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The loops over rows that layers share: sums, layer normalisation, dropout masks. Sums always
+ * run in 16 lanes that are joined in one order, whatever the processor's vectors. */
 #include "tensor/kernel.h"
 
 #include <math.h>

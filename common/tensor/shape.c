@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts, compares and prints shapes. A count that does not fit in 64 bits is 0. */
 #include "tensor/shape.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Patches for convolution as a matrix product (im2col), and max and mean pooling. Padding is 0
+ * in patches and takes no part in pooling. */
 #include "tensor/window.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records spans of time into an array that was allocated before, under a mutex; an atomic flag
+ * in front of it keeps the cost near nothing while no trace is recorded. */
 #include "trace/trace.h"
 
 #include <stdlib.h>

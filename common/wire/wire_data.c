@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptions of data sets and sums of metrics as messages and back. Also compares the
+ * descriptions of two nodes and names the first difference: all must train on the same data. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

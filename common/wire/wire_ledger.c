@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger (which batches of the epoch are done) as a message and back. A count above what its
+ * split holds is refused. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plan as a message and back. Of a partition only variable, shard and rows travel; elements
+ * and offsets are computed again, and the whole plan is checked. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A recorded trace as the answer to the client that asked for it, with this process's clock and
+ * boot id: by these the client lays the spans of several processes on one time axis. */
 #include <stdlib.h>
 
 #include "base/chrono.h"

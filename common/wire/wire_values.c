@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads tensor values from a received message piece by piece, and makes floats of fp16 and bf16. */
 #include "wire/wire_values.h"
 
 _Static_assert((int)VALUE_FP32 == (int)GRADUS__V1__WIRE_TYPE__FP32 &&

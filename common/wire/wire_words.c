@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks ids, and translates states, roles, modes, policies and secrets between messages and our
+ * types. A peer may send any number for an enum, so each is looked up. */
 #include <string.h>
 
 #include "base/text.h"

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the plan of a job in three steps: cut variables into partitions, place those on shards,
+ * lay out each shard's buffer by variable and row. The same input gives the same plan on any
+ * node. */
 #include "job/plan/plan.h"
 
 #include <inttypes.h>

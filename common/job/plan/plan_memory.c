@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Counts the floats that a shard needs by the job's mode, rule and number of workers: values,
+ * slots, versions that workers hold, gradients that wait to be summed. */
 #include "job/plan/plan_memory.h"
 
 #include "job/progress/tree.h"

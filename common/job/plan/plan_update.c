@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Translates the partitions of a plan into the variables and parts that rule/update works on,
+ * which knows nothing of plans. */
 #include "job/plan/plan_update.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes one struct of the job's keys about sync, async and bounded training, and checks it,
+ * wherever it came from: a job file or a peer. */
 #include "job/progress/consistency.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Converts step numbers to epochs, batches and examples, and back, in closed form: the first
+ * epoch may be partly done, all later ones are alike. What exceeds 64 bits stops at UINT64_MAX. */
 #include "job/progress/course.h"
 
 #include <assert.h>

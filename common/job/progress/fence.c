@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks that a request belongs to this job and this start of it. Secrets are compared in a time
+ * that does not depend on where they differ. */
 #include "job/progress/fence.h"
 
 #include <stddef.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which records a batch has, which batches are left, and which one a replica takes in a sync
+ * step: pure functions of the ledger, so that all nodes compute the same without asking. */
 #include "job/progress/ledger.h"
 
 #include <inttypes.h>

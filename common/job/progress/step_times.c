@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The names of the parts of a step, as shown by the CLI and in metrics, and their sums. */
 #include "job/progress/step_times.h"
 
 const char *step_part_name(enum step_part part)

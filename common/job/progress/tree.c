@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds nodes of the reduction tree by walking down from the root; no tree is stored. Also
+ * bounds how many partial sums can wait at once, by which servers reserve memory. */
 #include "job/progress/tree.h"
 
 #include "base/mutant.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a job file with its --set overrides, section by section, and collects all problems. The
+ * text that nodes exchange is written from the result, so it has every default spelt out. */
 #include "job/spec/job_spec.h"
 
 #include <assert.h>

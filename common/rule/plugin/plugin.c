@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loads update rules from shared objects: checks who may write the file, tries it in another
+ * process (plugin_try.c), opens it (plugin_open.c) and adds it to the table of rules. */
 #include "rule/plugin/plugin.h"
 
 #include <dirent.h>

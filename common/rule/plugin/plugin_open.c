@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a shared object and checks the table `gradus_rule` in it: the ABI version before
+ * anything else, then names, ranges and help. Refuses one that changes the processor's float
+ * mode. */
 #include <dlfcn.h>
 #include <fenv.h>
 #include <float.h>

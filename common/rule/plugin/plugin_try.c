@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a plug-in in a forked child, so that a crash, an exit or an endless loop becomes an error
+ * message. The child reports through shared memory; its end closes a pipe. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,8 +29,8 @@ static const char *const stages[] = {
     [PLUGIN_APPLY] = "in apply()",
 };
 
-/* Not the signals, files and standard streams of the program: a crash is to be a plain one, and
- * what it prints is not for whoever reads our output. */
+/* Give up the program's signal handlers and standard streams: a crash must simply end the child,
+ * without a core file, and what the plug-in prints must not mix with the program's output. */
 static void go_alone(void)
 {
     static const int signals[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT, SIGTRAP,

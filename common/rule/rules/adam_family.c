@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a table row up to date that many updates skipped: for adam and adamw. Computes one move
+ * after the other until they are too small to matter; the rest of the updates only scales m and
+ * v. */
 #include "rule/rules/adam_family.h"
 
 #include "rule/rules/rule_kernel.h"

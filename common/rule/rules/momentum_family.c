@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a table row up to date that many updates skipped: for momentum and nesterov. Without
+ * gradients the moves are a geometric series, so one pass with its sum does them all. */
 #include "rule/rules/momentum_family.h"
 
 #include "base/vector.h"

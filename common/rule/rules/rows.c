@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Applies a rule to some rows of a variable, such as the rows of an embedding that a batch used.
+ * Neighbouring rows go to the rule as one span. */
 #include "rule/rules/rows.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of update rules, built-in ones and those of plug-ins, and how any rule is run over a
+ * span or, with sums over all of it, over a whole variable. */
 #include "rule/rules/rule.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The keys of a hyperparameter's schedule and the factor that it gives at a version, each in
+ * closed form; the formulas are in schedule.h. */
 #include "rule/rules/schedule.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Adds up doubles so that the result has the same bits however the work was cut. Complete nodes
+ * of a fixed binary tree are kept in a list; two siblings at its end merge into one. */
 #include "rule/rules/sums.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Prepares the update of a shard: which part of which variable lies where, hyperparameters by
+ * pattern, slots, and pieces for the threads. The steps themselves are in update_step.c. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -253,7 +255,7 @@ static int allocate(struct update *u, struct err *err)
     return u->rounds == 0 ? 0 : update_sums_init(u, 1, err);
 }
 
-/* A crew of nobody. */
+/* What stands for a crew until update_share() names one: the calling thread does it all. */
 static void run_alone(void *crew, size_t count, void (*one)(void *ctx, size_t i),
                       void (*done)(void *ctx, size_t n), void *ctx)
 {

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of packed sums: a header of 24 bytes ("GSUM", format, kind and round, version,
+ * number of entries), then the entries. Written and read field by field; the reader checks every
+ * size. */
 #include "rule/update/update_blob.h"
 
 #include <endian.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Answers what the `update` section of a job means for its variables: which slots there are and
+ * which pattern (the first that matches) a variable takes. A pattern that takes none is an
+ * error. */
 #include "rule/update/update_spec.h"
 
 #include <stdlib.h>
