@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a checkpoint and checks that its shard files together hold every variable and slot
- * whole, without gap or overlap. A read then collects its range from all files that have a part
- * of it. */
+/* Reads a checkpoint as whole variables, after checking that its files leave no gap or overlap. */
 #include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
