@@ -21,6 +21,7 @@ class Rules(unittest.TestCase):
         self.assertGreaterEqual(len(listed), 32)
         for rule in listed.values():
             self.assertGreaterEqual(rule["bytes_per_parameter"], 4)
+            self.assertGreater(len(rule["help"]), 10)
             self.assertEqual(len(rule["slots"]), len(rule["slots_per"]))
             for h in rule["hyperparameters"]:
                 self.assertLessEqual({"name", "default", "min", "max", "help"}, h.keys())

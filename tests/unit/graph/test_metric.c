@@ -150,7 +150,7 @@ static void fill(struct metrics *m, uint64_t key)
 {
     m->examples = rng_below(key, 0, 1000) + 1;
     m->loss_sum = rng_uniform(key, 1);
-    m->correct = (double)rng_below(key, 2, 100);
+    m->correct = (double)rng_below(key, 2, 100) + 1;
     m->squared_error_sum = rng_uniform(key, 3);
     for (size_t i = 0; i < METRIC_AUC_BINS && m->positives != NULL; i++) {
         m->positives[i] = (uint32_t)rng_below(key, 10 + i, 50);

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "job/plan/plan_update.h"
 
 static struct variable_spec variable(const char *name, size_t rank, uint64_t d0, uint64_t d1)
@@ -372,7 +373,10 @@ static void the_table_shows_every_partition(void **state)
     struct buf out = {0};
     assert_int_equal(plan_make(v, 2, &c, &plan, NULL), 0);
     plan_format(&plan, &out);
-    assert_non_null(strstr(buf_str(&out), "2 variables in 4 partitions on 2 parameter servers"));
+    char text[64], first[128];
+    (void)snprintf(first, sizeof first, "2 variables in 4 partitions on 2 parameter servers, %s\n",
+                   text_bytes((784 + 1) * 256 * sizeof(float), text, sizeof text));
+    assert_memory_equal(buf_str(&out), first, strlen(first));
     assert_non_null(strstr(buf_str(&out), "dense_1.kernel  [784, 256]      392..783"));
     assert_non_null(strstr(buf_str(&out), "128..255"));
     assert_non_null(strstr(buf_str(&out), "100480")); /* elements of each shard */
