@@ -27,14 +27,8 @@ static struct {
     bool torn;                /* the name ever stood for something that was neither old nor new */
 } disk;
 
-static enum {
-    FAIL_NOTHING,
-    FAIL_FILE_SYNC,
-    FAIL_DIR_SYNC,
-    FAIL_WRITE,
-    FAIL_RENAME,
-    FAIL_CLOSE
-} fails;
+enum failing { FAIL_NOTHING, FAIL_FILE_SYNC, FAIL_DIR_SYNC, FAIL_WRITE, FAIL_RENAME, FAIL_CLOSE };
+static enum failing fails;
 static size_t write_most; /* bytes that one write() takes; 0: all */
 static int interrupts;    /* so many calls are interrupted first */
 
@@ -201,7 +195,7 @@ static void what_fails_is_said_and_leaves_the_old(void **state)
 {
     (void)state;
     static const struct {
-        int what;
+        enum failing what;
         const char *says;
     } CASES[] = {{FAIL_WRITE, "write "},
                  {FAIL_FILE_SYNC, "fsync "},

@@ -307,13 +307,13 @@ static void test_utf8(void **state)
                                        "\xef\xbf\xbf",
                                        "\xf0\x90\x80\x80",
                                        "\xf4\x8f\xbf\xbf",
-                                       "\xc3\xb6"
-                                       "b\xe2\x82\xac"};
+                                       ("\xc3\xb6"
+                                        "b\xe2\x82\xac")};
     static const char *const BAD[] = {"\x80",
                                       "\xc1\xbf",
                                       "\xc2",
-                                      "\xc2"
-                                      "a",
+                                      ("\xc2"
+                                       "a"),
                                       "\xe0\x9f\xbf",
                                       "\xed\xa0\x80",
                                       "\xed\xbf\xbf",
