@@ -42,12 +42,24 @@ TREE = {
             }
             return a;
         }
+        #include <stdlib.h>
+        int holds(int bytes);
+        int holds(int bytes)
+        {
+            char *volatile p = malloc((size_t)bytes);
+            int there = p != NULL;
+            if (there) {
+                free(p);
+            }
+            return there;
+        }
         """,
     "tests/unit/tiny/test_tiny.c": """\
         int within(int a, int most);
+        int holds(int bytes);
         int main(void)
         {
-            return within(3, 3) == 0 && within(2, 3) == 1 ? 0 : 1;
+            return within(3, 3) == 0 && within(2, 3) == 1 && holds(9) == 1 ? 0 : 1;
         }
         """,
 }
@@ -117,14 +129,18 @@ class Whole(unittest.TestCase):
                     f.write(textwrap.dedent(text))
             done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "mutate.py"), "--source", source, "--dir", build,
                                    *(f"--only=common/tiny/tiny.c:{which}" for which in
-                                     ("6:24:bound", "6:14:bound", "10:9:negate"))],
+                                     ("6:24:bound", "6:14:bound", "10:9:negate", "22:9:drop-check"))],
                                   capture_output=True, text=True)
             out = done.stdout + done.stderr
             self.assertEqual(done.returncode, 1, out)
             self.assertRegex(out, r"found by test_tiny .*:6:24:bound  <  →  <=")
             self.assertRegex(out, r"NOT FOUND .*:6:14:bound  >=  →  >")
             self.assertRegex(out, r"10:9:negate: does not compile, or is the same program")
-            self.assertRegex(out, r"tiny +1 +2 +50 %")
+            if "no leaks are found here" in out:
+                self.assertRegex(out, r"tiny +1 +3 +33 %")
+            else:
+                self.assertRegex(out, r"found by test_tiny .*:22:9:drop-check")
+                self.assertRegex(out, r"tiny +2 +3 +66 %")
             for tree in (source, os.path.join(build, "tree")):
                 with open(os.path.join(tree, "common/tiny/tiny.c"), encoding="utf-8") as f:
                     self.assertEqual(f.read(), textwrap.dedent(TREE["common/tiny/tiny.c"]))

@@ -16,6 +16,7 @@ import time
 import rooms
 
 MEMORY_MAX = 16 << 30  # of one test; a fault may ask for anything
+LEAKS = "-fsanitize=leak"  # of the linker alone: objects stay as they are, and a test lasts some 20 ms longer
 OTHER_ROOMS_S = 15  # tests of other rooms that a fault which survives is tried with, in seconds without faults
 PATIENCE_S = 20  # and ten times what the test needs without a fault: later it hangs
 
@@ -45,6 +46,7 @@ class Workshop:
         self.scratch = os.path.join(directory, "scratch")
         self.times = os.path.join(directory, "times.json")
         self.prefix = self.find_prefix()
+        self.leaks = self.finds_leaks(directory)
 
     def find_prefix(self):
         """What a test is run behind: processes and a /tmp of its own, and nothing else to write on."""
@@ -58,6 +60,22 @@ class Workshop:
             return prefix
         self.say("mutate: no namespaces here: a fault that removes or kills the wrong thing does so on this machine")
         return []
+
+    def finds_leaks(self, directory):
+        """Whether a program that is linked for it fails here when it leaks, and only then."""
+        source, program = os.path.join(directory, "leak.c"), os.path.join(directory, "leak")
+        with open(source, "w", encoding="utf-8") as f:
+            f.write("#include <stdlib.h>\nint main(int n, char **argv)\n"
+                    "{\n    char *volatile p = malloc(9);\n    if (n > 1) {\n        p = NULL;\n    }\n"
+                    "    free(p);\n    return argv == NULL;\n}\n")
+        if subprocess.run(["cc", source, "-o", program, LEAKS], capture_output=True).returncode != 0:
+            return False
+        codes = [subprocess.run([*self.prefix, program, *args], capture_output=True, preexec_fn=limits).returncode
+                 for args in ((), ("leak",))]
+        if codes[0] != 0 or codes[1] == 0:
+            self.say("mutate: no leaks are found here: faults that only leak are not found")
+            return False
+        return True
 
     # ---- the tree ----
 
@@ -94,7 +112,8 @@ class Workshop:
         cache = ["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         # Without -g, objects differ only where the programs do.
         subprocess.run(["cmake", "-S", self.tree, "-B", self.build, "-G", "Ninja", "-DGRADUS_WERROR=ON", *cache,
-                        "-DCMAKE_BUILD_TYPE=Mutate", "-DCMAKE_C_FLAGS_MUTATE=-O1", "--log-level=WARNING"],
+                        "-DCMAKE_BUILD_TYPE=Mutate", "-DCMAKE_C_FLAGS_MUTATE=-O1",
+                        f"-DCMAKE_EXE_LINKER_FLAGS_MUTATE={LEAKS if self.leaks else ''}", "--log-level=WARNING"],
                        check=True, stdout=subprocess.DEVNULL)
         built = self.ninja("-k", "0")
         if built.returncode != 0:
@@ -207,7 +226,8 @@ class Workshop:
 
     def run(self, test, limit_s):
         """The exit code of one run; None when it did not end."""
-        environment = dict(os.environ, **test.environment)
+        # Whoever asks for too much memory gets none, as without the sanitizer.
+        environment = dict(os.environ, LSAN_OPTIONS="allocator_may_return_null=1", **test.environment)
         process = subprocess.Popen([*self.prefix, *test.command], cwd=test.directory, env=environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    start_new_session=True, preexec_fn=limits)
@@ -272,4 +292,4 @@ class Workshop:
 
 def limits():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
