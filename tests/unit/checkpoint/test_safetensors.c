@@ -152,6 +152,34 @@ static void refuse(const char *dir, const char *header, size_t data_bytes, const
 #define T(shape, from, to)                                                                         \
     "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
 
+/* An empty tensor lies before the one that begins where it does, in whichever order they are named.
+ */
+static void an_empty_tensor_comes_first(void **state)
+{
+    static const char *const headers[] = {
+        "{\"a\":" T("[0]", "0", "0") ",\"b\":" T("[1]", "0", "4") "}",
+        "{\"a\":" T("[1]", "0", "4") ",\"b\":" T("[0]", "0", "0") "}"};
+    char *path = file_join(*state, "x.safetensors");
+    for (size_t i = 0; i < 2; i++) {
+        struct buf file = {0};
+        uint64_t n = strlen(headers[i]);
+        buf_add(&file, &n, sizeof n);
+        buf_add_str(&file, headers[i]);
+        buf_add_str(&file, "data");
+        write_whole(*state, "x.safetensors", file.data, file.len);
+        buf_release(&file);
+        struct safetensors f;
+        struct err err = {0};
+        if (safetensors_open(&f, path, &err) != 0) {
+            fail_msg("%s: %s", headers[i], err.msg);
+        }
+        assert_int_equal(safetensors_find(&f, "a")->bytes, i == 0 ? 0 : 4);
+        assert_int_equal(safetensors_find(&f, "b")->bytes, i == 0 ? 4 : 0);
+        safetensors_close(&f);
+    }
+    free(path);
+}
+
 static void broken_headers_are_refused(void **state)
 {
     const char *d = *state;
@@ -322,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_layout_is_as_by_hand, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(a_writer_keeps_to_what_it_declared, dir_setup,
                                         dir_teardown),
+        cmocka_unit_test_setup_teardown(an_empty_tensor_comes_first, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(broken_headers_are_refused, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(broken_lengths_are_refused, dir_setup, dir_teardown),
         cmocka_unit_test_setup_teardown(a_header_of_too_many_values_is_refused, dir_setup,

@@ -325,6 +325,41 @@ static void test_what_comes_again_is_not_in_flight(void **state)
     stop(&f);
 }
 
+/* A pause lets one message through, which was asked for before; the rest comes after it, in order.
+ */
+static void test_pause_and_resume(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen, behind;
+    start(&f, NULL);
+    seen_init(&seen);
+    seen_init(&behind);
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    struct rpc_stream *stream = open_stream(&f, &seen, "Chat", NULL);
+    rpc_stream_pause(stream);
+    for (uint64_t i = 0; i < 3; i++) {
+        send_number(stream, i);
+    }
+    assert_true(latch_wait(&seen.messages, 1));
+    item.number = 100; /* on the same connection: when it is over, what is not held has come */
+    struct rpc_stream *other = open_stream(&f, &behind, "Count", &item);
+    assert_true(latch_wait(&behind.done, 1));
+    assert_int_equal(latch_count(&seen.messages), 1);
+    rpc_stream_resume(stream);
+    assert_true(latch_wait(&seen.messages, 3));
+    assert_true(seen.in_order);
+    assert_int_equal(rpc_stream_half_close(stream), 0);
+    assert_int_equal(rpc_stream_half_close(stream), ERR_STATE);
+    assert_true(latch_wait(&seen.done, 1));
+    assert_int_equal(seen.code, 0);
+    rpc_stream_free(other);
+    rpc_stream_free(stream);
+    seen_release(&behind);
+    seen_release(&seen);
+    stop(&f);
+}
+
 /* The client takes nothing: the server's queue fills up, and its sends say so. */
 static void test_slow_reader(void **state)
 {
@@ -536,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_back_pressure),
         cmocka_unit_test(test_a_message_comes_again),
         cmocka_unit_test(test_what_comes_again_is_not_in_flight),
+        cmocka_unit_test(test_pause_and_resume),
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_stream_fails),
         cmocka_unit_test(test_cancel),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,61 @@ static void test_port_in_use(void **state)
     assert_int_equal(http_probe("127.0.0.1:1", 1000, &err), ERR_UNAVAILABLE);
 }
 
+/* Somebody else on the port: says one thing to whoever comes, and closes. */
+struct stranger {
+    int fd;
+    const char *says;
+};
+
+static void *answer_one(void *ctx)
+{
+    const struct stranger *s = ctx;
+    char request[256];
+    int fd = accept(s->fd, NULL, NULL);
+    (void)recv(fd, request, sizeof request, 0);
+    (void)send(fd, s->says, strlen(s->says), MSG_NOSIGNAL);
+    (void)close(fd);
+    return NULL;
+}
+
+static void test_a_probe_of_a_stranger(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says;
+        int code;
+        const char *message; /* behind the address */
+    } rows[] = {
+        {"", ERR_UNAVAILABLE, " does not answer"},
+        {"SSH-2.0-OpenSSH\r\n", ERR_UNAVAILABLE, " does not answer"},
+        {"HTTP/1.1 404 Not Found\r\n", ERR_UNAVAILABLE, ":  (HTTP 404)"},
+        {"HTTP/1.0 500 No\r\n\r\nout of order\r\nline 2", ERR_UNAVAILABLE,
+         ": out of order (HTTP 500)"},
+        {"HTTP/1.0 200 OK\r\n\r\n", 0, ""},
+    };
+    struct address a;
+    char address[ADDRESS_BYTES];
+    struct err err = {0};
+    assert_int_equal(address_parse("127.0.0.1:0", &a, NULL), 0);
+    int fd = address_listen(&a, &err);
+    assert_true(fd >= 0);
+    address_format(&a, address, sizeof address);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stranger stranger = {fd, rows[i].says};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, answer_one, &stranger), 0);
+        err = (struct err){0};
+        assert_int_equal(http_probe(address, 5000, &err), rows[i].code);
+        pthread_join(thread, NULL);
+        char message[2 * ADDRESS_BYTES] = "";
+        if (rows[i].code != 0) {
+            (void)snprintf(message, sizeof message, "%s%s", address, rows[i].message);
+        }
+        assert_string_equal(err.msg, message);
+    }
+    (void)close(fd);
+}
+
 /* As many as may be open send half of a request and wait. */
 static void test_slow_clients_leave_room_for_a_probe(void **state)
 {
@@ -185,6 +241,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_garbage_and_too_much, start, stop),
         cmocka_unit_test_setup_teardown(test_slow_clients_leave_room_for_a_probe, start, stop),
         cmocka_unit_test_setup_teardown(test_port_in_use, start, stop),
+        cmocka_unit_test(test_a_probe_of_a_stranger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -83,9 +84,19 @@ static void a_path_that_the_system_cannot_take_is_refused(void **state)
     assert_non_null(strstr(err.msg, "less than 108 bytes"));
 }
 
+/* The lowest number that is free: the same again when nothing was left open. */
+static int free_descriptor(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    return fd;
+}
+
 static void who_listens_is_found(void **state)
 {
     struct place *p = *state;
+    int before = free_descriptor();
     struct err err;
     char path[LOCAL_SOCKET_BYTES];
     path_of(p->dir, "h:1", path);
@@ -99,6 +110,7 @@ static void who_listens_is_found(void **state)
     assert_true(local_socket_answers(path));
     (void)close(fd);
     assert_false(local_socket_answers(path));
+    assert_int_equal(free_descriptor(), before);
 }
 
 static void a_directory_that_others_may_enter_is_not_used(void **state)
@@ -139,7 +151,9 @@ static void only_dead_sockets_are_removed(void **state)
     int fd = listen_at(alive);
     (void)close(listen_at(dead));
     assert_int_equal(file_write_atomic(file, "x", 1, &err), 0);
+    int before = free_descriptor();
     assert_int_equal(local_socket_prepare(mine, &err), 0);
+    assert_int_equal(free_descriptor(), before);
     assert_true(local_socket_answers(alive));
     assert_false(file_exists(dead));
     assert_true(file_exists(file));

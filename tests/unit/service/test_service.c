@@ -124,6 +124,7 @@ static const struct service TOY = {
     .fields = toy_fields,
     .field_count = sizeof toy_fields / sizeof toy_fields[0],
     .config_bytes = sizeof(struct toy_config),
+    .listen = "127.0.0.2:0", /* not what it would be anyway */
     .check = toy_check,
     .start = toy_start,
     .ready = toy_ready,
@@ -242,7 +243,7 @@ static void test_ready_line_pages_and_clean_end(void **state)
     char http[64];
     START(f, "--flavour", "plum", "--grace-ms=2s");
     wait_ready(f);
-    assert_int_equal(strncmp(f->line, "gradus-toy ready grpc=127.0.0.1:", 32), 0);
+    assert_int_equal(strncmp(f->line, "gradus-toy ready grpc=127.0.0.2:", 32), 0);
     assert_true(spawn_line_value(f->line, "grpc", grpc, sizeof grpc));
     assert_true(spawn_line_value(f->line, "http", http, sizeof http));
     assert_null(strstr(f->line, ":0"));
@@ -447,6 +448,8 @@ static void test_help_version_and_print(void **state)
     assert_exit(f, "exit code 0");
     assert_part(stdout_text(f), "flavour: a b  # --flavour\n");
     assert_part(f->text, "size: 3  # default\n");
+    assert_part(f->text, "\nlisten: \"127.0.0.2:0\"  # default\n");
+    assert_part(f->text, "\nhttp_listen: \"127.0.0.1:0\"  # default\n");
     assert_part(f->text, "grace_ms: 1m  # --grace-ms\n");
 }
 

@@ -119,14 +119,16 @@ static void it_ends_by_itself(void **state)
     struct trace_spans out;
     struct err err;
     trace_init(&t);
-    const struct trace_span early = span_at(10), late = span_at(96);
+    const struct trace_span early = span_at(10), last = span_at(95), late = span_at(96);
     assert_int_equal(trace_begin(&t, 1, "a-1", 0, 0, 100, &err), 0);
     trace_add(&t, "a-1", &early, NULL);
+    trace_add(&t, "a-1", &last, NULL); /* ends just then */
+    assert_true(trace_on(&t));
     trace_add(&t, "a-1", &late, NULL);
     assert_false(trace_on(&t));
     trace_add(&t, "a-1", &early, NULL);
     assert_int_equal(trace_take(&t, 1, &out, &err), 0); /* what it has can still be had */
-    assert_int_equal(out.count, 1);
+    assert_int_equal(out.count, 2);
     trace_spans_release(&out);
     assert_int_equal(trace_begin(&t, 1, "a-1", 0, 0, 100, &err), 0);
     assert_int_equal(trace_begin(&t, 2, "b-1", 0, 100, 200, &err), 0); /* or is overwritten */

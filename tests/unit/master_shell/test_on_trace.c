@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs.Trace over real gRPC: which nodes are asked what and in which order, what the client gets of
+ * their answers, and what is ended when it goes away. One server is all nodes; the core is a table.
+ */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "gradus/v1/jobs.pb-c.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "master/shell/shell.h"
+#include "trace/trace.h"
+
+#define CLOCKS 4 /* rounds that only ask for the time */
+#define HEARD_MAX 64
+#define AHEAD_NS INT64_C(5000000000) /* of a clock that is not ours */
+
+enum { CLOCK, RECORD, TAKE };
+static const char PS = 'p', WORKER = 'w';
+
+struct heard {
+    char who;
+    int action;
+    char job[32];
+    uint64_t id;
+    uint32_t steps, timeout_ms, spans_max;
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct heard heard[HEARD_MAX];
+    size_t count;
+    int fails[128];        /* by who: the action that is refused; -1 none */
+    bool holds;            /* a worker answers RECORD when it is told to end */
+    struct rpc_call *held; /* that RECORD */
+    const char *boot;
+    bool ended; /* the call that nobody waits for */
+    struct err end;
+} rig = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static struct shell shell;
+static struct store store;
+static struct rpc_server *server;
+static struct rpc_channel *channel;
+static char own_boot[TRACE_BOOT_BYTES];
+
+/* ---- the core and the store ---- */
+
+static char worker_id[] = "w-1", ps_id[] = "ps-1", lost_id[] = "w-2", job_id[] = "demo-1";
+static char *worker_ids[] = {worker_id, lost_id}, *ps_ids[] = {ps_id};
+static struct job_record record;
+static struct master_node_info nodes[3];
+
+const struct job_record *master_job(struct master *m, const char *id, uint64_t now_ms)
+{
+    (void)m;
+    (void)now_ms;
+    return strcmp(id, record.id) == 0 ? &record : NULL;
+}
+
+bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
+{
+    (void)m;
+    (void)now_ms;
+    if (i < sizeof nodes / sizeof *nodes) {
+        *out = nodes[i];
+    }
+    return i < sizeof nodes / sizeof *nodes;
+}
+
+void shell_event(struct shell *s, struct master_event *e)
+{
+    (void)s;
+    fail_msg("no event was expected, but %d", (int)e->kind);
+}
+
+static int get(struct store *s, const char *id, struct buf *job, struct err *err)
+{
+    (void)s;
+    if (strcmp(id, "old-1") == 0) {
+        buf_add_str(job, "a row");
+        return 0;
+    }
+    return strcmp(id, "bad-1") == 0 ? err_set(err, ERR_CORRUPT, "a torn page")
+                                    : err_set(err, ERR_NOT_FOUND, "no row");
+}
+
+/* ---- the nodes ---- */
+
+static void answer(struct rpc_call *call, const struct heard *h)
+{
+    char boot[TRACE_BOOT_BYTES], who[] = {h->who, '\0'};
+    char *workers[] = {who};
+    Gradus__V1__TraceResponse r = GRADUS__V1__TRACE_RESPONSE__INIT;
+    (void)snprintf(boot, sizeof boot, "%s", rig.boot);
+    r.boot = boot;
+    r.clock_ns = chrono_now_ns() + (strcmp(boot, own_boot) == 0 ? 0 : (uint64_t)AHEAD_NS);
+    r.workers = workers;
+    r.n_workers = 1;
+    r.steps = h->steps;
+    r.lost = (uint64_t)h->action;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
+static void on_node(char who, struct rpc_call *call, struct rpc_msg *msg)
+{
+    const Gradus__V1__TraceRequest *q = (const Gradus__V1__TraceRequest *)msg->body;
+    struct heard h = {.who = who,
+                      .action = (int)q->action,
+                      .id = q->id,
+                      .steps = q->steps,
+                      .timeout_ms = q->timeout_ms,
+                      .spans_max = q->spans_max};
+    (void)snprintf(h.job, sizeof h.job, "%s", q->job);
+    pthread_mutex_lock(&rig.lock);
+    assert_in_range(rig.count, 0, HEARD_MAX - 1);
+    rig.heard[rig.count++] = h;
+    if (rig.fails[(int)who] == h.action) {
+        struct err err;
+        (void)err_set(&err, ERR_EXHAUSTED, "no room");
+        (void)rpc_fail(call, &err);
+    } else if (rig.holds && who == WORKER && h.action == RECORD) {
+        rig.held = rpc_call_ref(call);
+    } else {
+        answer(call, &h);
+    }
+    if (rig.held != NULL && who == WORKER && h.action == TAKE) {
+        answer(rig.held, &h);
+        rpc_call_unref(rig.held);
+        rig.held = NULL;
+    }
+    pthread_cond_broadcast(&rig.changed);
+    pthread_mutex_unlock(&rig.lock);
+}
+
+static void on_ps(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    on_node(PS, call, msg);
+}
+
+static void on_worker(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    on_node(WORKER, call, msg);
+}
+
+static void on_other(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)msg;
+    (void)service;
+    struct err err;
+    (void)err_set(&err, ERR_UNSUPPORTED, "only traces");
+    (void)rpc_fail(call, &err);
+}
+
+/* All methods of @d, of which one is to be tested. */
+static void serve(const ProtobufCServiceDescriptor *d, struct rpc_method trace, void *service)
+{
+    static struct rpc_method methods[3][32];
+    static size_t used;
+    struct err err = {0};
+    struct rpc_method *rows = methods[used++];
+    assert_in_range(d->n_methods, 1, 32);
+    for (size_t i = 0; i < d->n_methods; i++) {
+        const char *name = d->methods[i].name;
+        rows[i] = strcmp(name, "Trace") == 0
+                      ? trace
+                      : (struct rpc_method){.name = name, .request = on_other};
+    }
+    if (rpc_server_add(server, d, rows, d->n_methods, service, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+/* ---- the rig ---- */
+
+static void set_node(size_t i, enum master_role role, const char *id, uint64_t pid)
+{
+    nodes[i] = (struct master_node_info){.id = id,
+                                         .address = rpc_server_address(server, 0),
+                                         .host = role == MASTER_PS ? "north" : "south",
+                                         .role = role,
+                                         .alive = true,
+                                         .pid = pid};
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct err err;
+    static const struct store_ops ops = {.get = get};
+    const char *addresses[] = {"127.0.0.1:0"};
+    const struct rpc_server_options options = {
+        .addresses = addresses, .address_count = 1, .grace_ms = 200};
+    rpc_init();
+    trace_boot(own_boot);
+    store.ops = &ops;
+    shell = (struct shell){.store = &store, .loop = loop_new(64)};
+    server = rpc_server_new(&options, &err);
+    assert_non_null(server);
+    const struct rpc_method jobs = {
+        .name = "Trace", .request = on_trace_call, .done = on_trace_done};
+    serve(&gradus__v1__jobs__descriptor, jobs, &shell);
+    serve(&gradus__v1__parameter_server__descriptor,
+          (struct rpc_method){.name = "Trace", .request = on_ps}, NULL);
+    serve(&gradus__v1__worker__descriptor,
+          (struct rpc_method){.name = "Trace", .request = on_worker}, NULL);
+    assert_int_equal(rpc_server_start(server, &err), 0);
+    assert_int_equal(loop_start(shell.loop, "test", &err), 0);
+    const struct rpc_channel_options to = {.target = rpc_server_address(server, 0)};
+    channel = rpc_channel_new(&to, &err);
+    assert_non_null(channel);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    rpc_channel_free(channel);
+    loop_stop(shell.loop);
+    loop_join(shell.loop);
+    peers_free(&shell);
+    rpc_server_free(server);
+    loop_free(shell.loop);
+    rpc_shutdown();
+    return 0;
+}
+
+/* A running job of one worker and one server, both well. */
+static int begin(void **state)
+{
+    (void)state;
+    record = (struct job_record){.id = job_id,
+                                 .state = JOB_RUNNING,
+                                 .workers = {.items = worker_ids, .count = 1},
+                                 .ps = {.items = ps_ids, .count = 1}};
+    set_node(0, MASTER_PS, ps_id, 22);
+    set_node(1, MASTER_WORKER, worker_id, 21);
+    set_node(2, MASTER_WORKER, lost_id, 23);
+    rig.count = 0;
+    rig.fails[(int)PS] = rig.fails[(int)WORKER] = -1;
+    rig.holds = false;
+    rig.boot = own_boot;
+    return 0;
+}
+
+static struct err failure;
+
+static const Gradus__V1__TraceJobResponse *trace(char *job, uint32_t steps, uint32_t timeout_ms,
+                                                 struct rpc_msg **reply)
+{
+    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    q.job = job;
+    q.steps = steps;
+    q.timeout_ms = timeout_ms;
+    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
+                                        .method = "Trace",
+                                        .body = &q.base,
+                                        .timeout_ms = 20000,
+                                        .wait_for_ready = true};
+    *reply = NULL;
+    failure = (struct err){0};
+    (void)rpc_call_blocking(channel, &request, reply, &failure);
+    return *reply == NULL ? NULL : (const Gradus__V1__TraceJobResponse *)(*reply)->body;
+}
+
+static const Gradus__V1__TraceJobResponse *traced(struct rpc_msg **reply)
+{
+    const Gradus__V1__TraceJobResponse *r = trace(job_id, 7, 1500, reply);
+    if (r == NULL) {
+        fail_msg("%s", failure.msg);
+    }
+    assert_string_equal(r->job, job_id);
+    return r;
+}
+
+static void refused(char *job, uint32_t steps, uint32_t timeout_ms, int code, const char *says)
+{
+    struct rpc_msg *reply;
+    assert_null(trace(job, steps, timeout_ms, &reply));
+    assert_int_equal(failure.code, code);
+    if (strstr(failure.msg, says) == NULL) {
+        fail_msg("'%s' does not say '%s'", failure.msg, says);
+    }
+}
+
+/* How often @who was asked for @action. */
+static size_t times(char who, int action)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rig.count; i++) {
+        n += rig.heard[i].who == who && rig.heard[i].action == action;
+    }
+    return n;
+}
+
+static void look(void *ctx)
+{
+    *(size_t *)ctx = shell.trace_count + (shell.traces != NULL);
+}
+
+static size_t under_way(void)
+{
+    size_t n = 0;
+    assert_int_equal(loop_call(shell.loop, look, &n, NULL), 0);
+    return n;
+}
+
+/* ---- tests ---- */
+
+static void all_nodes_are_asked_in_rounds(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    uint64_t before_ns = chrono_now_ns();
+    int64_t before_ms = chrono_wall_ms();
+    const Gradus__V1__TraceJobResponse *r = traced(&reply);
+    assert_true(r->clock_ns >= before_ns && r->clock_ns <= chrono_now_ns());
+    assert_true(r->wall_ms >= before_ms && r->wall_ms <= chrono_wall_ms());
+    assert_int_equal(rig.count, 2 * CLOCKS + 3);
+    for (size_t i = 0; i < rig.count; i++) {
+        const struct heard *h = &rig.heard[i];
+        assert_string_equal(h->job, job_id);
+        assert_true(h->id == rig.heard[0].id && h->id != 0);
+        assert_int_equal(h->spans_max, 16 * TRACE_SPANS_MAX / 3); /* and one for the answer */
+        assert_true(i >= 2 * CLOCKS || (h->action == CLOCK && h->steps == 0));
+    }
+    assert_int_equal(times(PS, CLOCK), CLOCKS);
+    const struct heard *ps = &rig.heard[2 * CLOCKS], *worker = ps + 1, *take = ps + 2;
+    assert_true(ps->who == PS && ps->action == RECORD);
+    assert_int_equal(ps->timeout_ms, 1500 + 20000); /* longer than the workers need */
+    assert_true(worker->who == WORKER && worker->action == RECORD);
+    assert_int_equal(worker->steps, 7);
+    assert_int_equal(worker->timeout_ms, 1500);
+    assert_true(take->who == PS && take->action == TAKE);
+
+    assert_int_equal(r->n_nodes, 2);
+    const Gradus__V1__NodeTrace *of_worker = r->nodes[0], *of_ps = r->nodes[1];
+    assert_string_equal(of_worker->node, worker_id);
+    assert_int_equal(of_worker->role, MASTER_WORKER);
+    assert_string_equal(of_worker->host, "south");
+    assert_int_equal(of_worker->pid, 21);
+    assert_string_equal(of_worker->problem, "");
+    assert_int_equal(of_worker->offset_ns, 0); /* the same clock */
+    assert_int_equal(of_worker->offset_error_ns, 0);
+    assert_int_equal(of_worker->trace->steps, 7);
+    assert_string_equal(of_worker->trace->workers[0], "w");
+    assert_string_equal(of_ps->node, ps_id);
+    assert_int_equal(of_ps->role, MASTER_PS);
+    assert_string_equal(of_ps->host, "north");
+    assert_int_equal(of_ps->pid, 22);
+    assert_int_equal(of_ps->trace->lost, TAKE);
+    assert_string_equal(of_ps->trace->workers[0], "p");
+    rpc_msg_unref(reply);
+    assert_int_equal(under_way(), 0);
+}
+
+static void another_clock_is_measured(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    static const char *const boots[] = {"another one", ""};
+    for (size_t b = 0; b < 2; b++) {
+        rig.boot = boots[b];
+        uint64_t before_ns = chrono_now_ns();
+        const Gradus__V1__TraceJobResponse *r = traced(&reply);
+        int64_t took_ns = (int64_t)(chrono_now_ns() - before_ns);
+        for (size_t i = 0; i < r->n_nodes; i++) {
+            int64_t ahead_ns = -r->nodes[i]->offset_ns, error_ns = ahead_ns - AHEAD_NS;
+            int64_t error_ns_max = (int64_t)r->nodes[i]->offset_error_ns;
+            assert_true(error_ns_max > 0 && error_ns_max <= took_ns / 2 + 1);
+            assert_true(error_ns <= error_ns_max && error_ns >= -error_ns_max);
+        }
+        rpc_msg_unref(reply);
+    }
+}
+
+/* Who fails takes no part in what follows, and the others' traces are worth having. */
+static void nodes_may_fail(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    record.workers.count = 2;
+    nodes[2].alive = false;
+    rig.fails[(int)PS] = CLOCK;
+    const Gradus__V1__TraceJobResponse *r = traced(&reply);
+    assert_int_equal(r->n_nodes, 3);
+    assert_string_equal(r->nodes[0]->problem, "");
+    assert_non_null(r->nodes[0]->trace);
+    assert_string_equal(r->nodes[1]->node, lost_id);
+    assert_string_equal(r->nodes[1]->problem, "the master has lost this node");
+    assert_null(r->nodes[1]->trace);
+    assert_non_null(strstr(r->nodes[2]->problem, "no room"));
+    assert_null(r->nodes[2]->trace);
+    rpc_msg_unref(reply);
+    assert_int_equal(times(PS, CLOCK), 1);
+    assert_int_equal(times(PS, RECORD) + times(PS, TAKE), 0);
+    assert_int_equal(times(WORKER, CLOCK), CLOCKS);
+
+    nodes[1].id = lost_id; /* an old one of this name; the one that lives is asked */
+    nodes[1].alive = false;
+    set_node(2, MASTER_WORKER, lost_id, 24);
+    rig.fails[(int)PS] = -1;
+    r = traced(&reply);
+    assert_string_equal(r->nodes[0]->problem, "the master has lost this node");
+    assert_string_equal(r->nodes[0]->host, "");
+    assert_int_equal(r->nodes[0]->pid, 0);
+    assert_string_equal(r->nodes[1]->problem, "");
+    assert_int_equal(r->nodes[1]->pid, 24);
+    rpc_msg_unref(reply);
+}
+
+static void nothing_of_a_worker_is_nothing(void **state)
+{
+    (void)state;
+    rig.fails[(int)WORKER] = RECORD;
+    refused(job_id, 7, 1500, ERR_EXHAUSTED, "no worker of job demo-1 could be traced: w-1: ");
+    assert_int_equal(times(PS, TAKE), 1);
+    record.workers.count = 0;
+    refused(job_id, 7, 1500, ERR_STATE, "job demo-1 has no worker now");
+    record.workers.count = 1;
+    nodes[1].address = "no address";
+    refused(job_id, 7, 1500, ERR_INVALID, "no worker of job demo-1 could be traced: w-1: ");
+    assert_int_equal(under_way(), 0);
+}
+
+static void what_cannot_be_traced_is_refused(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    char none[] = "none-1", old[] = "old-1", bad[] = "bad-1";
+    refused(job_id, 0, 1, ERR_INVALID, "0 steps; from 1 to 1000");
+    refused(job_id, 1001, 1, ERR_INVALID, "1001 steps");
+    refused(job_id, 1, 0, ERR_INVALID, "a timeout of 0 ms; 1 to 600000");
+    refused(job_id, 1, 600001, ERR_INVALID, "a timeout of 600001 ms");
+    refused(none, 1, 1, ERR_NOT_FOUND, "no job none-1");
+    refused(old, 1, 1, ERR_STATE, "job old-1 has ended");
+    refused(bad, 1, 1, ERR_CORRUPT, "a torn page");
+    record.state = JOB_PENDING;
+    refused(job_id, 1, 1, ERR_STATE, "job demo-1 is PENDING; only a running job");
+    record.state = JOB_RUNNING;
+    assert_int_equal(rig.count, 0);
+    for (uint32_t i = 0; i < 2; i++) { /* the least and the most */
+        assert_non_null(trace(job_id, i == 0 ? 1 : 1000, i == 0 ? 1 : 600000, &reply));
+        rpc_msg_unref(reply);
+    }
+}
+
+/* ---- calls that nobody waits for ---- */
+
+static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *reply)
+{
+    (void)ctx;
+    (void)reply;
+    pthread_mutex_lock(&rig.lock);
+    rig.ended = true;
+    rig.end = status->err;
+    pthread_cond_broadcast(&rig.changed);
+    pthread_mutex_unlock(&rig.lock);
+}
+
+/* A trace whose worker records until it is told to end; returns when it does. */
+static void start_held(struct rpc_channel *from)
+{
+    struct err err;
+    Gradus__V1__TraceJobRequest q = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
+    q.job = job_id;
+    q.steps = 7;
+    q.timeout_ms = 1500;
+    const struct rpc_request request = {.service = &gradus__v1__jobs__descriptor,
+                                        .method = "Trace",
+                                        .body = &q.base,
+                                        .timeout_ms = 20000};
+    rig.holds = true;
+    rig.ended = false;
+    assert_int_equal(rpc_call_start(from, &request, on_done, NULL, &err), 0);
+    pthread_mutex_lock(&rig.lock);
+    while (rig.held == NULL) {
+        pthread_cond_wait(&rig.changed, &rig.lock);
+    }
+    pthread_mutex_unlock(&rig.lock);
+}
+
+static void wait_until_none(void)
+{
+    while (under_way() != 0) {
+    }
+}
+
+static void who_goes_away_ends_it(void **state)
+{
+    (void)state;
+    struct err err;
+    const struct rpc_channel_options to = {.target = rpc_server_address(server, 0),
+                                           .own_connection = true};
+    struct rpc_channel *from = rpc_channel_new(&to, &err);
+    start_held(from);
+    assert_int_equal(under_way(), 2);
+    rpc_channel_free(from);
+    assert_int_equal(rig.end.code, ERR_CANCELLED);
+    wait_until_none();
+    assert_int_equal(times(WORKER, TAKE), 1);
+    assert_int_equal(times(PS, TAKE), 1); /* nor does it go on recording */
+    const struct heard *last = &rig.heard[rig.count - 1], *before = last - 1;
+    assert_true(last->who == PS && before->who == WORKER && before->action == TAKE);
+    assert_int_equal(before->id, rig.heard[0].id);
+    assert_string_equal(before->job, job_id);
+}
+
+static void end_traces(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&shell.ending, true);
+    traces_end(&shell, "the master is stopping");
+}
+
+static void go_on(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&shell.ending, false);
+}
+
+static void the_master_may_end(void **state)
+{
+    (void)state;
+    start_held(channel);
+    assert_int_equal(loop_call(shell.loop, end_traces, NULL, NULL), 0);
+    pthread_mutex_lock(&rig.lock);
+    while (!rig.ended) {
+        pthread_cond_wait(&rig.changed, &rig.lock);
+    }
+    assert_int_equal(rig.end.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(rig.end.msg, "the master is stopping"));
+    answer(rig.held, &rig.heard[0]);
+    rpc_call_unref(rig.held);
+    rig.held = NULL;
+    pthread_mutex_unlock(&rig.lock);
+    wait_until_none();
+    assert_int_equal(times(PS, TAKE), 0); /* there is nobody to ask it */
+    assert_int_equal(loop_call(shell.loop, go_on, NULL, NULL), 0);
+}
+
+static void only_so_many_at_once(void **state)
+{
+    (void)state;
+    shell.trace_count = 8;
+    refused(job_id, 7, 1500, ERR_EXHAUSTED, "8 traces are being recorded");
+    shell.trace_count = 0;
+    assert_int_equal(rig.count, 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, begin)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(all_nodes_are_asked_in_rounds),
+        TEST(another_clock_is_measured),
+        TEST(nodes_may_fail),
+        TEST(nothing_of_a_worker_is_nothing),
+        TEST(what_cannot_be_traced_is_refused),
+        TEST(who_goes_away_ends_it),
+        TEST(the_master_may_end),
+        TEST(only_so_many_at_once),
+    };
+    return cmocka_run_group_tests_name("on_trace", tests, set_up, tear_down);
+}
