@@ -43,7 +43,8 @@ struct cli_command {
     size_t field_count;
     size_t options_bytes;
     size_t positional_min, positional_max;
-    bool sets; /* takes --set key=value */
+    bool sets;     /* takes --set key=value */
+    bool computes; /* wants the best matrix kernels (blas_kernels.h) */
     int (*run)(const struct cli_args *args);
 };
 

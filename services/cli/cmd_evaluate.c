@@ -203,5 +203,6 @@ const struct cli_command cmd_evaluate = {
     .positional_min = 1,
     .positional_max = 1,
     .sets = true,
+    .computes = true,
     .run = run,
 };

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "config/config.h"
+#include "tensor/blas_kernels.h"
 
 extern char **environ;
 
@@ -243,5 +244,11 @@ int main(int argc, char **argv)
     }
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct cli_command *command = find(name);
-    return command == NULL ? unknown_command(name) : run_command(command, argc - 2, argv + 2);
+    if (command == NULL) {
+        return unknown_command(name);
+    }
+    if (command->computes) {
+        blas_kernels_choose(argv);
+    }
+    return run_command(command, argc - 2, argv + 2);
 }

@@ -1,12 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus-worker: computes gradients for the jobs of a cluster. */
+#include "base/log.h"
+#include "tensor/blas_kernels.h"
 #include "worker/job/worker_shell.h"
 
 extern const unsigned char gradus_descriptors[];
 extern const unsigned char gradus_descriptors_end[];
 
+/* What matrix products are computed with: the speed of a worker, and the last bits of its sums. */
+static void log_kernels(void)
+{
+    const char *missed = blas_kernels_missed();
+    if (missed == NULL) {
+        log_info("matrix_library", "kernels=%s", blas_kernels_name());
+    } else {
+        log_warn("matrix_library",
+                 "kernels=%s better=%s reason=\"this processor is faster with "
+                 "OPENBLAS_CORETYPE=%s in the environment\"",
+                 blas_kernels_name(), missed, missed);
+    }
+}
+
+static int start(struct service_context *sc, struct err *err)
+{
+    log_kernels();
+    return worker_shell_start(sc, err);
+}
+
 int main(int argc, char **argv)
 {
+    blas_kernels_choose(argv);
     const struct service service = {
         .name = "worker",
         .summary = "Computes gradients for the jobs of a Gradus cluster",
@@ -16,7 +39,7 @@ int main(int argc, char **argv)
         .few_connections = true, /* the master and the job's servers */
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
-        .start = worker_shell_start,
+        .start = start,
         .ready = worker_shell_ready,
         .drain = worker_shell_drain,
         .stop = worker_shell_stop,

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "bench/local_training.h"
+#include "tensor/blas_kernels.h"
 
 #define LAYERS_MAX 16
 #define REPEATS 5 /* the best of them is printed: others work on this machine too */
@@ -87,6 +88,7 @@ static void measure(const struct local_training *t, const char *network, const c
 
 int main(int argc, char **argv)
 {
+    blas_kernels_choose(argv);
     static const char *const rules[] = {"none", "sgd", "adam"};
     static const size_t batch_sizes[] = {64, 256};
     double seconds = 1.0;

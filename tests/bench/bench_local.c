@@ -10,6 +10,7 @@
 #include "bench/local_training.h"
 #include "data/dataset.h"
 #include "job/spec/job_spec.h"
+#include "tensor/blas_kernels.h"
 
 static int fail(const char *what)
 {
@@ -45,6 +46,7 @@ static int measure(const struct job_spec *spec, uint64_t steps, struct err *err)
 
 int main(int argc, char **argv)
 {
+    blas_kernels_choose(argv);
     int64_t steps;
     if (argc < 3 || !text_to_int(argv[2], &steps) || steps < 1) {
         return fail("usage: bench_local JOB.yaml STEPS [KEY=VALUE]...");

@@ -4,14 +4,18 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import struct
+import subprocess
 import threading
 import time
 import unittest
+import unittest.mock
 import urllib.request
 
-from cluster import SOURCE, ClusterTest, gradus
+from cluster import BIN, SOURCE, ClusterTest, gradus
 
 
 class Train(ClusterTest):
@@ -81,6 +85,84 @@ class Train(ClusterTest):
         self.assertFalse(os.path.exists(os.path.join(self.dir, "none")))
         plan = gradus("plan", SOURCE + "/examples/digits.yaml", "--json", *self.job())
         self.assertTrue(json.loads(plan.stdout)["one_host"]["fits"], plan.stdout)
+
+
+def cpu_flags():
+    with open("/proc/cpuinfo") as f:
+        found = re.search(r"^flags\s*: (.*)$", f.read(), re.M)
+    return found.group(1).split() if found else []
+
+
+@unittest.skipUnless({"avx2", "fma"} <= set(cpu_flags()), "this processor has no AVX2")
+class Kernels(ClusterTest):
+    """OpenBLAS may not know a processor; programs that compute still use what it has."""
+
+    # All with AVX2; any other name is that of kernels for older processors.
+    GOOD = {"Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "SapphireRapids"}
+
+    def setUp(self):
+        super().setUp()
+        patch = unittest.mock.patch.dict(os.environ)
+        patch.start()
+        self.addCleanup(patch.stop)
+        os.environ.pop("OPENBLAS_CORETYPE", None)
+
+    def kernels(self, directory):
+        """Of each worker that has logged into the directory."""
+        found = []
+        for parent, _, names in os.walk(directory):
+            for name in (n for n in names if n.endswith(".log")):
+                with open(os.path.join(parent, name)) as f:
+                    found += re.findall(r"level=(\w+) service=worker event=matrix_library kernels=(\w+)", f.read())
+        return found
+
+    def test_a_run_computes_with_good_ones(self):
+        self.run_job(cluster__workers=2, training__epochs=1)
+        (level, first), second = self.kernels(self.dir + "/state")
+        self.assertEqual((level, first), second)
+        self.assertEqual(level, "info")
+        self.assertIn(first, self.GOOD)
+
+    def test_who_sets_the_variable_has_chosen(self):
+        os.environ["OPENBLAS_CORETYPE"] = "Haswell"
+        self.run_job("haswell", training__epochs=1)
+        self.assertEqual(self.kernels(self.dir + "/haswell"), [("info", "Haswell")])
+        os.environ["OPENBLAS_CORETYPE"] = "Nehalem"
+        self.run_job("nehalem", training__epochs=1)
+        self.assertEqual(self.kernels(self.dir + "/nehalem"), [("warn", "Nehalem")])
+
+    def test_the_process_stays_the_same(self):
+        master, _, (worker,) = self.start_cluster(ps=0)
+        with open(f"/proc/{worker.process.pid}/comm") as f:
+            self.assertEqual(f.read(), "gradus-worker\n")
+        self.assertEqual(os.path.realpath(f"/proc/{worker.process.pid}/exe"), os.path.realpath(BIN + "/gradus-worker"))
+        self.assertEqual(worker.stop(), 0)
+        self.assertIn(self.kernels(self.dir)[0][1], self.GOOD)
+
+    def loaded(self, *command, **options):
+        """Which kernels OpenBLAS chose, each time it was loaded while the command ran."""
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "OPENBLAS_VERBOSE": "2"}, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.findall(r"^Core: (\w+)$", done.stderr, re.M)
+
+    def test_only_who_computes_starts_again(self):
+        evaluate = self.loaded(BIN + "/gradus", "evaluate", "--help")
+        self.assertIn(evaluate[-1], self.GOOD)
+        self.assertEqual(self.loaded(BIN + "/gradus", "version"), evaluate[:1])
+        self.assertLessEqual(len(evaluate), 2)
+
+    def test_a_program_that_cannot_start_again_goes_on(self):
+        """Its file is gone; and the dynamic loader was started with the program as its argument."""
+        path = shutil.copy(BIN + "/gradus-worker", self.dir)
+        with open(path, "rb") as f:
+            os.unlink(path)
+            first = self.loaded("gradus-worker", "--help", executable=f"/proc/self/fd/{f.fileno()}",
+                                pass_fds=(f.fileno(),))
+        self.assertEqual(len(first), 1)
+        with open(BIN + "/gradus-worker", "rb") as f:
+            loader = re.search(rb"/lib[\w/]*/ld-[\w.-]+", f.read(4096))
+        self.assertEqual(self.loaded(loader.group().decode(), BIN + "/gradus-worker", "--help"), first)
 
 
 class Deaths(ClusterTest):
