@@ -260,10 +260,12 @@ bool text_is_utf8(const char *s, size_t n)
         uint32_t c;
         if (p[i] == 0) {
             return false;
-        } else if (p[i] < 0x80) {
+        }
+        if (p[i] < 0x80) {
             i++;
             continue;
-        } else if (p[i] >= 0xC2 && p[i] <= 0xDF) {
+        }
+        if (p[i] >= 0xC2 && p[i] <= 0xDF) {
             more = 1;
             c = p[i] & 0x1FU;
         } else if (p[i] >= 0xE0 && p[i] <= 0xEF) {

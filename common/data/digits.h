@@ -7,12 +7,13 @@
 #ifndef GRADUS_DATA_DIGITS_H
 #define GRADUS_DATA_DIGITS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 #define DIGITS_SIDE 28
-#define DIGITS_PIXELS (DIGITS_SIDE * DIGITS_SIDE)
+#define DIGITS_PIXELS ((size_t)DIGITS_SIDE * DIGITS_SIDE)
 #define DIGITS_COUNT_MAX 10000000 /* images of a part: 7.8 GB */
 
 enum digits_part { DIGITS_TRAIN, DIGITS_TEST };

@@ -61,7 +61,7 @@ static void init_once(void)
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
     mallopt(M_ARENA_MAX, 2);
-    signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
     (void)setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", IDLE_POLL_MS, 0);
     gpr_set_log_function(log_from_grpc);
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);

@@ -234,7 +234,7 @@ int blob_next_part(struct blob_reader *r, struct blob_part *part, struct err *er
     struct blob_part read = {
         .variable = get_u32(p), .first = get_u64(p + 8), .count = get_u64(p + 16)};
     for (int i = 0; i < BLOB_LISTS; i++) {
-        int rc = read_list(r, p + 24 + 32 * i, blob_lanes(i), &read.lists[i], err);
+        int rc = read_list(r, p + 24 + (size_t)i * 32, blob_lanes(i), &read.lists[i], err);
         if (rc != 0) {
             return err_wrap(err, "variable %" PRIu32, read.variable);
         }
@@ -255,12 +255,13 @@ int blob_next_total(struct blob_reader *r, struct blob_total *total, struct err 
     r->next += TOTAL_BYTES;
     struct blob_total read = {.variable = get_u32(p)};
     for (int i = 0; i < BLOB_LISTS; i++) {
-        uint64_t width = get_u64(p + 8 + 16 * i);
+        const uint8_t *list = p + 8 + (size_t)i * 16;
+        uint64_t width = get_u64(list);
         if (width > left(r) / 8) {
             return cut_short(err);
         }
         read.widths[i] = (size_t)width;
-        read.covered[i] = get_u64(p + 16 + 16 * i);
+        read.covered[i] = get_u64(list + 8);
         read.packed[i] = r->next;
         r->next += 8 * width;
     }
