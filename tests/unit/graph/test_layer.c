@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "support/models.h"
+#include "tensor/blas_kernels.h"
 
 #define RECORDS 3
 #define VARIANTS_MAX 64
@@ -289,8 +290,10 @@ static void test_table_is_complete(void **state)
     assert_null(layer_kind_at(1000));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_is_complete),
         cmocka_unit_test(test_gradients_of_every_kind),

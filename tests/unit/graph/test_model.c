@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "support/models.h"
+#include "tensor/blas_kernels.h"
 
 /* Layers as "kind key=value key=value". */
 static void build(struct model_spec *spec, enum loss_kind loss, const char *const *layers)
@@ -269,8 +270,10 @@ static void test_too_many_records(void **state)
     model_spec_release(&spec);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refuses_names),
         cmocka_unit_test(test_variables),        cmocka_unit_test(test_describe),

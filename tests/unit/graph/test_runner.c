@@ -5,6 +5,7 @@
 
 #include "base/vector.h"
 #include "support/models.h"
+#include "tensor/blas_kernels.h"
 
 /* Allocations of the whole process, counted by standing in front of the C library's. */
 static size_t allocations;
@@ -489,8 +490,10 @@ static void test_features_stay(void **state)
     model_spec_release(&spec);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_step_allocates_nothing),
         cmocka_unit_test(test_equal_batches_give_equal_bits),

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "support/models.h"
+#include "tensor/blas_kernels.h"
 
 static void initialise(struct models_rig *rig)
 {
@@ -134,8 +135,10 @@ static void test_convolution(void **state)
     model_spec_release(&spec);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spirals),
         cmocka_unit_test(test_xor),

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "tensor/blas.h"
+#include "tensor/blas_kernels.h"
 
 static void fill(float *x, size_t n, uint64_t key)
 {
@@ -93,8 +94,10 @@ static void test_alignment_does_not_matter(void **state)
     free(first);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_naive),
         cmocka_unit_test(test_empty),
