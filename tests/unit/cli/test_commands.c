@@ -38,6 +38,7 @@ static struct {
     ProtobufCMessage *heard;
     int32_t state; /* that jobs are in */
     size_t watches, nodes, workers, calls;
+    bool traces; /* it has something to say about steps */
     char request_ids[2][64];
 } master = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -182,10 +183,39 @@ static void on_nodes(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_reply(call, &r.base, NULL);
 }
 
+/* One worker of two steps, one that did too much in three, a server, and one that is gone. */
+static void reply_trace(struct rpc_call *call)
+{
+    char ids[][16] = {"worker-3", "worker-4", "ps-1", "ps-2"}, none[] = "", problem[] = "no room";
+    Gradus__V1__TraceResponse traces[4];
+    Gradus__V1__NodeTrace nodes[4], *list[4];
+    Gradus__V1__TraceJobResponse r = GRADUS__V1__TRACE_JOB_RESPONSE__INIT;
+    for (size_t i = 0; i < 4; i++) {
+        gradus__v1__trace_response__init(&traces[i]);
+        gradus__v1__node_trace__init(&nodes[i]);
+        nodes[i].node = ids[i];
+        nodes[i].host = none;
+        nodes[i].role = i < 2 ? GRADUS__V1__NODE_ROLE__WORKER : GRADUS__V1__NODE_ROLE__PS;
+        nodes[i].trace = i < 3 ? &traces[i] : NULL;
+        nodes[i].problem = i < 3 ? none : problem;
+        traces[i].steps = i < 2 ? 2 + (uint32_t)i : 0;
+        list[i] = &nodes[i];
+    }
+    traces[1].lost = 17;
+    r.job = ID;
+    r.nodes = list;
+    r.n_nodes = 4;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
 static void on_trace(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
     hear("Trace", msg);
+    if (master.traces) {
+        reply_trace(call);
+        return;
+    }
     struct err err;
     (void)err_set(&err, ERR_STATE, "it does not run");
     (void)rpc_fail(call, &err);
@@ -389,6 +419,37 @@ static void test_checkpoints(void **state)
     expect_of(1, "trace digits-7");
     assert_string_equal(((const Gradus__V1__TraceJobRequest *)heard("Trace"))->job, "digits-7");
     says(&err_out, "it does not run");
+    expect_of(5, "trace nobody-1");
+    says(&err_out, "no job nobody-1");
+}
+
+static void test_traces(void **state)
+{
+    (void)state;
+    struct buf file = {0};
+    master.traces = true;
+    expect_of(0, "trace digits-7 --steps 3 --timeout 2s");
+    const Gradus__V1__TraceJobRequest *q = heard("Trace");
+    assert_int_equal(q->steps, 3);
+    assert_int_equal(q->timeout_ms, 2000);
+    says(&out, "2 steps of job digits-7 in digits-7.trace.json; open it in");
+    says(&err_out, "warning: worker-3 made only 2 of 3 steps");
+    says_not(&err_out, "worker-4 made only");
+    says(&err_out, "warning: worker-4 did more than could be recorded: 17 spans are missing");
+    says(&err_out, "warning: ps-2 is missing: no room");
+    says_not(&err_out, "ps-1");
+    read_file("digits-7.trace.json", &file);
+    says(&file, "\"traceEvents\"");
+    says(&file, "worker-4");
+    expect_of(0, "trace digits-7 --steps 2 -o other.json --json");
+    says(&out, "\"job\": \"digits-7\"");
+    says(&out, "\"file\": \"other.json\"");
+    says_not(&err_out, "made only");
+    read_file("other.json", &file);
+    expect_of(5, "trace digits-7 -o nowhere/x.json");
+    says(&err_out, "nowhere/x.json");
+    master.traces = false;
+    buf_release(&file);
 }
 
 static void test_sets(void **state)
@@ -537,12 +598,54 @@ static void test_validates(void **state)
     says(&out, "# ");
     expect(0, "schema");
     says(&out, "training.epochs");
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
     expect(0, "rules");
-    says(&out, "adam");
+    says(&out, "RULE               BYTES  WHAT IT DOES; SLOTS\nsgd                    4  ");
+    says(&out, "Gradient descent with momentum, heavy-ball or Nesterov; momentum\n");
+    says(&out, "squares (per row)\n");
+    says_not(&out, "plug-in: ");
+    expect(0, "rules momentum");
+    says(&out, "momentum: Gradient descent with momentum, heavy-ball or Nesterov\n"
+               "  slots: momentum\n  bytes per parameter: 8\n"
+               "  table rows: lazy, catch_up, dense\n\n  learning_rate\n      Step length");
+    says(&out, "      number from 0 to 1; default 0.9\n");
+    expect(0, "rules adafactor");
+    says(&out, "  slots: row (per row), column (per column)\n");
+    says(&out, "  table rows: none\n");
     expect(0, "rules sgd");
-    says(&out, "learning_rate");
-    expect(0, "rules sgd --json");
-    says(&out, "\"sgd\"");
+    says(&out, "  slots: none\n");
+    says(&out, "  table rows: exact\n");
+    expect(0, "rules momentum --json");
+    assert_ptr_equal(strstr(buf_str(&out), "[\n  {\n    \"name\": \"momentum\""),
+                     buf_str(&out)); /* alone */
+    says(&out, "\"help\": \"Gradient descent with momentum, heavy-ball or Nesterov\"");
+    says(&out, "\"default\": 0.9,\n        \"min\": 0.0,\n        \"max\": 1.0,\n"
+               "        \"help\": \"Share of the momentum");
+    says(&out, "\"default\": false,\n        \"min\": null,\n        \"max\": null,\n");
+    says(&out, "\"slots\": [\n      \"momentum\"\n    ]");
+    says(&out, "\"bytes_per_parameter\": 8");
+    says(&out, "\"catch_up\"");
+    says_not(&out, "\"choices\"");
+    says_not(&out, "\"file\"");
+    expect(0, "rules ftrl --json");
+    says(&out, "\"choices\": [");
+    expect(0, "rules --json");
+    says(&out, "\"name\": \"sgd\"");
+    says(&out, "\"slots_per\": [\n      \"row\",\n      \"column\"\n    ]");
+    expect(0, "rules --markdown");
+    says(&out, "| [adafactor](#adafactor) | 4 | `row` (per row), `column` (per column) | none | ");
+    says(&out, "\n## momentum\n\nGradient descent with momentum, heavy-ball or Nesterov.\n\n"
+               "| Key | Value | Default | Meaning |\n|---|---|---|---|\n"
+               "| `learning_rate` | number from 0 to 1000000 | `0.01` | Step length");
+    says(&out, "\n## Schedules\n");
+    expect(5, "rules sdg");
+    says(&err_out, "no rule sdg; did you mean sgd?");
+    expect(5, "rules qqqqqq");
+    says(&err_out, "no rule qqqqqq; `gradus rules` lists them");
 }
 
 static void test_generates(void **state)
@@ -611,6 +714,7 @@ int main(void)
         cmocka_unit_test(test_submits),     cmocka_unit_test(test_watches),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_words),
         cmocka_unit_test(test_validates),   cmocka_unit_test(test_generates),
+        cmocka_unit_test(test_rules),       cmocka_unit_test(test_traces),
         cmocka_unit_test(test_runs),
     };
     return cmocka_run_group_tests_name("commands", tests, set_up, tear_down);
