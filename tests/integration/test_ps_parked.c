@@ -10,6 +10,7 @@
 #include "base/chrono.h"
 #include "base/vector.h"
 #include "service/spawn.h"
+#include "support/tmp_dir.h"
 
 #define PULLS 5000
 #define CHANNELS 8 /* a connection carries 1024 calls at once */
@@ -155,11 +156,10 @@ static void test_five_thousand_wait(void **state)
     static float values[ELEMENTS];
     struct spawn s = {0};
     struct err err;
-    char dir[] = "/tmp/gradus-test-parked-XXXXXX";
+    char *dir = tmp_dir_make("parked");
     char target[64];
     char job[] = "a-1";
     struct rpc_channel *channels[CHANNELS];
-    assert_non_null(mkdtemp(dir));
     start_process(&s, dir, target, sizeof target);
     for (size_t i = 0; i < CHANNELS; i++) {
         struct rpc_channel_options options = {.target = target, .own_connection = true};
@@ -212,7 +212,7 @@ static void test_five_thousand_wait(void **state)
     }
     assert_true(spawn_end(&s, WAIT_MS_MAX));
     spawn_release(&s);
-    assert_int_equal(file_remove_tree(dir, &err), 0);
+    tmp_dir_remove(dir);
 }
 
 static int setup(void **state)

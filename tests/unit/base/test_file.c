@@ -3,6 +3,7 @@
  * is done to the real file and to a model of what is on the disk: the bytes of a file are there
  * when it was synced, a new name when its directory was. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,9 +113,7 @@ int close(int fd)
 static int make_dir(void **state)
 {
     (void)state;
-    char name[] = "/tmp/gradus-file-XXXXXX";
-    assert_non_null(mkdtemp(name));
-    dir = mem_strdup(name);
+    dir = tmp_dir_make("file");
     files = dirs = 0;
     memset(&disk, 0, sizeof disk);
     fails = FAIL_NOTHING;
@@ -126,8 +125,7 @@ static int make_dir(void **state)
 static int remove_dir(void **state)
 {
     (void)state;
-    assert_int_equal(file_remove_tree(dir, NULL), 0);
-    free(dir);
+    tmp_dir_remove(dir);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of a host, from files as the kernel writes them. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static char root[64];
+static char *root;
 
 static void put(const char *path, const char *text)
 {
@@ -28,8 +29,7 @@ static void put(const char *path, const char *text)
 static int setup(void **state)
 {
     (void)state;
-    (void)strcpy(root, "/tmp/gradus-test-memory-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    root = tmp_dir_make("memory");
     put("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree:          100000 kB\n"
                          "MemAvailable:    4194304 kB\n");
     return 0;
@@ -38,7 +38,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    return file_remove_tree(root, NULL);
+    tmp_dir_remove(root);
+    return 0;
 }
 
 static void check(uint64_t total_mib, uint64_t available_mib, bool limited)

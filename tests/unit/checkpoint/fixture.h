@@ -4,6 +4,7 @@
 #define GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
 
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 #define VARIABLE_COUNT 4
 
 struct fixture {
-    char dir[64];
+    char *dir;
     struct variable_spec variables[VARIABLE_COUNT];
     struct update_spec update;
     struct ledger ledger;
@@ -50,8 +51,7 @@ static inline void open_good(const char *path, struct checkpoint **c)
 static inline int fixture_setup(void **state)
 {
     struct fixture *f = mem_new(1, sizeof *f);
-    (void)snprintf(f->dir, sizeof f->dir, "/tmp/gradus-test-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    f->dir = tmp_dir_make("checkpoint");
     static const struct {
         const char *name;
         struct shape shape;
@@ -77,7 +77,7 @@ static inline int fixture_setup(void **state)
 static inline int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(file_remove_tree(f->dir, NULL), 0);
+    tmp_dir_remove(f->dir);
     ledger_release(&f->ledger);
     free(f->update.params);
     free(f);

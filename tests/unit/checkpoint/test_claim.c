@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The owner file of a job's directory: one, durable, whoever tries at the same time. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "base/mem.h"
 #include "checkpoint/claim.h"
 
-static char root[64];
+static char *root;
 static char one[CLAIM_OWNER_BYTES], two[CLAIM_OWNER_BYTES];
 static ino_t synced[64]; /* in place of the C library's */
 static size_t synced_count;
@@ -32,16 +33,17 @@ int fsync(int fd)
 static int set_up(void **state)
 {
     (void)state;
-    (void)snprintf(root, sizeof root, "/tmp/gradus-claim-XXXXXX");
+    root = tmp_dir_make("claim");
     claim_owner_new(one);
     claim_owner_new(two);
-    return mkdtemp(root) == NULL ? -1 : claim_root_make(root, NULL);
+    return claim_root_make(root, NULL);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return file_remove_tree(root, NULL);
+    tmp_dir_remove(root);
+    return 0;
 }
 
 static bool was_synced(const char *path)

@@ -8,16 +8,13 @@
 
 static int dir_setup(void **state)
 {
-    char *dir = mem_strdup("/tmp/gradus-test-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    *state = dir;
+    *state = tmp_dir_make("safetensors");
     return 0;
 }
 
 static int dir_teardown(void **state)
 {
-    assert_int_equal(file_remove_tree(*state, NULL), 0);
-    free(*state);
+    tmp_dir_remove(*state);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  * what it was asked, and on a machine of its own. What goes to the master, what is printed where,
  * and the exit code. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "gradus/v1/jobs.pb-c.h"
 #include "rpc/rpc.h"
 
-static char home[64], address[64];
+static char *home, address[64];
 static char *program;
 static struct rpc_server *server;
 static struct buf out, err_out; /* of the last command */
@@ -246,8 +247,7 @@ static int set_up(void **state)
     (void)state;
     const char *bin = getenv("GRADUS_BIN_DIR");
     program = file_join(bin == NULL ? "." : bin, "gradus");
-    (void)strcpy(home, "/tmp/gradus-commands-XXXXXX");
-    assert_non_null(mkdtemp(home));
+    home = tmp_dir_make("commands");
     memcpy(TEXT, JOB_FILE, sizeof TEXT);
     (void)snprintf(CHANGED, sizeof CHANGED, "%s", JOB_FILE);
     char *epochs = strstr(CHANGED, "epochs: 2");
@@ -292,7 +292,7 @@ static int tear_down(void **state)
     }
     buf_release(&out);
     buf_release(&err_out);
-    assert_int_equal(file_remove_tree(home, NULL), 0);
+    tmp_dir_remove(home);
     free(program);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what people type to the directory of a checkpoint. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +15,13 @@
 
 /* Which of several checkpoints is the newest is tested with them; here the job has one. */
 struct place {
-    char state[64];
-    char *all, *job, *manifest;
+    char *state, *all, *job, *manifest;
 };
 
 static int setup(void **state)
 {
     struct place *p = mem_new(1, sizeof *p);
-    (void)snprintf(p->state, sizeof p->state, "/tmp/gradus-find-XXXXXX");
-    assert_non_null(mkdtemp(p->state));
+    p->state = tmp_dir_make("find");
     p->all = file_join(p->state, "checkpoints");
     p->job = file_join(p->all, "digits-1");
     p->manifest = file_join(p->job, "manifest.json");
@@ -37,10 +36,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place *p = *state;
-    (void)unlink(p->manifest);
-    (void)rmdir(p->job);
-    (void)rmdir(p->all);
-    (void)rmdir(p->state);
+    tmp_dir_remove(p->state);
     free(p->manifest);
     free(p->job);
     free(p->all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that masters have left, found without a master. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +14,15 @@
 
 static int setup(void **state)
 {
-    char root[] = "/tmp/gradus-find-XXXXXX";
-    assert_non_null(mkdtemp(root));
+    char *root = tmp_dir_make("find");
     assert_int_equal(setenv("XDG_STATE_HOME", root, 1), 0);
-    *state = mem_strdup(root);
+    *state = root;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)file_remove_tree(*state, NULL);
-    free(*state);
+    tmp_dir_remove(*state);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State directories of runs, and how they are found again. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -19,17 +20,15 @@
 /* The default state directory is <root>/gradus. */
 static int setup(void **state)
 {
-    char root[] = "/tmp/gradus-run-XXXXXX";
-    assert_non_null(mkdtemp(root));
+    char *root = tmp_dir_make("run");
     assert_int_equal(setenv("XDG_STATE_HOME", root, 1), 0);
-    *state = mem_strdup(root);
+    *state = root;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)file_remove_tree(*state, NULL);
-    free(*state);
+    tmp_dir_remove(*state);
     return 0;
 }
 

@@ -12,20 +12,22 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "support/tmp_dir.h"
 
-static char fixture_dir[] = "/tmp/gradus-data-XXXXXX";
+static char *fixture_dir;
 
 static inline int fixture_setup(void **state)
 {
     (void)state;
-    memcpy(fixture_dir + sizeof fixture_dir - 7, "XXXXXX", 6);
-    return mkdtemp(fixture_dir) == NULL ? -1 : 0;
+    fixture_dir = tmp_dir_make("data");
+    return 0;
 }
 
 static inline int fixture_teardown(void **state)
 {
     (void)state;
-    return file_remove_tree(fixture_dir, NULL);
+    tmp_dir_remove(fixture_dir);
+    return 0;
 }
 
 static inline void fixture_write(const char *name, const void *data, size_t n)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data that are opened again: the same ones while nothing of them has changed. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "data/dataset_cache.h"
 
 struct rig {
-    char dir[64];
+    char *dir;
     struct data_spec spec;
     struct dataset_cache *cache;
     struct dataset *train, *test;
@@ -33,8 +34,7 @@ static void write_file(const struct rig *r, const char *name, const char *text)
 
 static void begin(struct rig *r)
 {
-    *r = (struct rig){.dir = "/tmp/gradus-test-cache-XXXXXX"};
-    assert_non_null(mkdtemp(r->dir));
+    *r = (struct rig){.dir = tmp_dir_make("cache")};
     field_defaults(data_fields, data_field_count, &r->spec);
     assert_int_equal(
         field_set(field_find(data_fields, data_field_count, "dir"), &r->spec, r->dir, NULL), 0);
@@ -57,7 +57,7 @@ static void end(struct rig *r)
     release(r);
     dataset_cache_free(r->cache);
     field_release(data_fields, data_field_count, &r->spec);
-    assert_int_equal(file_remove_tree(r->dir, NULL), 0);
+    tmp_dir_remove(r->dir);
 }
 
 static int open_data(struct rig *r, enum data_label_kind kind)

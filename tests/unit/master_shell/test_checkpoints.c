@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoint directory as the master sees it, with real directories. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -17,9 +18,9 @@
 #define SHARDS 2
 #define SHARD_BYTES 4
 
-static char root[64];
-static struct checkpoints ours = {.root = root, .owner = "0123456789abcdef0123456789abcdef"};
-static struct checkpoints others = {.root = root, .owner = "fedcba9876543210fedcba9876543210"};
+static char *root;
+static struct checkpoints ours = {.owner = "0123456789abcdef0123456789abcdef"};
+static struct checkpoints others = {.owner = "fedcba9876543210fedcba9876543210"};
 
 /* Jobs as their rows know them, in that order. */
 #define JOB(id) (&(struct checkpoints_job){id, "", 7})
@@ -27,14 +28,16 @@ static struct checkpoints others = {.root = root, .owner = "fedcba9876543210fedc
 static int set_up(void **state)
 {
     (void)state;
-    (void)snprintf(root, sizeof root, "/tmp/gradus-checkpoints-XXXXXX");
-    return mkdtemp(root) == NULL ? -1 : claim_root_make(root, NULL);
+    root = tmp_dir_make("checkpoints");
+    ours.root = others.root = root;
+    return claim_root_make(root, NULL);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return file_remove_tree(root, NULL);
+    tmp_dir_remove(root);
+    return 0;
 }
 
 static char *in_root(const char *name)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real program with its real gRPC server, and a client. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -30,9 +31,7 @@ static const char GOOD[] = "name: demo\ndata:\n  train: {file: a.csv}\nmodel:\n 
 static int set_up(void **state)
 {
     (void)state;
-    char name[] = "/tmp/gradus-master-XXXXXX";
-    assert_non_null(mkdtemp(name));
-    dir = mem_strdup(name);
+    dir = tmp_dir_make("master");
     rpc_init();
     return 0;
 }
@@ -41,8 +40,7 @@ static int tear_down(void **state)
 {
     (void)state;
     rpc_shutdown();
-    assert_int_equal(file_remove_tree(dir, NULL), 0);
-    free(dir);
+    tmp_dir_remove(dir);
     return 0;
 }
 

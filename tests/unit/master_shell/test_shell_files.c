@@ -3,6 +3,7 @@
  * the core is carried out for real; what the core hears of it is compared with what is on the disk.
  */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@
 #define SHARDS 2
 
 static struct shell shell;
-static char root[64];
+static char *root;
 static struct job_record record;
 static struct plan plan;
 static struct ledger ledger;
@@ -133,8 +134,7 @@ static int set_up(void **state)
     (void)state;
     struct err err = {0};
     struct diags diags = {0};
-    (void)snprintf(root, sizeof root, "/tmp/gradus-files-XXXXXX");
-    assert_non_null(mkdtemp(root));
+    root = tmp_dir_make("files");
     assert_int_equal(claim_root_make(root, &err), 0);
     memset(&shell, 0, sizeof shell);
     shell.checkpoints.root = root;
@@ -176,7 +176,8 @@ static int tear_down(void **state)
     ledger_release(&heard.ledger);
     ledger_release(&ledger);
     plan_release(&plan);
-    return file_remove_tree(root, NULL);
+    tmp_dir_remove(root);
+    return 0;
 }
 
 static bool is_there(const char *name)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,17 +33,14 @@ int fdatasync(int fd)
 static int make_dir(void **state)
 {
     (void)state;
-    char name[] = "/tmp/gradus-store-XXXXXX";
-    assert_non_null(mkdtemp(name));
-    dir = mem_strdup(name);
+    dir = tmp_dir_make("store");
     return 0;
 }
 
 static int remove_dir(void **state)
 {
     (void)state;
-    assert_int_equal(file_remove_tree(dir, NULL), 0);
-    free(dir);
+    tmp_dir_remove(dir);
     return 0;
 }
 

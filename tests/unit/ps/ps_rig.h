@@ -4,6 +4,7 @@
 #define GRADUS_TESTS_PS_RIG_H
 
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ struct ps_rig {
     struct ps *ps;
     struct rpc_server *server;
     struct rpc_channel *channel;
-    char dir[64];
+    char *dir;
     char local[80]; /* where its local socket is */
 };
 
@@ -73,8 +74,7 @@ static inline void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_m
                                      uint64_t gradient_bytes_max, unsigned apply_threads)
 {
     struct err err;
-    *rig = (struct ps_rig){.dir = "/tmp/gradus-test-ps-XXXXXX"};
-    assert_non_null(mkdtemp(rig->dir));
+    *rig = (struct ps_rig){.dir = tmp_dir_make("ps")};
     rig->meters = meter_registry_new();
     struct ps_options options = {.checkpoint_dir = rig->dir,
                                  .shards_max = PS_RIG_SHARDS_MAX,
@@ -123,13 +123,12 @@ static inline void ps_rig_go_local(struct ps_rig *rig)
 
 static inline void ps_rig_stop(struct ps_rig *rig)
 {
-    struct err err;
     rpc_channel_free(rig->channel);
     ps_drain(rig->ps);
     rpc_server_free(rig->server);
     ps_free(rig->ps);
     meter_registry_free(rig->meters);
-    assert_int_equal(file_remove_tree(rig->dir, &err), 0);
+    tmp_dir_remove(rig->dir);
 }
 
 /* One call; returns the code. @reply may be NULL, else: rpc_msg_unref(). */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A server's life: addresses, health, reflection, draining, coming back. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,8 +69,7 @@ static void test_port_in_use(void **state)
 static void test_unix_socket(void **state)
 {
     (void)state;
-    char directory[] = "/tmp/gradus-test-XXXXXX";
-    assert_non_null(mkdtemp(directory));
+    char *directory = tmp_dir_make("rpc");
     char *path = mem_printf("unix:%s/socket", directory);
     const char *addresses[] = {path, "127.0.0.1:0"};
     struct rpc_server_options options = {.addresses = addresses, .address_count = 2};
@@ -91,7 +91,8 @@ static void test_unix_socket(void **state)
     rpc_server_free(s);
     echo_release(&echo);
     unlink(path + strlen("unix:"));
-    assert_int_equal(rmdir(directory), 0);
+    assert_int_equal(rmdir(directory), 0); /* nothing is left in it */
+    tmp_dir_remove(directory);
     free(path);
 }
 

@@ -8,18 +8,18 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "rule/plugin/plugin.h"
+#include "support/tmp_dir.h"
 
 #define TRIAL_MS 60000 /* a slow machine is no mistake of a plug-in */
 
 struct place {
-    char dir[64];
+    char *dir;
 };
 
 static int setup(void **state)
 {
     struct place *p = mem_new(1, sizeof *p);
-    (void)snprintf(p->dir, sizeof p->dir, "/tmp/gradus-test-XXXXXX");
-    assert_non_null(mkdtemp(p->dir));
+    p->dir = tmp_dir_make("plugin");
     *state = p;
     return 0;
 }
@@ -27,7 +27,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place *p = *state;
-    assert_int_equal(file_remove_tree(p->dir, NULL), 0);
+    tmp_dir_remove(p->dir);
     free(p);
     return 0;
 }

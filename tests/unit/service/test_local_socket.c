@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,15 +15,14 @@
 #include "host/local_socket.h"
 
 struct place {
-    char root[32];
+    char *root;
     char *dir; /* in it */
 };
 
 static int set_up(void **state)
 {
     struct place *p = mem_new(1, sizeof *p);
-    (void)memcpy(p->root, "/tmp/gradus-test-XXXXXX", 24);
-    assert_non_null(mkdtemp(p->root));
+    p->root = tmp_dir_make("local");
     p->dir = file_join(p->root, "sockets");
     *state = p;
     return 0;
@@ -31,8 +31,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct place *p = *state;
-    struct err err;
-    assert_int_equal(file_remove_tree(p->root, &err), 0);
+    tmp_dir_remove(p->root);
     free(p->dir);
     free(p);
     return 0;

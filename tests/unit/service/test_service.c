@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service_main() in processes of its own: this program is also the service that it tests. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -139,9 +140,7 @@ static const struct service TOY = {
 
 struct fixture {
     struct spawn child;
-    char dir[32];
-    char log_path[64];
-    char config_path[64];
+    char *dir, *log_path, *config_path;
     char line[SPAWN_LINE_BYTES_MAX];
     char text[16384];
 };
@@ -150,10 +149,9 @@ static int set_up(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    strcpy(f->dir, "/tmp/gradus-service-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    (void)snprintf(f->log_path, sizeof f->log_path, "%s/log", f->dir);
-    (void)snprintf(f->config_path, sizeof f->config_path, "%s/toy.yaml", f->dir);
+    f->dir = tmp_dir_make("service");
+    f->log_path = file_join(f->dir, "log");
+    f->config_path = file_join(f->dir, "toy.yaml");
     *state = f;
     return 0;
 }
@@ -162,9 +160,9 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     spawn_release(&f->child);
-    (void)unlink(f->log_path);
-    (void)unlink(f->config_path);
-    (void)rmdir(f->dir);
+    tmp_dir_remove(f->dir);
+    free(f->log_path);
+    free(f->config_path);
     free(f);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "support/tmp_dir.h"
 
 static void exchange_well(struct fake *f, uint64_t number, const char *peer)
 {
@@ -25,10 +26,8 @@ static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
 {
     (void)state;
     struct fake f;
-    struct err err;
-    char root[] = "/tmp/gradus-test-XXXXXX";
+    char *root = tmp_dir_make("local");
     char path[LOCAL_SOCKET_BYTES], moved[LOCAL_SOCKET_BYTES + 8];
-    assert_non_null(mkdtemp(root));
     char *dir = file_join(root, "sockets");
     start_with(&f, 0, dir, path);
     exchange_well(&f, 1, "unix:");
@@ -43,7 +42,7 @@ static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
     break_stream(&f, 6);
     exchange_well(&f, 7, "unix:");
     finish(&f);
-    assert_int_equal(file_remove_tree(root, &err), 0);
+    tmp_dir_remove(root);
     free(dir);
 }
 
@@ -66,10 +65,8 @@ static void test_values_pass_in_memory(void **state)
 {
     (void)state;
     struct fake f;
-    struct err err;
-    char root[] = "/tmp/gradus-test-XXXXXX";
+    char *root = tmp_dir_make("local");
     char path[LOCAL_SOCKET_BYTES];
-    assert_non_null(mkdtemp(root));
     char *dir = file_join(root, "sockets");
     start_with(&f, 0, dir, path);
     check_values(&f, 10); /* the offers go with these */
@@ -106,7 +103,7 @@ static void test_values_pass_in_memory(void **state)
     assert_int_equal(a.code, ERR_INTERNAL);
     assert_non_null(strstr(a.message, "shard 0 answered in a window it was not given"));
     finish(&f);
-    assert_int_equal(file_remove_tree(root, &err), 0);
+    tmp_dir_remove(root);
     free(dir);
 }
 

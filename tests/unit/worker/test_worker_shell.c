@@ -2,6 +2,7 @@
 /* A worker process, what it tells the master, and how it leaves: this program is also the worker,
  * and the test is its master and its parameter server. */
 #include "support/test.h"
+#include "support/tmp_dir.h"
 
 #include "ps_methods.h"
 
@@ -51,7 +52,7 @@ static const char job_text[] = "name: leaving\n"
 enum note { NOTE_PUSHED, NOTE_ANSWERED, NOTE_IDLE, NOTE_LEFT };
 
 struct fixture {
-    char dir[32], log_path[64], data_path[64];
+    char *dir, *log_path, *data_path;
     char text[1024];
     struct worker_model model;
     struct model *layers;
@@ -336,10 +337,9 @@ static const struct rpc_method ps_methods[] = PS_METHODS(.request = on_exchange)
 
 static void make_data(struct fixture *f)
 {
-    (void)snprintf(f->dir, sizeof f->dir, "/tmp/gradus-worker-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    (void)snprintf(f->log_path, sizeof f->log_path, "%s/log", f->dir);
-    (void)snprintf(f->data_path, sizeof f->data_path, "%s/train.csv", f->dir);
+    f->dir = tmp_dir_make("worker");
+    f->log_path = file_join(f->dir, "log");
+    f->data_path = file_join(f->dir, "train.csv");
     FILE *file = fopen(f->data_path, "w");
     assert_non_null(file);
     for (int i = 0; i < RECORDS; i++) {
@@ -437,9 +437,9 @@ static void end(struct fixture *f)
     plan_release(&f->plan);
     model_free(f->layers);
     worker_model_release(&f->model);
-    (void)unlink(f->log_path);
-    (void)unlink(f->data_path);
-    (void)rmdir(f->dir);
+    tmp_dir_remove(f->dir);
+    free(f->log_path);
+    free(f->data_path);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
 }
