@@ -5,12 +5,14 @@ import re
 from dataclasses import dataclass
 
 # Calls whose loss only leaks, races, or says less in a log: the work of the sanitizers, or nobody's.
-QUIET_CALL = re.compile(r"log_\w+|free|\w+_free|\w+_release|close(dir)?|munmap|\w+_destroy|pthread_\w+_(init|lock)|va_(start|end)")
+QUIET_CALL = re.compile(r"log_\w+|free|\w+_free|\w+_release|close(dir)?|munmap|\w+_destroy|pthread_\w+_(init|lock)|pthread_setname_np|va_(start|end)")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "do", "else", "case", "goto"}
 
 CALL = re.compile(r"(?:\(void\)\s*)?([A-Za-z_]\w*(?:(?:->|\.)\w+)*)\s*\(")
 STORE = re.compile(r"\*?[A-Za-z_]\w*(?:\[[^\]]*\])?(?:->|\.|\[)[^;={}]*?\s[-+|]?=\s")
 CONDITION = re.compile(r"\bif \(")
+# An array of its own, as in `char text[ERR_MESSAGE_BYTES + 64];`: it is as large as somebody thought was enough.
+ROOM = re.compile(r"\s*(?:static\s+|const\s+|unsigned\s+|struct\s+)*[A-Za-z_]\w*\s+\*?[A-Za-z_]\w*\[[^\]]*$")
 RETURN = re.compile(r"\breturn\s+(rc\b|err_(?:set|errno|wrap)\s*\(|ERR_[A-Z]+\b)")
 
 
@@ -102,6 +104,8 @@ class Finder:
             return
         if kind == "constant" and re.search(r"\bmem_new\(|\bNULL, $", self.code[first:at]):
             return  # mem_new() makes one of none; the base of strtol()
+        if kind in ("sign", "off-by-one") and ROOM.match(self.code[first:at]):
+            return
         self.found.append(Fault(self.path, line, column, kind, at, self.text[at:end], new))
 
     def statements(self, begin, end):

@@ -92,6 +92,11 @@ class Text(unittest.TestCase):
     def test_nothing_outside_of_bodies(self):
         self.assertEqual(kinds("#define A(x) ((x) && 1)\nstatic const int table[] = {1 + 1, 2 < 3};\nint f(int a);\n"), [])
 
+    def test_how_large_an_array_is_matters_to_nobody(self):
+        text = "void f(int *n)\n{\n    char text[SIZE - 1];\n    n[2 - 1] = 3 + 1;\n    pthread_setname_np(t, n);\n}\n"
+        self.assertEqual({(line, kind) for line, kind, _ in kinds(text)},
+                         {(4, "sign"), (4, "off-by-one"), (4, "drop-store")})
+
     def test_a_fault_keeps_the_lines(self):
         text = "void f(struct s *s)\n{\n    put(s,\n        1);\n    end();\n}\n"
         for fault in faults.faults_of("x.c", text):

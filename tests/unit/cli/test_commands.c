@@ -6,6 +6,7 @@
 #include "support/tmp_dir.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,9 @@ static struct {
     ProtobufCMessage *heard;
     int32_t state; /* that jobs are in */
     size_t watches, nodes, workers, calls;
-    bool traces; /* it has something to say about steps */
+    bool traces;     /* it has something to say about steps */
+    int breaks;      /* what the next watch ends with, after a message; 0: nothing */
+    bool interrupts; /* in the middle of a watch somebody presses Ctrl-C */
     char request_ids[2][64];
 } master = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -121,6 +124,17 @@ static void on_list(struct rpc_call *call, struct rpc_msg *msg, void *service)
 }
 
 /* RUNNING, and then what it is told. */
+/* Ctrl-C for the command that runs. */
+static void interrupt(void)
+{
+    struct buf pid = {0};
+    char *path = file_join(home, "pid");
+    assert_int_equal(file_read(path, 64, &pid, NULL), 0);
+    assert_int_equal(kill((pid_t)strtol(buf_str(&pid), NULL, 10), SIGINT), 0);
+    buf_release(&pid);
+    free(path);
+}
+
 static void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
@@ -130,10 +144,21 @@ static void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
     job.state = GRADUS__V1__JOB_STATE__RUNNING;
     (void)rpc_send(call, &job.base, NULL);
+    master.watches++;
+    if (master.breaks != 0) {
+        struct err err;
+        (void)err_set(&err, master.breaks, "not now");
+        master.breaks = 0;
+        (void)rpc_fail(call, &err);
+        return;
+    }
+    if (master.interrupts) {
+        interrupt();
+        return;
+    }
     job.state = (Gradus__V1__JobState)master.state;
     (void)rpc_send(call, &job.base, NULL);
     (void)rpc_finish(call);
-    master.watches++;
 }
 
 static void on_cancel(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -313,7 +338,8 @@ static int gradus(const char *words)
         skip();
     }
     char *line =
-        mem_printf("cd %s && timeout 120 %s %s >out 2>err </dev/null", home, program, words);
+        mem_printf("cd %s && timeout 120 sh -c 'echo $$ >pid; exec %s %s' >out 2>err </dev/null",
+                   home, program, words);
     int status = system(line);
     free(line);
     read_file("out", &out);
@@ -526,6 +552,27 @@ static void test_watches(void **state)
         expect_of(ENDS[i].code, "watch digits-7 --json");
         says(&out, "\"job\": \"digits-7\"");
     }
+    size_t watches = master.watches;
+    master.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    master.breaks = ERR_UNAVAILABLE; /* a master that starts again */
+    expect_of(0, "watch digits-7");
+    assert_int_equal(master.watches, watches + 2);
+    says(&err_out, "no word from the master; trying again for ");
+    says(&err_out, ": not now");
+    master.breaks = ERR_PERMISSION; /* that will not pass */
+    expect_of(1, "watch digits-7");
+    says(&err_out, ": not now");
+    says_not(&err_out, "trying again");
+    size_t calls = master.calls;
+    master.interrupts = true;
+    expect_of(130, "watch digits-7"); /* it only looks */
+    char *again = mem_printf("job digits-7 goes on; `gradus watch digits-7 --master %s` watches it "
+                             "again, `gradus cancel digits-7 --master %s` stops it\n",
+                             address, address);
+    says(&err_out, again);
+    assert_int_equal(master.calls, calls);
+    master.interrupts = false;
+    free(again);
     expect_of(5, "watch nobody-1");
     master.state = GRADUS__V1__JOB_STATE__RUNNING;
 }

@@ -349,7 +349,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     const Gradus__V1__Job *job = (const Gradus__V1__Job *)msg->body;
     pthread_mutex_lock(&lock);
     w->messages++;
-    w->state = job->state;
+    w->state = (int32_t)job->state;
     w->step = job->step;
     w->evaluations = job->n_evaluations;
     pthread_cond_broadcast(&changed);
