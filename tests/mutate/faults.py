@@ -4,8 +4,9 @@
 import re
 from dataclasses import dataclass
 
-# Calls whose loss only leaks, races, or says less in a log: the work of the sanitizers, or nobody's.
-QUIET_CALL = re.compile(r"log_\w+|free|\w+_free|\w+_release|close(dir)?|munmap|\w+_destroy|pthread_\w+_(init|lock)|pthread_setname_np|va_(start|end)")
+# Calls whose loss only leaks, races, or says less in a log: the work of the sanitizers, or nobody's. And abort(): what
+# cannot be reached.
+QUIET_CALL = re.compile(r"log_\w+|free|\w+_free|\w+_release|close(dir)?|munmap|\w+_destroy|pthread_\w+_(init|lock)|pthread_setname_np|va_(start|end)|abort")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "do", "else", "case", "goto"}
 
 CALL = re.compile(r"(?:\(void\)\s*)?([A-Za-z_]\w*(?:(?:->|\.)\w+)*)\s*\(")

@@ -272,6 +272,14 @@ static void other_files_are_refused(void **state)
     struct err err = {0};
     assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "master.db is not a database of gradus-master"));
+    char *path = file_join(dir, "master.db");
+    assert_int_equal(unlink(path), 0);
+    free(path);
+    sql("CREATE TABLE cheese(smell)"); /* somebody's, who gave no application id */
+    for (int i = 0; i < 2; i++) {      /* also the second time: nothing was made in it */
+        assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_INVALID);
+        assert_non_null(strstr(err.msg, "master.db is a database of another program"));
+    }
 }
 
 static void a_damaged_file_is_refused(void **state)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/mem.h"
 #include "support/echo_service.h"
 
@@ -328,6 +329,20 @@ static void test_deadline(void **state)
     struct call *c = call_new("hang");
     c->request.timeout_ms = 50;
     expect_error(&f, c, ERR_TIMEOUT, "(tried for ");
+    echo_item hang = GRADUS__TEST__ITEM__INIT;
+    char text[] = "hang";
+    hang.text = text;
+    const struct rpc_request request = {.service = &gradus__test__echo__descriptor,
+                                        .method = "Unary",
+                                        .body = &hang.base,
+                                        .timeout_ms = 50};
+    struct err err = {0};
+    uint64_t before_ms = chrono_now_ms();
+    assert_int_equal(rpc_call_blocking(f.channel, &request, NULL, &err), ERR_TIMEOUT);
+    const char *tried = strstr(err.msg, "(tried for ");
+    assert_non_null(tried);
+    assert_in_range(strtoull(tried + strlen("(tried for "), NULL, 10), 1,
+                    chrono_now_ms() - before_ms + 1);
     assert_true(latch_wait(&f.echo.cancelled, 1));
     stop(&f);
 }
