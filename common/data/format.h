@@ -2,7 +2,7 @@
 /* The file formats: a table with one row each.
  *
  * To add one: format_<name>.c with `const struct format format_<name>`, a line in DATA_FORMATS
- * (data_spec.h) and one in CMakeLists.txt. Tests reach formats through the table. */
+ * (data_spec.h). Tests reach formats through the table. */
 #ifndef GRADUS_DATA_FORMAT_H
 #define GRADUS_DATA_FORMAT_H
 

@@ -9,14 +9,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "job/spec/job_spec.h"
+#include "rule/rules/rule.h"
 
-/* Every rule, as messages list them. */
-#define RULE_NAMES                                                                                 \
-    "sgd, momentum, nesterov, adagrad, adagrad_decay, rowwise_adagrad, adadelta, "                 \
-    "rmsprop, centered_rmsprop, adam, amsgrad, adamw, adamax, nadam, radam, "                      \
-    "adabelief, yogi, lion, lamb, lars, novograd, adafactor, ftrl, ftml, "                         \
-    "proximal_sgd, proximal_adagrad, signum, sgld, dc_asgd, adaptive_revision, sum, "              \
-    "average"
+/* In expected texts: every rule, as messages list them. */
+#define RULE_NAMES "<rules>"
 
 /* Keys of the update section beside adam's own. */
 #define ADAM_KEYS                                                                                  \
@@ -57,6 +53,20 @@ static char *job_with(size_t number, const char *replacement)
     return buf_take(&text);
 }
 
+/* @problems with the names of the rules that there are. Returns owned. */
+static char *with_rules(const char *problems)
+{
+    struct buf text = {0};
+    const char *at = strstr(problems, RULE_NAMES);
+    size_t before = at == NULL ? strlen(problems) : (size_t)(at - problems);
+    buf_printf(&text, "%.*s", (int)before, problems);
+    for (size_t i = 0; at != NULL && rule_at(i) != NULL; i++) {
+        buf_printf(&text, "%s%s", i == 0 ? "" : ", ", rule_at(i)->name);
+    }
+    buf_printf(&text, "%s", at == NULL ? "" : at + strlen(RULE_NAMES));
+    return buf_take(&text);
+}
+
 static void check_refused(const char *text, const char *const *sets, size_t set_count,
                           const char *problems)
 {
@@ -65,9 +75,11 @@ static void check_refused(const char *text, const char *const *sets, size_t set_
     struct buf out = {0};
     int code = job_spec_parse(text, strlen(text), "job.yaml", sets, set_count, &spec, &d);
     diags_format(&d, &out);
-    assert_string_equal(buf_str(&out), problems);
+    char *expected = with_rules(problems);
+    assert_string_equal(buf_str(&out), expected);
     assert_int_equal(code, ERR_INVALID);
     assert_memory_equal(&spec, &zero, sizeof spec);
+    free(expected);
     buf_release(&out);
     diags_release(&d);
 }
