@@ -142,6 +142,7 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t size)
     return array;
 }
 
+#ifndef VECTOR_SANITIZED
 /* Of large copies glibc makes one string instruction, whose speed depends on where the lines are
  * and on the low bits of both addresses (its bug 30994); these are plain vector loads and stores.
  */
@@ -152,14 +153,19 @@ VECTOR_CLONES VECTOR_NOT_MEMCPY static void copy(char *restrict to, const char *
         to[i] = from[i];
     }
 }
+#endif
 
 void mem_copy(void *restrict to, const void *restrict from, size_t bytes)
 {
+#ifdef VECTOR_SANITIZED
+    memcpy(to, from, bytes); /* which is looked at once, not for each byte */
+#else
     if (bytes < COPY_BYTES_MIN) {
         memcpy(to, from, bytes);
     } else {
         copy(to, from, bytes);
     }
+#endif
 }
 
 #if defined(__x86_64__)

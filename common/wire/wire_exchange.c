@@ -74,6 +74,7 @@ static void training_to_proto(const struct exchange_request *in, struct wire_req
 {
     gradus__v1__training__init(&room->training);
     room->training.idle = in->idle;
+    room->training.session = in->session;
     if (in->has_push) {
         push_to_proto(&in->push, &room->push);
         room->training.push = &room->push;
@@ -196,6 +197,7 @@ static int training_from_proto(const Gradus__V1__Training *in, struct exchange_r
     const Gradus__V1__Decision *d = in->decision;
     out->kind = EXCHANGE_TRAIN;
     out->idle = in->idle != 0;
+    out->session = in->session;
     if (d != NULL && d->replicas.len > EXCHANGE_DECISION_BYTES_MAX) {
         return err_set(err, ERR_INVALID, "a decision on %zu bytes of replicas; at most %d",
                        d->replicas.len, EXCHANGE_DECISION_BYTES_MAX);

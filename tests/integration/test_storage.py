@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 from cluster import gradus
-from faults import FINAL, Digits, FaultTest, main
+from faults import FINAL, SLOWER, Digits, FaultTest, epochs, main
 
 
 class SmallDisk:
@@ -256,7 +256,7 @@ class CheckpointsTest(StorageTest):
 
     def test_two_masters_with_one_directory(self):
         shared = self.dir + "/shared"
-        self.sizes = {**Digits.sizes, "training.epochs": 60}
+        keys = {**self.job_keys, "training__epochs": epochs(60)}
         clusters, jobs = [], []
         for name in ("a", "b"):
             master = self.start("master", f"--state-dir={self.dir}/{name}", f"--checkpoint-dir={shared}",
@@ -267,7 +267,7 @@ class CheckpointsTest(StorageTest):
             clusters.append((master, servers, workers))
         for seed, (master, _, _) in enumerate(clusters):
             done = gradus("submit", self.file, "--master", master.address, *self.sets(
-                training__seed=seed + 1, **self.job_keys))
+                training__seed=seed + 1, **keys))
             self.assertEqual(done.returncode, 0, done.stderr)
             jobs.append(done.stdout.strip())
         self.assertEqual(sorted(jobs), ["digits-1", "digits-2"])
@@ -277,14 +277,14 @@ class CheckpointsTest(StorageTest):
             servers[0] = self.start("ps", f"--master={master.address}", f"--checkpoint-dir={shared}")
         models = []
         for seed, ((master, _, _), job) in enumerate(zip(clusters, jobs)):
-            self.wait_for("the end", lambda: self.status(master, job)["state"] == "SUCCEEDED", 120)
+            self.wait_for("the end", lambda: self.status(master, job)["state"] == "SUCCEEDED", 120 * SLOWER)
             out = f"{self.dir}/{job}.safetensors"
             done = gradus("export", job, out, "--master", master.address)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(out, "rb") as f:
                 models.append(f.read())
             alone = self.run_job(f"alone-{job}", self.file, **{
-                **{key: value for key, value in self.sizes.items()}, **self.job_keys, "training.seed": seed + 1,
+                **self.sizes, **keys, "training.seed": seed + 1,
                 "training.evaluate_every": "never", "cluster.workers": 1, "cluster.ps": 1, "training.replicas": 2})
             self.assertEqual(models[-1], self.export(alone["job"], f"alone-{job}"))
         self.assertNotEqual(models[0], models[1])

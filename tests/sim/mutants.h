@@ -23,6 +23,7 @@
     X(decision_forgotten, PARTIAL, "decisions are forgotten when the generation changes")          \
     X(stale_everywhere, ASYNC, "shards that are not the lead drop what is too stale, too")         \
     X(idle_worker_counts, BOUNDED, "a worker that says it is idle stays in the minimum")           \
+    X(late_counts, LATE, "a request of before a worker was idle makes others wait for it")         \
     X(base_forgotten, ASYNC, "the version for delay compensation is not kept")                     \
     X(highest_progress, ASYNC, "who takes a split over begins at the highest progress")            \
     X(leases_over_generations, ASYNC, "a worker keeps its leases when the generation changes")     \
@@ -54,8 +55,10 @@
     X(no_room_is_done, ASYNC, "a SetMembership that a shard has no memory for counts as answered") \
     X(change_half_undone, CHANGE, "only the master takes back a change that did not fit")          \
     X(opening_not_compared, ANY, "a push for another opening of the shard is taken")               \
+    X(closed_opens_again, LATE, "an OpenShard that comes late opens what was closed")              \
     X(secret_not_compared, ANY, "whoever names a high generation is taken for the master")         \
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
+    X(spare_waits_for_its_step, PARTIAL, "who has brought a late replica asks for no other")       \
     X(lead_has_all, SPECULATE, "only the lead is asked what is late")                              \
     X(late_and_does_not_know, ANY, "a master that stood still judges what it has not heard")       \
     X(late_while_it_reads, ANY, "a master that stood still while it read judges what is unread")   \

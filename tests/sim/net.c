@@ -135,6 +135,9 @@ void unary_send(struct world *w, uint32_t index)
     unary_travel(w, index, EVENT_REQUEST, from, to, 0);
     if (happens(w, from, to, w->schedule->knobs.twice_part)) {
         unary_travel(w, index, EVENT_REQUEST, from, to, 1);
+    } else if (happens(w, from, to, w->schedule->knobs.late_part)) {
+        uint64_t us = travel_us(w, from, to) + draw(w, from, to, w->schedule->knobs.late_us);
+        unary_event(w, w->now_us + us, EVENT_REQUEST, to, index, 1);
     }
     unary_unref(w, index);
 }
@@ -329,6 +332,17 @@ void stream_close(struct world *w, uint32_t index)
     tell_server(w, index, w->now_us + travel_us(w, s->worker, s->ps));
 }
 
+/* The worker gives the connection up and opens another, but what it has sent is read; later. */
+static uint64_t stream_linger(struct world *w, uint32_t index, uint64_t us)
+{
+    struct stream *s = &w->streams[index];
+    us += draw(w, s->worker, s->ps, w->schedule->knobs.late_us);
+    s->request_us = us < s->request_us ? s->request_us : us;
+    tell_worker(w, index, w->now_us + draw(w, s->ps, s->worker, 50 * SIM_MS) + 1);
+    tell_server(w, index, s->request_us);
+    return s->request_us;
+}
+
 /* When a message of the stream arrives; 0: the connection does not live to see it. */
 static uint64_t stream_travel(struct world *w, uint32_t index, bool forward, uint64_t *last_us)
 {
@@ -349,6 +363,9 @@ static uint64_t stream_travel(struct world *w, uint32_t index, bool forward, uin
             return 0;
         }
         us = until + travel_us(w, from, to);
+    }
+    if (forward && happens(w, from, to, w->schedule->knobs.late_part)) {
+        return stream_linger(w, index, us);
     }
     us = us < *last_us ? *last_us : us;
     *last_us = us;

@@ -567,6 +567,7 @@ static void forget_waiting(struct world *w, struct sim_shard *s, bool answer)
 /* Everything of it is put back; what its core did not is a leak. */
 void shard_drop(struct world *w, struct sim_shard *s)
 {
+    shard_closed_add(&w->nodes[s->node].closed, s->fence.opening, s->number);
     if (s->open) {
         struct shard_event e = {.kind = SHARD_CLOSE, .generation = UINT64_MAX, .own = true};
         s->open = false;

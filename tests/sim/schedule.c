@@ -290,6 +290,18 @@ static void bad_storage(struct maker *of, struct sim_schedule *s)
     }
 }
 
+/* What somebody has given up, and made good since, comes all the same. With draws of their own,
+ * too. */
+static void late_messages(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "late")};
+    bool often = s->mode == SIM_LATE;
+    if (!schedule_freezes(s) && (chance(&m, 8) || often)) {
+        s->knobs.late_part = (uint32_t)about(&m, often ? 50000 : 2000, often ? 400000 : 100000);
+        s->knobs.late_us = (uint32_t)about(&m, 100 * SIM_MS, 6 * SIM_S);
+    }
+}
+
 /* With draws of their own, too. */
 static void short_memory(struct sim_schedule *s)
 {
@@ -341,6 +353,15 @@ static void freeze(struct maker *of, struct sim_schedule *s)
                                                          .node = slow,
                                                          .until_us = of->length_us * 2,
                                                          .number = (uint32_t)about(&m, 2, 20)};
+    }
+    if (chance(&m, 50)) { /* one server lacks more of what it has sent than the last push */
+        uint64_t at_us = 5 * SIM_MS + below(&m, of->length_us + 50 * SIM_MS);
+        s->faults[s->fault_count++] =
+            (struct sim_fault){.kind = FAULT_CUT,
+                               .node = node,
+                               .other = (uint32_t)between(&m, 1, s->ps_count),
+                               .at_us = at_us,
+                               .until_us = at_us + 30 * SIM_S};
     }
 }
 
@@ -652,6 +673,9 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->mode = mode;
+    if (mode == SIM_LATE) {
+        mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
+    }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
@@ -664,6 +688,9 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         make_job(&m, i, mode);
     }
     make_faults(&m);
+    if (s->mode == SIM_LATE) {
+        crash(&m, 0);
+    }
     early_answers(s);
     short_memory(s);
     refused_connections(s);
@@ -680,9 +707,11 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     if (!schedule_freezes(s)) {
         strangers(&m);
     }
+    late_messages(s);
     goes_for_good(&m, s);
     heard_late(&m, s);
-    s->live_us = LIVE_US;
+    uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
+    s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     slow_work(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {

@@ -60,15 +60,16 @@ static bool drop_faults(struct world *w, struct sim_schedule *s, const struct fa
 static bool calm_knobs(struct world *w, struct sim_schedule *s, const struct failure *f)
 {
     bool better = false;
-    for (uint32_t i = 0; i < 13; i++) {
+    for (uint32_t i = 0; i < 14; i++) {
         struct sim_schedule smaller = *s;
         struct sim_knobs *k = &smaller.knobs;
-        uint32_t *parts[] = {&k->loss_part,    &k->twice_part,      &k->tail_part,   &k->break_part,
-                             &k->reader_part,  &k->early_part,      &k->lost_part,   &k->full_part,
+        uint32_t *parts[] = {&k->loss_part,    &k->twice_part,      &k->tail_part,
+                             &k->break_part,   &k->late_part,       &k->reader_part,
+                             &k->early_part,   &k->lost_part,       &k->full_part,
                              &k->room_workers, &k->full_modes_part, &k->refused_part};
-        if (i < 11) {
+        if (i < 12) {
             *parts[i] = 0;
-        } else if (i == 11) {
+        } else if (i == 12) {
             k->skew = false;
         } else {
             k->readers_max = 8;

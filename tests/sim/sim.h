@@ -55,7 +55,8 @@
     X(BOUNDED, bounded)                                                                            \
     X(CHANGE, change)                                                                              \
     X(SUMS, sums) /* sync, with sums over whole variables on several shards */                     \
-    X(ALL, all)   /* each of the others, in proportion */
+    X(LATE, late) /* bounded or any: much of what was given up comes all the same */               \
+    X(ALL, all)   /* each of those before late, in proportion */
 
 enum sim_mode {
 #define X(NAME, name) SIM_##NAME,
@@ -113,6 +114,7 @@ struct sim_knobs {
     uint32_t delay_us;           /* usual time of a message: half to one and a half */
     uint32_t tail_part, tail_us; /* some take up to so much longer */
     uint32_t loss_part, twice_part, break_part;
+    uint32_t late_part, late_us; /* calls come once more, and streams that were given up are read */
     uint32_t compute_us, load_us, file_us;
     uint32_t copy_us; /* of slots for a pin; 0: at once */
     /* Answers that are told early: the rest of the values comes up to so much later, or never. */
@@ -472,10 +474,11 @@ struct sim_node {
     struct sim_timer member_timer;
 
     struct sim_shard *shards[SIM_SHARDS_OF_PS]; /* a server's */
-    uint64_t file_free_us, open_free_us;        /* when its one thread for that is free */
-    uint64_t file_us, open_us, copy_us;         /* when it began */
-    uint32_t file_job, open_job, copy_job;      /* the last one that it is for */
-    uint64_t copied_us;         /* until then its shards are not asked for anything */
+    struct shard_closed closed;
+    uint64_t file_free_us, open_free_us;   /* when its one thread for that is free */
+    uint64_t file_us, open_us, copy_us;    /* when it began */
+    uint32_t file_job, open_job, copy_job; /* the last one that it is for */
+    uint64_t copied_us;                    /* until then its shards are not asked for anything */
     uint64_t beat_us;           /* when its last heartbeat came to the master's machine, */
     uint16_t beat_name;         /* and as whom it came */
     struct sim_worker_job *job; /* a worker's; memory is kept */

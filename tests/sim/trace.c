@@ -238,11 +238,13 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              (unsigned long long)(s->quiet_us / SIM_MS));
     line(ctx, text);
     snprintf(text, sizeof text,
-             "delay %u us, tail %u/1e6 %u us, loss %u, twice %u, break %u, compute %u us, early "
+             "delay %u us, tail %u/1e6 %u us, loss %u, twice %u, break %u, late %u/1e6 %u us, "
+             "compute %u us, early "
              "%u/1e6 %u us lost %u, load %u us, file %u us, readers %u/1e6 %u us at most %u%s",
              k->delay_us, k->tail_part, k->tail_us, k->loss_part, k->twice_part, k->break_part,
-             k->compute_us, k->early_part, k->early_us, k->lost_part, k->load_us, k->file_us,
-             k->reader_part, k->reader_us, k->readers_max, k->skew ? ", clocks differ" : "");
+             k->late_part, k->late_us, k->compute_us, k->early_part, k->early_us, k->lost_part,
+             k->load_us, k->file_us, k->reader_part, k->reader_us, k->readers_max,
+             k->skew ? ", clocks differ" : "");
     line(ctx, text);
     snprintf(text, sizeof text,
              "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6", k->full_part,

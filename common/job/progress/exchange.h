@@ -72,7 +72,8 @@ struct exchange_request {
     enum exchange_kind kind;
     /* EXCHANGE_TRAIN */
     bool has_push, has_pull;
-    bool idle; /* bounded: nobody waits for this worker until its next push or pull */
+    bool idle;        /* bounded: nobody waits for this worker until its next push or pull */
+    uint64_t session; /* bounded: from a join to idle; the worker counts them */
     bool has_decision;
     struct exchange_push push;
     struct exchange_pull pull;

@@ -188,6 +188,22 @@ enum shard_open {
     SHARD_OPEN_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the one that
                            is there is another master's */
 };
+/* Which openings were closed on this server, the newest of them: what opens one of those again is a
+ * request that came late, and would find an empty place. */
+#define SHARD_CLOSED_KEPT 256
+struct shard_closed {
+    struct {
+        uint64_t opening;
+        uint32_t number;
+    } kept[SHARD_CLOSED_KEPT];
+    size_t count; /* that there were */
+};
+/* Shard @number of @opening is closed; 0, that of clients who draw none, may be opened again. */
+void shard_closed_add(struct shard_closed *c, uint64_t opening, uint32_t number);
+/* Errors: ERR_ABORTED it was closed. */
+int shard_closed_check(const struct shard_closed *c, uint64_t opening, uint32_t number,
+                       struct err *err);
+
 enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_generation,
                                   uint64_t generation, const struct fence *fence, struct err *err);
 

@@ -107,11 +107,14 @@ static void hold(struct shard *s, uint32_t r, const struct shard_event *e,
     node->examples = e->ask.push.examples;
 }
 
+/* Who brings a replica of its own is answered when the step is made: with what became of it. A
+ * spare one is taken at once: its worker asks what else is missing, which the step may be waiting
+ * for. */
 void shard_decide_push(struct shard *s, const struct shard_event *e, struct shard_parked *request,
                        struct shard_actions *out)
 {
     const struct exchange_push *p = &e->ask.push;
-    request->partial = true;
+    request->partial = !p->spare || MUTANT(spare_waits_for_its_step);
     request->step = p->step;
     request->replica = p->replica_first;
     if (p->step == s->version) {
@@ -123,7 +126,7 @@ void shard_decide_push(struct shard *s, const struct shard_event *e, struct shar
         return;
     }
     hold(s, p->replica_first, e, out);
-    request->train.push = PUSH_APPLIED;
+    request->train.push = request->partial ? PUSH_APPLIED : PUSH_ACCEPTED;
     shard_sync_go_on(s, e, out);
 }
 

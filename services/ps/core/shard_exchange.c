@@ -130,14 +130,14 @@ static int exchange(struct shard *s, const struct shard_event *e, uint32_t worke
         .sums = e->ask.sums,
     };
     if (clock_of(e) > 0 || p.pull.joins) {
-        shard_worker_activate(s, worker, p.pull.joins);
+        shard_worker_activate(s, worker, e->ask.session, p.pull.joins);
     }
     int rc = take(s, e, &p, out);
     if (rc == 0 && p.train.push != PUSH_DROPPED) {
         shard_worker_says(s, worker, clock_of(e));
     }
     if (e->ask.idle) {
-        shard_worker_idle(s, worker);
+        shard_worker_idle(s, worker, e->ask.session);
     }
     if (rc == 0) {
         rc = shard_try_answer(s, &p, out, &out->err);

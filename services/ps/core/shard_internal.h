@@ -68,9 +68,11 @@ struct shard_queued {
 
 struct shard_worker {
     char id[SHARD_WORKER_BYTES];
-    bool active;    /* bounded: others wait for it */
-    uint64_t clock; /* what it said last, in this generation */
-    bool has_base;  /* POLICY_DELAY_COMPENSATION: this version is kept for it */
+    bool active;      /* bounded: others wait for it */
+    uint64_t clock;   /* what it said last, in this generation, */
+    uint64_t session; /* and the newest of its sessions; */
+    bool left;        /* that one is over */
+    bool has_base;    /* POLICY_DELAY_COMPENSATION: this version is kept for it */
     uint64_t base;
 };
 #define SHARD_WORKER_NONE UINT32_MAX
@@ -297,11 +299,12 @@ int shard_workers_check(const char *const *ids, size_t count, struct err *err);
 void shard_workers_set(struct shard *s, const char *const *ids, size_t count,
                        struct shard_actions *out);
 void shard_workers_reset(struct shard *s); /* all begin anew */
-/* It comes (back): others wait for it again. One that @joins does so at the pace of the slowest. */
-void shard_worker_activate(struct shard *s, uint32_t worker, bool joins);
+/* It comes (back): others wait for it again. One that @joins does so at the pace of the slowest.
+ * Not what comes late, of a session that is over. */
+void shard_worker_activate(struct shard *s, uint32_t worker, uint64_t session, bool joins);
 /* Its clock is @clock now; a request that comes again, or late, takes nothing back. */
 void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock);
-void shard_worker_idle(struct shard *s, uint32_t worker);
+void shard_worker_idle(struct shard *s, uint32_t worker, uint64_t session);
 /* True while @worker is too far ahead of the slowest active one. */
 bool shard_worker_ahead(const struct shard *s, uint32_t worker);
 

@@ -2,6 +2,7 @@
 /* An OpenShard for a shard that may be there already. */
 #include <inttypes.h>
 
+#include "base/mutant.h"
 #include "ps/core/shard_internal.h"
 
 /* A shard's generation only rises, so one that was opened with @generation and has gone on since
@@ -27,4 +28,25 @@ enum shard_open shard_open_decide(const struct shard *present, uint64_t opened_g
     }
     return fence_check_opening(&present->fence, fence, err) == 0 ? SHARD_OPEN_SAME
                                                                  : SHARD_OPEN_REFUSED;
+}
+
+void shard_closed_add(struct shard_closed *c, uint64_t opening, uint32_t number)
+{
+    if (opening != 0) {
+        size_t i = c->count++ % SHARD_CLOSED_KEPT;
+        c->kept[i].opening = opening;
+        c->kept[i].number = number;
+    }
+}
+
+int shard_closed_check(const struct shard_closed *c, uint64_t opening, uint32_t number,
+                       struct err *err)
+{
+    size_t count = c->count < SHARD_CLOSED_KEPT ? c->count : SHARD_CLOSED_KEPT;
+    for (size_t i = 0; i < count && !MUTANT(closed_opens_again); i++) {
+        if (c->kept[i].opening == opening && c->kept[i].number == number) {
+            return err_set(err, ERR_ABORTED, "this opening of the shard is closed");
+        }
+    }
+    return 0;
 }

@@ -83,18 +83,34 @@ void shard_workers_reset(struct shard *s)
     for (size_t i = 0; i < s->worker_count; i++) {
         s->workers[i].active = false;
         s->workers[i].clock = 0;
+        s->workers[i].session = 0;
+        s->workers[i].left = false;
     }
     update_pace(s);
 }
 
+/* A request of that session is late. It may have waited in a connection that broke, and its worker
+ * has sent it again, got the answer, and said since that it is idle: nobody must wait for it. */
+static bool is_over(const struct shard_worker *w, uint64_t session)
+{
+    return session < w->session || (session == w->session && w->left);
+}
+
 /* Who joins begins at the pace of the slowest, or where it was: a worker's clock never falls. Only
  * the lead is asked; the other shards take the clock that comes with the next request. */
-void shard_worker_activate(struct shard *s, uint32_t worker, bool joins)
+void shard_worker_activate(struct shard *s, uint32_t worker, uint64_t session, bool joins)
 {
-    if (!counts(s, worker) || s->workers[worker].active) {
+    if (!counts(s, worker) || (is_over(&s->workers[worker], session) && !MUTANT(late_counts))) {
         return;
     }
     struct shard_worker *w = &s->workers[worker];
+    if (session > w->session) {
+        w->session = session;
+        w->left = false;
+    }
+    if (w->active) {
+        return;
+    }
     if (joins) {
         uint64_t least = s->pace == UINT64_MAX ? CLOCK_FIRST : s->pace;
         w->clock = w->clock > least ? w->clock : least;
@@ -115,12 +131,16 @@ void shard_worker_says(struct shard *s, uint32_t worker, uint64_t clock)
     }
 }
 
-void shard_worker_idle(struct shard *s, uint32_t worker)
+void shard_worker_idle(struct shard *s, uint32_t worker, uint64_t session)
 {
-    if (counts(s, worker) && !MUTANT(idle_worker_counts)) {
-        s->workers[worker].active = false;
-        update_pace(s);
+    if (!counts(s, worker) || session < s->workers[worker].session || MUTANT(idle_worker_counts)) {
+        return;
     }
+    struct shard_worker *w = &s->workers[worker];
+    w->session = session;
+    w->left = true;
+    w->active = false;
+    update_pace(s);
 }
 
 bool shard_worker_ahead(const struct shard *s, uint32_t worker)

@@ -105,7 +105,10 @@ static struct ps_shard *make_shard(const struct ps_opening *o, struct err *err)
 static void make(struct ps_opening *o)
 {
     struct err err;
-    struct ps_shard *s = make_shard(o, &err);
+    struct ps_shard *s = NULL;
+    if (ps_check_opening(o->ps, request_of(o), &err) == 0) {
+        s = make_shard(o, &err);
+    }
     if (s == NULL) {
         fail_opening(o, &err);
         return;

@@ -208,11 +208,21 @@ struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct 
     return s;
 }
 
+int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err)
+{
+    pthread_mutex_lock(&ps->lock);
+    int rc = shard_closed_check(&ps->closed, r->shard->opening, r->shard->shard, err);
+    pthread_mutex_unlock(&ps->lock);
+    return rc;
+}
+
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err)
 {
-    int rc = 0;
     pthread_mutex_lock(&ps->lock);
-    if (ps->drained) {
+    int rc = shard_closed_check(&ps->closed, s->opening, s->number, err);
+    if (rc != 0) {
+        /* said */
+    } else if (ps->drained) {
         rc = err_set(err, ERR_UNAVAILABLE, "the server is shutting down");
     } else if (find(ps, s->job, s->number) != NULL) {
         rc = err_set(err, ERR_EXISTS, "it is open already");
@@ -234,6 +244,7 @@ void ps_remove(struct ps *ps, struct ps_shard *s)
     for (size_t i = 0; i < ps->shard_count && !found; i++) {
         if (ps->shards[i] == s) {
             ps->shards[i] = ps->shards[--ps->shard_count];
+            shard_closed_add(&ps->closed, s->opening, s->number);
             found = true;
         }
     }

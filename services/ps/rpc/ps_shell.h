@@ -68,6 +68,7 @@ struct ps {
     struct ps_opening *openings;
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t shard_count;
+    struct shard_closed closed;
     bool drained;
 };
 
@@ -100,7 +101,7 @@ struct ps_shard {
     struct ps *ps;
     char *job;
     uint32_t number;
-    uint64_t opened_generation;
+    uint64_t opened_generation, opening;
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
@@ -201,7 +202,11 @@ void ps_unref(struct ps *ps);
 
 /* A reference to the shard, or NULL. Errors: ERR_INVALID no @ref; ERR_NOT_FOUND. */
 struct ps_shard *ps_find(struct ps *ps, const Gradus__V1__ShardRef *ref, struct err *err);
-/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining. */
+/* May @r open a shard that is not there? Errors: ERR_ABORTED it is late: what it opens was closed.
+ */
+int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struct err *err);
+/* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
+ * those of ps_check_opening(). */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
 bool ps_drained(struct ps *ps);                    /* it is, or will be */

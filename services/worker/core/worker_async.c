@@ -44,9 +44,16 @@ static bool quiet(const struct worker *w)
 
 /* ---- exchanges ---- */
 
-static void pull_from(struct worker *w, uint32_t shard, const struct holding *progress_of)
+static struct worker_request training(const struct worker *w, uint32_t shard)
 {
     struct worker_request request = worker_request(w, shard, EXCHANGE_TRAIN);
+    request.ask.session = is_bounded(w) ? w->async.session + 1 : 0;
+    return request;
+}
+
+static void pull_from(struct worker *w, uint32_t shard, const struct holding *progress_of)
+{
+    struct worker_request request = training(w, shard);
     struct exchange_pull *pull = &request.ask.pull;
     request.ask.has_pull = true;
     pull->kind = PULL_LATEST;
@@ -92,7 +99,7 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
 {
     const struct group *g = &w->async.pushing;
     for (uint32_t s = first_shard; s < shard_end; s++) {
-        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
+        struct worker_request request = training(w, s);
         request.slot = g->slot;
         request.ask.has_push = true;
         request.ask.push = (struct exchange_push){
@@ -221,10 +228,11 @@ static void tell_idle(struct worker *w)
     w->async.clock = 0; /* it joins again */
     w->async.phase = ASYNC_IDLE;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
-        struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
+        struct worker_request request = training(w, s);
         request.ask.idle = true;
         worker_exchange(w, &request, false);
     }
+    w->async.session++;
 }
 
 void worker_async_exchanged(struct worker *w, const struct worker_request *request,

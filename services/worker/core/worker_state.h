@@ -130,7 +130,8 @@ struct async_state {
     bool pushing_pulls;
     uint32_t pushes_without_pull; /* since the last pull */
     uint32_t progress_least;
-    uint64_t clock; /* bounded: what the shards compare; 0: not joined, or idle since */
+    uint64_t clock;   /* bounded: what the shards compare; 0: not joined, or idle since */
+    uint64_t session; /* bounded: how often this worker was idle */
     bool idle_told;
     uint64_t prefetch_epoch;
     uint32_t prefetch_split, prefetch_batch;

@@ -69,7 +69,8 @@ struct rig {
     struct shard_action applied; /* the last SHARD_APPLY */
     struct ledger ledger;
     struct shard_options options;
-    uint64_t clocks[4]; /* bounded: of each of RIG_WORKERS; 0: it has not joined */
+    uint64_t sessions[4]; /* bounded: how often each was idle */
+    uint64_t clocks[4];   /* bounded: of each of RIG_WORKERS; 0: it has not joined */
 };
 
 static const char *const RIG_WORKERS[] = {"w0", "w1", "w2", "w3"};
@@ -449,6 +450,11 @@ static inline uint64_t rig_clock(struct rig *r, const char *worker, uint64_t bat
     return *clock += *clock == 0 && batches > 0 ? batches + 1 : batches;
 }
 
+static inline uint64_t rig_session(const struct rig *r, const char *worker)
+{
+    return worker != NULL && worker[0] == 'w' ? r->sessions[worker[1] - '0'] + 1 : 0;
+}
+
 static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const char *worker,
                                            uint64_t epoch, uint32_t split, uint32_t batch)
 {
@@ -459,6 +465,7 @@ static inline struct shard_event rig_async(struct rig *r, uintptr_t tag, const c
     e.ask.push.batch = batch;
     e.ask.push.clock = rig_clock(r, worker, 1);
     e.ask.pull.clock = e.ask.push.clock;
+    e.ask.session = rig_session(r, worker);
     return e;
 }
 
@@ -473,6 +480,7 @@ static inline void rig_pull_latest(struct rig *r, uintptr_t tag, const char *wor
 {
     struct shard_event e = rig_exchange(r, tag, worker);
     e.ask.has_pull = true;
+    e.ask.session = rig_session(r, worker);
     e.ask.pull.clock = rig_clock(r, worker, 0);
     e.ask.pull.joins = e.ask.pull.clock == 0;
     rig_step(r, &e);
@@ -486,8 +494,10 @@ static inline void rig_idle(struct rig *r, uintptr_t tag, const char *worker)
 {
     struct shard_event e = rig_exchange(r, tag, worker);
     e.ask.idle = true;
+    e.ask.session = rig_session(r, worker);
     rig_step(r, &e);
     if (worker[0] == 'w') {
+        r->sessions[worker[1] - '0']++;
         r->clocks[worker[1] - '0'] = 0; /* it joins again */
     }
 }

@@ -301,6 +301,39 @@ static void test_nobody_waits_for_the_idle(void **state)
     rig_release(&r);
 }
 
+/* A push that waited in a connection that broke, and whose worker said since that it is idle. */
+static void test_what_comes_late_makes_nobody_wait(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_init(&r, TRAINING_BOUNDED, 0); /* staleness 1 */
+    rig_pull_latest(&r, 1, "w1");
+    rig_pull_latest(&r, 2, "w0");
+    struct shard_event push = rig_async(&r, 3, "w1", 0, 1, 0);
+    struct shard_event late = push;
+    rig_step(&r, &push);
+    rig_idle(&r, 4, "w1");
+    late.tag = (void *)(uintptr_t)5;
+    late.gradient = rig_buffer(&r, 1);
+    rig_step(&r, &late);
+    rig_expect_push(&r, 5, PUSH_DUPLICATE);
+    for (uint32_t i = 0; i < 4; i++) { /* far ahead of where w1 was */
+        rig_push_async(&r, 6 + i, "w0", 0, i / 2, i % 2);
+    }
+    rig_pull_latest(&r, 10, "w0");
+    assert_non_null(rig_find(&r, 10));
+    rig_pull_latest(&r, 11, "w1"); /* it comes back, and */
+    struct shard_event idle = rig_exchange(&r, 12, "w1");
+    idle.ask.idle = true;
+    idle.ask.session = 1; /* its word of before comes once more */
+    rig_step(&r, &idle);
+    rig_push_async(&r, 13, "w0", 0, 2, 0);
+    rig_push_async(&r, 14, "w0", 0, 2, 1);
+    rig_pull_latest(&r, 15, "w0");
+    assert_null(rig_find(&r, 15)); /* it is waited for all the same */
+    rig_release(&r);
+}
+
 /* A worker says its clock, so whether this shard had the batches already makes no difference. */
 static void test_clocks_are_what_workers_say(void **state)
 {
@@ -620,6 +653,7 @@ int main(void)
         cmocka_unit_test(test_versions_with_pushes_are_for_sync),
         cmocka_unit_test(test_fast_workers_wait_for_slow_ones),
         cmocka_unit_test(test_nobody_waits_for_the_idle),
+        cmocka_unit_test(test_what_comes_late_makes_nobody_wait),
         cmocka_unit_test(test_clocks_are_what_workers_say),
         cmocka_unit_test(test_who_joins_is_at_the_pace_of_the_slowest),
         cmocka_unit_test(test_without_a_clock_nobody_waits),

@@ -238,6 +238,28 @@ static void test_examples_are_counted_for_good(void **state)
     rig_release(&r);
 }
 
+static void test_what_was_closed_is_not_opened_again(void **state)
+{
+    (void)state;
+    struct shard_closed closed = {.count = 0};
+    struct err err = {0};
+    assert_int_equal(shard_closed_check(&closed, 7, 1, &err), 0);
+    shard_closed_add(&closed, 7, 1);
+    shard_closed_add(&closed, 0, 1);
+    assert_int_equal(shard_closed_check(&closed, 7, 1, &err), ERR_ABORTED);
+    assert_string_equal(err.msg, "this opening of the shard is closed");
+    assert_int_equal(shard_closed_check(&closed, 7, 2, &err), 0); /* another shard of it */
+    assert_int_equal(shard_closed_check(&closed, 8, 1, &err), 0);
+    assert_int_equal(shard_closed_check(&closed, 0, 1, &err), 0); /* nobody drew that */
+    for (uint32_t i = 0; i < SHARD_CLOSED_KEPT - 1; i++) {
+        shard_closed_add(&closed, 100, i);
+    }
+    assert_int_equal(shard_closed_check(&closed, 7, 1, &err), ERR_ABORTED);
+    shard_closed_add(&closed, 100, SHARD_CLOSED_KEPT);
+    assert_int_equal(shard_closed_check(&closed, 7, 1, &err), 0); /* the oldest is forgotten */
+    assert_int_equal(shard_closed_check(&closed, 100, 0, &err), ERR_ABORTED);
+}
+
 static void test_what_an_opening_is(void **state)
 {
     (void)state;
@@ -272,6 +294,7 @@ static void test_what_an_opening_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_closed_is_not_opened_again),
         cmocka_unit_test(test_the_mode_changes_and_back),
         cmocka_unit_test(test_a_change_elsewhere_is_refused),
         cmocka_unit_test(test_changes_that_cannot_be),

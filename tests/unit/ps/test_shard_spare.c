@@ -375,9 +375,17 @@ static void test_what_a_decision_names_is_given_away(void **state)
     expect_given(ask_at(&r, 9001, 8, 1), 3);  /* never 2 */
     expect_wait(ask_at(&r, 9002, 9, 1), 180); /* three times 60 ms after it was given */
     push_at(&r, 9010, 10, 1, 3, 4, true);
-    rig_expect_push(&r, 10, PUSH_APPLIED);
+    rig_expect_push(&r, 10, PUSH_ACCEPTED);
     assert_int_equal(r.version, 2);
     expect_wait(ask_at(&r, 9011, 11, 1), 0);
+    decide(&r, 12, 2, &(uint8_t){0x0c}, 1); /* two are missing */
+    expect_given(ask_at(&r, 99000, 13, 2), 3);
+    push_at(&r, 99001, 14, 2, 3, 4, true);
+    rig_expect_push(&r, 14, PUSH_ACCEPTED); /* and who brings one asks for the other */
+    assert_int_equal(r.version, 2);
+    expect_given(ask_at(&r, 99999, 15, 2), 2);
+    push_at(&r, 100000, 16, 2, 2, 3, true);
+    assert_int_equal(r.version, 3);
     rig_release(&r);
 }
 

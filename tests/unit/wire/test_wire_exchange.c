@@ -38,7 +38,8 @@ static void check_request(const struct exchange_request *q)
     assert_int_equal(wire_request_from_proto(m, &got, &err), 0);
     assert_int_equal(got.kind, q->kind);
     assert_true(got.has_push == q->has_push && got.has_pull == q->has_pull);
-    assert_true(got.idle == q->idle && got.has_decision == q->has_decision);
+    assert_true(got.session == q->session && got.idle == q->idle &&
+                got.has_decision == q->has_decision);
     assert_memory_equal(&got.push, &q->push, sizeof got.push);
     assert_memory_equal(&got.pull, &q->pull, sizeof got.pull);
     assert_int_equal(got.decision.step, q->decision.step);
@@ -58,6 +59,7 @@ static void fill_training(struct exchange_request *q, const uint8_t *replicas, s
     memset(q, 0, sizeof *q);
     q->kind = EXCHANGE_TRAIN;
     q->has_push = q->has_pull = q->idle = q->has_decision = true;
+    q->session = UINT64_MAX - 4;
     q->push.step = 1;
     q->push.replica_first = 2;
     q->push.replica_end = 3;
