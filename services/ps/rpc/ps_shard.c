@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard: its memory, and the actions of its core. */
-#include <assert.h>
+/* A shard: how it is opened, the actions of its core, and its end. */
 #include <inttypes.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "job/plan/plan_memory.h"
+#include "ps/rpc/ps_memory.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
@@ -74,84 +74,6 @@ static int make_update(struct ps_shard *s, struct err *err)
     return 0;
 }
 
-static size_t count_bases(const struct ps_shard *s, const struct consistency *c, size_t workers)
-{
-    workers =
-        workers < SHARD_WORKERS_MAX ? workers : SHARD_WORKERS_MAX; /* the core takes no more */
-    return plan_memory_bases(&s->spec.update, c, workers);
-}
-
-static int reserve_bases(struct ps_shard *s, size_t bases, struct err *err)
-{
-    const size_t slots = plan_memory_base_slots(&s->spec.update, bases);
-    int rc = snapshots_reserve(&s->snapshots, bases, err);
-    if (s->base_pool.count > slots) {
-        (void)buffer_pool_trim(&s->base_pool, s->base_pool.count - slots, slots);
-    }
-    return rc != 0 ? rc
-                   : buffer_pool_reserve(&s->base_pool, slots, "slots that gradients are based on",
-                                         err);
-}
-
-static uint64_t slot_floats(const struct ps_shard *s)
-{
-    uint64_t floats = 0;
-    for (size_t i = 0; i < update_slot_count(s->update); i++) {
-        floats += update_slot_floats(s->update, i);
-    }
-    return floats;
-}
-
-/* Every job makes a checkpoint at its end, if not before. One that is admitted can. */
-static int reserve_copy(struct ps_shard *s, struct err *err)
-{
-    size_t copies = update_slot_count(s->update) > 0 ? 1 : 0;
-    return buffer_pool_reserve(&s->slot_copies, copies, "a copy of the slots", err);
-}
-
-/* As much as the arrays of the shard take at most, wherever they lie. */
-static uint64_t bytes_needed(const struct ps_shard *s, size_t gradients)
-{
-    const uint64_t version =
-        plan_memory_version(s->elements, (enum value_type)s->spec.training.wire_parameters);
-    const size_t slots = update_slot_count(s->update);
-    uint64_t bytes = (2 + s->bases) * floats_bytes_max(version);
-    bytes += gradients * floats_bytes_max(s->elements);
-    bytes += update_needs_gradient(s->update) ? floats_bytes_max(s->elements) : 0;
-    for (size_t i = 0; i < slots; i++) {
-        bytes += floats_bytes_max(update_slot_floats(s->update, i));
-    }
-    bytes += slots == 0 ? 0 : floats_bytes_max(slot_floats(s));
-    const size_t base_slots = plan_memory_base_slots(&s->spec.update, s->bases);
-    return bytes +
-           (base_slots == 0 ? 0 : base_slots * floats_bytes_max(update_slot_floats(s->update, 0)));
-}
-
-/* What it takes at least, so that a job that cannot fit is told all of it at once. */
-static int check_memory(struct ps_shard *s, size_t gradients, struct err *err)
-{
-    char what[224];
-    char bases[64] = "";
-    const uint64_t bytes = bytes_needed(s, gradients);
-    if (s->bases > 0) {
-        (void)snprintf(bases, sizeof bases, "a version%s for each of %zu workers, ",
-                       plan_memory_base_slots(&s->spec.update, s->bases) > 0 ? " and a slot" : "",
-                       s->bases);
-    }
-    (void)snprintf(what, sizeof what,
-                   "two snapshots, %s%zu slots%s and %zu gradient%s of %" PRIu64 " elements", bases,
-                   update_slot_count(s->update),
-                   update_slot_count(s->update) == 0 ? "" : ", their copy for checkpoints",
-                   gradients, gradients == 1 ? "" : "s", s->elements);
-    int rc = budget_take(&s->ps->budget, bytes, what, err);
-    if (rc == 0) {
-        budget_give(&s->ps->budget, bytes);
-    } else if (s->ps->budget.bytes_max != 0 && bytes > s->ps->budget.bytes_max && err != NULL) {
-        err->code = rc = ERR_RANGE; /* whatever else is given back */
-    }
-    return rc;
-}
-
 static void fill_initial(struct ps_shard *s)
 {
     float *values = s->snapshots.present->values.data;
@@ -166,43 +88,6 @@ static void fill_initial(struct ps_shard *s)
 }
 
 static void freed(void *ctx);
-
-static int allocate_slots(struct ps_shard *s, struct err *err)
-{
-    int rc = 0;
-    for (unsigned i = 0; i < update_slot_count(s->update) && rc == 0; i++) {
-        rc = floats_init(&s->slots[i], update_slot_floats(s->update, i), 2 + i, &s->ps->budget,
-                         update_slot(s->update, i)->name, err);
-        s->slot_data[i] = s->slots[i].data;
-    }
-    return rc;
-}
-
-static int allocate(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
-{
-    struct ps *ps = s->ps;
-    enum value_type type = (enum value_type)s->spec.training.wire_parameters;
-    s->bases = count_bases(s, &s->consistency, r->n_workers);
-    size_t gradients = plan_memory_gradients(&s->consistency, r->n_workers, s->rounds);
-    int rc = check_memory(s, gradients, err);
-    rc = rc != 0 ? rc
-                 : snapshots_init(&s->snapshots, s->elements, type, r->version, &ps->budget, freed,
-                                  s, err);
-    rc = rc != 0 ? rc : allocate_slots(s, err);
-    if (rc == 0 && update_needs_gradient(s->update)) {
-        rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
-    }
-    s->snapshots.gate = &ps->gate;
-    gate_join(&s->gradients, &ps->gate, s->elements, &ps->budget);
-    s->gradients.pool.norms = s->needs_norms ? s->plan.variable_count : 0;
-    rc = rc != 0 ? rc : gate_reserve(&s->gradients, gradients, err);
-    bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
-    buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
-                     SHARD_WORKERS_MAX + 1, &ps->budget);
-    buffer_pool_init(&s->slot_copies, slot_floats(s), SHARD_PINS_MAX + 2, &ps->budget);
-    rc = rc != 0 ? rc : reserve_copy(s, err);
-    return rc != 0 ? rc : reserve_bases(s, s->bases, err);
-}
 
 static int fill(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r, struct err *err)
 {
@@ -239,21 +124,9 @@ static void free_shard(struct ps_shard *s)
 {
     shard_free(s->core);
     shard_actions_release(&s->actions);
-    gate_leave(&s->gradients);
-    if (s->slot_copies.budget != NULL) {
-        buffer_pool_release(&s->slot_copies);
-        buffer_pool_release(&s->base_pool);
-    }
-    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
-        floats_release(&s->slots[i], &s->ps->budget);
-    }
-    floats_release(&s->nothing, &s->ps->budget);
+    ps_memory_release(s);
     ps_sums_release(&s->sums);
-    free(s->base_slots);
     update_free(s->update);
-    if (s->snapshots.budget != NULL) {
-        snapshots_release(&s->snapshots);
-    }
     ledger_release(&s->ledger);
     plan_release(&s->plan);
     job_spec_release(&s->spec);
@@ -273,7 +146,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     atomic_store(&s->refs, 1);
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : make_update(s, err);
-    rc = rc != 0 ? rc : allocate(s, r, err);
+    rc = rc != 0 ? rc : ps_memory_take(s, r, freed, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
     if (rc != 0) {
@@ -404,28 +277,6 @@ static void act_all(struct ps_shard *s)
     }
 }
 
-/* It is closed: who cannot use it any more must not hold its memory. Readers of a version, and
- * files that are being written, keep theirs until they are done. */
-static void let_go(struct ps_shard *s)
-{
-    if (s->let_go) {
-        return;
-    }
-    s->let_go = true;
-    ps_streams_end(s);
-    gate_close(&s->gradients);
-    for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
-        floats_release(&s->slots[i], &s->ps->budget);
-        s->slot_data[i] = NULL;
-    }
-    floats_release(&s->nothing, &s->ps->budget);
-    (void)buffer_pool_reserve(&s->slot_copies, 0, "", NULL);
-    (void)buffer_pool_trim(&s->slot_copies, SIZE_MAX, 0);
-    (void)buffer_pool_reserve(&s->base_pool, 0, "", NULL);
-    (void)buffer_pool_trim(&s->base_pool, SIZE_MAX, 0);
-    snapshots_close(&s->snapshots);
-}
-
 /* Its part of the gauges; nothing once it is closed, because it may live on for a while. */
 static void show(struct ps_shard *s)
 {
@@ -436,7 +287,7 @@ static void show(struct ps_shard *s)
     snapshots_usage(&s->snapshots, &usage);
     usage.held = info.closed ? 0 : usage.held;
     if (info.closed) {
-        let_go(s);
+        ps_memory_let_go(s);
     }
     meter_change(s->ps->meters.parked, (double)info.parked - (double)s->parked_shown);
     meter_change(s->ps->meters.queued, (double)info.queued - (double)s->queued_shown);
@@ -492,7 +343,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     }
     bool changes = e->ledger != NULL && e->consistency != NULL;
     const struct consistency *next = changes ? e->consistency : &s->consistency;
-    size_t bases = count_bases(s, next, e->worker_count);
+    size_t bases = ps_memory_bases(s, next, e->worker_count);
     size_t gradients = plan_memory_gradients(next, e->worker_count, s->rounds);
     size_t had = (size_t)(s->gradients.reserve / s->gradients.unit);
     struct shard_info before;
@@ -503,9 +354,9 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
         return;
     }
     shard_info(s->core, &before);
-    if ((bases > s->bases && reserve_bases(s, bases, &err) != 0) ||
+    if ((bases > s->bases && ps_memory_reserve_bases(s, bases, &err) != 0) ||
         (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
-        (void)reserve_bases(s, s->bases, NULL); /* no more than it had before */
+        (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it had before */
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
         ps_request_answer(r, &refused, &err);
@@ -514,14 +365,14 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     ps_shard_step(s, &r->event);
     shard_info(s->core, &after);
     if (after.generation != before.generation) {
-        s->bases = count_bases(s, &after.consistency, e->worker_count);
+        s->bases = ps_memory_bases(s, &after.consistency, e->worker_count);
         had = plan_memory_gradients(&after.consistency, e->worker_count, s->rounds);
         if (e->ledger != NULL) {
             ledger_release(&s->ledger);
             ledger_copy(&s->ledger, e->ledger);
         }
     }
-    (void)reserve_bases(s, s->bases, NULL); /* no more than it has by now */
+    (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it has by now */
     (void)gate_reserve(&s->gradients, had, NULL);
 }
 
