@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEATS_US (2 * SIM_S) /* of a time-out of 3 s */
+#define BEATS_US (2 * SIM_S) /* of a time-out of 3 s; */
+#define HEARD_US                                                                                   \
+    (200 * SIM_MS) /* who was silent until then may be given up, just before it is heard */
 #define DEAF_US (30 * SIM_S) /* since the last cut */
 
 const char *const sim_invariant_names[INVARIANT_COUNT] = {"NONE",
@@ -428,7 +430,7 @@ void check_lost(struct world *w, const char *text)
         }
         bool beats = info.incarnation == n->incarnation && /* else a late Join of a dead process */
                      strcmp(w->names[n->beat_name], info.id) == 0 &&
-                     n->beat_us + BEATS_US > w->now_us;
+                     n->beat_us + BEATS_US > w->now_us && n->heard_us + HEARD_US < w->now_us;
         if (beats && strstr(text, "no heartbeat") != NULL) {
             violated(w, INVARIANT_BEATS, "%s, but it beat %llu ms ago", text,
                      (unsigned long long)((w->now_us - n->beat_us) / SIM_MS));

@@ -23,7 +23,6 @@
     X(decision_forgotten, PARTIAL, "decisions are forgotten when the generation changes")          \
     X(stale_everywhere, ASYNC, "shards that are not the lead drop what is too stale, too")         \
     X(idle_worker_counts, BOUNDED, "a worker that says it is idle stays in the minimum")           \
-    X(late_counts, LATE, "a request of before a worker was idle makes others wait for it")         \
     X(base_forgotten, ASYNC, "the version for delay compensation is not kept")                     \
     X(highest_progress, ASYNC, "who takes a split over begins at the highest progress")            \
     X(leases_over_generations, ASYNC, "a worker keeps its leases when the generation changes")     \

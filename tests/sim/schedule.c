@@ -298,7 +298,7 @@ static void late_messages(struct sim_schedule *s)
     bool often = s->mode == SIM_LATE;
     if (!schedule_freezes(s) && (chance(&m, 8) || often)) {
         s->knobs.late_part = (uint32_t)about(&m, often ? 50000 : 2000, often ? 400000 : 100000);
-        s->knobs.late_us = (uint32_t)about(&m, 100 * SIM_MS, 6 * SIM_S);
+        s->knobs.late_us = (uint32_t)about(&m, 3 * SIM_MS, 6 * SIM_S);
     }
 }
 

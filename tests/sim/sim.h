@@ -479,9 +479,10 @@ struct sim_node {
     uint64_t file_us, open_us, copy_us;    /* when it began */
     uint32_t file_job, open_job, copy_job; /* the last one that it is for */
     uint64_t copied_us;                    /* until then its shards are not asked for anything */
-    uint64_t beat_us;           /* when its last heartbeat came to the master's machine, */
-    uint16_t beat_name;         /* and as whom it came */
-    struct sim_worker_job *job; /* a worker's; memory is kept */
+    uint64_t heard_us;                     /* when it was heard of again after a time-out, */
+    uint64_t beat_us;                      /* when that came to the master's machine, */
+    uint16_t beat_name;                    /* and as whom it came */
+    struct sim_worker_job *job;            /* a worker's; memory is kept */
 };
 
 /* ---- jobs, as the simulator sees them ---- */

@@ -488,14 +488,18 @@ static uint64_t waits_until(const struct world *w, const struct event *e)
     return of_shards ? w->nodes[e->node].copied_us : 0;
 }
 
+#define SILENT_US (2700 * SIM_MS) /* the time-out is 3 s, by a clock that may be a tenth fast */
+
 /* It is at the master's machine, whether or not the master runs. */
 static void note_beat(struct world *w, const struct event *e)
 {
     if (e->kind == EVENT_REQUEST && e->node == 0) {
         const struct unary *u = &w->unaries[e->arg >> 2];
         if (u->kind == UNARY_HEARTBEAT && u->req.incarnation == w->nodes[u->from].incarnation) {
-            w->nodes[u->from].beat_us = w->now_us;
-            w->nodes[u->from].beat_name = u->req.name;
+            struct sim_node *n = &w->nodes[u->from];
+            n->heard_us = w->now_us - n->beat_us > SILENT_US ? w->now_us : n->heard_us;
+            n->beat_us = w->now_us;
+            n->beat_name = u->req.name;
         }
     }
 }

@@ -100,7 +100,7 @@ static bool is_over(const struct shard_worker *w, uint64_t session)
  * the lead is asked; the other shards take the clock that comes with the next request. */
 void shard_worker_activate(struct shard *s, uint32_t worker, uint64_t session, bool joins)
 {
-    if (!counts(s, worker) || (is_over(&s->workers[worker], session) && !MUTANT(late_counts))) {
+    if (!counts(s, worker) || is_over(&s->workers[worker], session)) {
         return;
     }
     struct shard_worker *w = &s->workers[worker];
