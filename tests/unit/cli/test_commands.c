@@ -40,6 +40,7 @@ static struct {
     ProtobufCMessage *heard;
     int32_t state; /* that jobs are in */
     size_t watches, nodes, workers, calls;
+    bool evaluates;  /* the job that is watched has been evaluated at two steps */
     bool traces;     /* it has something to say about steps */
     int breaks;      /* what the next watch ends with, after a message; 0: nothing */
     bool interrupts; /* in the middle of a watch somebody presses Ctrl-C */
@@ -155,6 +156,18 @@ static void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
     if (master.interrupts) {
         interrupt();
         return;
+    }
+    Gradus__V1__Evaluation evaluations[2], *list[2] = {&evaluations[0], &evaluations[1]};
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__evaluation__init(&evaluations[i]);
+        evaluations[i].step = 5 * (i + 1);
+        evaluations[i].epoch = 0.5 * (double)(i + 1);
+    }
+    job.evaluations = list;
+    if (master.evaluates) {
+        job.n_evaluations = 1;
+        (void)rpc_send(call, &job.base, NULL);
+        job.n_evaluations = 2;
     }
     job.state = (Gradus__V1__JobState)master.state;
     (void)rpc_send(call, &job.base, NULL);
@@ -552,8 +565,13 @@ static void test_watches(void **state)
         expect_of(ENDS[i].code, "watch digits-7 --json");
         says(&out, "\"job\": \"digits-7\"");
     }
-    size_t watches = master.watches;
     master.state = GRADUS__V1__JOB_STATE__SUCCEEDED;
+    master.evaluates = true; /* each is told once */
+    expect_of(0, "watch digits-7");
+    assert_string_equal(buf_str(&err_out),
+                        "epoch   0.50  step       5\nepoch   1.00  step      10\n");
+    master.evaluates = false;
+    size_t watches = master.watches;
     master.breaks = ERR_UNAVAILABLE; /* a master that starts again */
     expect_of(0, "watch digits-7");
     assert_int_equal(master.watches, watches + 2);

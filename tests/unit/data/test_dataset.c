@@ -204,6 +204,23 @@ static void the_fingerprint_covers_values_and_labels(void **state)
     assert_true(f != fingerprint_of("1,2,0\n3,4,1\n"));
 }
 
+static void the_fingerprint_covers_the_shape(void **state)
+{
+    (void)state;
+    static const uint8_t pixels[8] = {0, 10, 5, 9, 255, 10, 7, 9}, labels[2] = {0, 1};
+    static const uint32_t shapes[2][3] = {{2, 1, 4}, {2, 4, 1}};
+    uint64_t prints[2];
+    for (size_t i = 0; i < 2; i++) { /* the same bytes of records that are as long */
+        fixture_write_idx("x", 8, shapes[i], 3, pixels, sizeof pixels);
+        fixture_write_idx("y", 8, (uint32_t[]){2}, 1, labels, sizeof labels);
+        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){"y"});
+        struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+        prints[i] = dataset_info(d)->fingerprint;
+        dataset_free(d);
+    }
+    assert_true(prints[0] != prints[1]);
+}
+
 static void fields_have_defaults(void **state)
 {
     (void)state;
@@ -242,6 +259,7 @@ int main(void)
         cmocka_unit_test(the_split_does_not_depend_on_other_records),
         cmocka_unit_test(split_messages_name_the_record_in_the_file),
         cmocka_unit_test(the_fingerprint_covers_values_and_labels),
+        cmocka_unit_test(the_fingerprint_covers_the_shape),
         cmocka_unit_test(fields_have_defaults),
         cmocka_unit_test(a_batch_too_large_is_refused),
     };

@@ -50,6 +50,18 @@ static json_t *schema(void)
     return root;
 }
 
+/* A path, say, or a label: that may be a number without quotes. */
+static void test_a_text_may_be_a_number(void **state)
+{
+    (void)state;
+    json_t *root = schema();
+    const json_t *types = json_object_get(property(root, "data.label"), "type");
+    assert_int_equal(json_array_size(types), 2);
+    assert_string_equal(json_string_value(json_array_get(types, 0)), "string");
+    assert_string_equal(json_string_value(json_array_get(types, 1)), "number");
+    json_decref(root);
+}
+
 static void test_schema_has_every_row(void **state)
 {
     (void)state;
@@ -238,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schema_has_every_row),
+        cmocka_unit_test(test_a_text_may_be_a_number),
         cmocka_unit_test(test_schema_has_every_layer_and_rule),
         cmocka_unit_test(test_schema_has_shared_parts),
         cmocka_unit_test(test_schema_values),

@@ -95,7 +95,6 @@ static int free_descriptor(void)
 static void who_listens_is_found(void **state)
 {
     struct place *p = *state;
-    int before = free_descriptor();
     struct err err;
     char path[LOCAL_SOCKET_BYTES];
     path_of(p->dir, "h:1", path);
@@ -106,10 +105,11 @@ static void who_listens_is_found(void **state)
     assert_int_equal(s.st_mode & 0777, 0700);
     assert_false(local_socket_answers(path));
     int fd = listen_at(path);
+    int before = free_descriptor();
     assert_true(local_socket_answers(path));
+    assert_int_equal(free_descriptor(), before);
     (void)close(fd);
     assert_false(local_socket_answers(path));
-    assert_int_equal(free_descriptor(), before);
 }
 
 static void a_directory_that_others_may_enter_is_not_used(void **state)
