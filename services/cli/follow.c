@@ -27,6 +27,7 @@
 #define PLAIN_PROGRESS_MS 5000 /* between progress lines when nobody looks at a terminal */
 #define LOST_MS 15000          /* without word from the master for so long: give up */
 #define REOPEN_MS 500
+#define SETTLE_MS 2000 /* for what workers report of an epoch after its evaluation is there */
 #define PROGRESS_BYTES_MAX 1024
 
 /* What the stream's callbacks leave for the main thread. */
@@ -54,6 +55,7 @@ struct follower {
     uint64_t line_ms;
     uint64_t evaluation_step;
     size_t evaluations_shown;
+    uint64_t newest_step, newest_since_ms; /* the newest evaluation; since_ms 0: none yet */
     int state_shown;
     char reason_shown[256];
 };
@@ -129,9 +131,34 @@ static void clear_line(struct follower *f)
     }
 }
 
-static void show_evaluations(struct follower *f, const Gradus__V1__Job *job)
+static bool final(const Gradus__V1__Job *job)
 {
-    for (size_t i = 0; i < job->n_evaluations; i++) {
+    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
+           job->state == GRADUS__V1__JOB_STATE__FAILED ||
+           job->state == GRADUS__V1__JOB_STATE__CANCELLED;
+}
+
+/* The newest evaluation's train metrics may still lack what workers have not reported. */
+static bool settled(struct follower *f, const Gradus__V1__Job *job)
+{
+    const Gradus__V1__Evaluation *newest = job->evaluations[job->n_evaluations - 1];
+    uint64_t now = chrono_now_ms();
+    if (f->newest_since_ms == 0 || newest->step != f->newest_step) {
+        f->newest_step = newest->step;
+        f->newest_since_ms = now;
+    }
+    return final(job) || now >= f->newest_since_ms + SETTLE_MS;
+}
+
+/* Each once. Returns true if any was shown. */
+static bool show_evaluations(struct follower *f, const Gradus__V1__Job *job)
+{
+    size_t count = job->n_evaluations;
+    if (count > 0 && !settled(f, job)) {
+        count--;
+    }
+    size_t before = f->evaluations_shown;
+    for (size_t i = 0; i < count; i++) {
         const Gradus__V1__Evaluation *e = job->evaluations[i];
         if (f->evaluations_shown > 0 && e->step <= f->evaluation_step) {
             continue;
@@ -144,6 +171,7 @@ static void show_evaluations(struct follower *f, const Gradus__V1__Job *job)
         (void)fprintf(stderr, "%s\n", buf_str(&line));
         buf_release(&line);
     }
+    return f->evaluations_shown > before;
 }
 
 static void show_progress(struct follower *f, const Gradus__V1__Job *job)
@@ -169,13 +197,6 @@ static void show_progress(struct follower *f, const Gradus__V1__Job *job)
     f->state_shown = (int)job->state;
     text_copy(f->reason_shown, sizeof f->reason_shown, job->reason);
     buf_release(&line);
-}
-
-static bool final(const Gradus__V1__Job *job)
-{
-    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
-           job->state == GRADUS__V1__JOB_STATE__FAILED ||
-           job->state == GRADUS__V1__JOB_STATE__CANCELLED;
 }
 
 int follow_ended(const Gradus__V1__Job *job, bool json)
@@ -277,7 +298,7 @@ static int on_job(struct follower *f, struct rpc_msg *newest)
     f->shown = newest;
     f->lost_since_ms = 0;
     const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
-    show_evaluations(f, job);
+    (void)show_evaluations(f, job);
     if (final(job)) {
         return finish(f, job);
     }
@@ -358,6 +379,13 @@ static int on_tick(struct follower *f)
         if (open_stream(f, &err) != 0) {
             clear_line(f);
             return cli_fail(&err);
+        }
+    }
+    if (f->shown != NULL) {
+        const Gradus__V1__Job *job = (const Gradus__V1__Job *)f->shown->body;
+        bool line_open = f->line_open;
+        if (show_evaluations(f, job) && line_open) {
+            show_progress(f, job);
         }
     }
     return f->options->tick != NULL ? run_tick(f) : -1;
