@@ -85,7 +85,7 @@ class Image(unittest.TestCase):
             done = subprocess.run(
                 ["cmake", "-S", scratch + "/src", "-B", scratch + "/build", "-G", "Ninja",
                  "-DCMAKE_BUILD_TYPE=Release", "-DGRADUS_TESTS=OFF", "--log-level=WARNING"],
-                capture_output=True, text=True, timeout=200)
+                capture_output=True, text=True, timeout=400)
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(scratch + "/build/build.ninja") as f:
                 included = set(re.findall(r"-I(\S+)", f.read()))
