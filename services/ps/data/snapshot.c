@@ -43,7 +43,8 @@ static void remove_buffer(struct snapshots *s, size_t i)
 {
     if (s->lent > 0) {
         s->lent--;
-        gate_take_back(s->gate, floats_bytes_max(snapshots_floats(s->elements, s->type)));
+        gradient_memory_take_back(s->lender,
+                                  floats_bytes_max(snapshots_floats(s->elements, s->type)));
     }
     floats_release(&s->items[i]->values, s->budget);
     free(s->items[i]);
@@ -225,15 +226,16 @@ static bool grow(struct snapshots *s)
         return add_buffer(s, NULL) == 0;
     }
     uint64_t bytes = floats_bytes_max(snapshots_floats(s->elements, s->type));
-    bool borrows = s->gate != NULL && s->count >= 2 + s->kept;
-    if (s->count >= SNAPSHOT_BUFFERS_MAX + s->kept || (borrows && !gate_lend(s->gate, bytes))) {
+    bool borrows = s->lender != NULL && s->count >= 2 + s->kept;
+    if (s->count >= SNAPSHOT_BUFFERS_MAX + s->kept ||
+        (borrows && !gradient_memory_lend(s->lender, bytes))) {
         return false;
     }
     int rc = add_buffer(s, NULL);
     if (borrows && rc == 0) {
         s->lent++;
     } else if (borrows) {
-        gate_take_back(s->gate, bytes);
+        gradient_memory_take_back(s->lender, bytes);
     }
     return rc == 0;
 }

@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "ps/data/gate.h"
+#include "ps/data/gradient_memory.h"
 #include "tensor/half.h"
 
 /* Besides one for each version that is kept: present, previous, 8 for slow readers. */
@@ -39,9 +39,10 @@ struct snapshots {
     size_t count, capacity;
     size_t kept;     /* snapshot_keep() without snapshot_forget() */
     size_t reserved; /* buffers that are on the budget and not allocated yet */
-    size_t lent;     /* buffers that came of `gate` */
+    size_t lent;     /* buffers that came of `lender` */
     struct budget *budget;
-    struct gate *gate; /* lends the memory of those for slow readers; NULL: the budget is enough */
+    /* Lends the memory of those for slow readers. NULL: the budget is enough. */
+    struct gradient_memory *lender;
     uint64_t elements;
     enum value_type type; /* in which readers may want them, besides as floats */
     struct snapshot *present;

@@ -169,8 +169,9 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     if (in->total == 0 || in->buffer != NULL) {
         return 0;
     }
-    int rc = m->gradient_window != 0 ? borrow_gradient(s, in, m->gradient_window, err)
-                                     : gate_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
+    int rc = m->gradient_window != 0
+                 ? borrow_gradient(s, in, m->gradient_window, err)
+                 : gradient_pool_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
     for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
         if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
             rc = err_set(err, ERR_EXHAUSTED,
@@ -182,7 +183,7 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     if (rc == 1) {
         ps_stream_ref(s);
         rpc_pause_again(s->call);
-        gate_wait(&s->shard->gradients, &s->waiter);
+        gradient_pool_wait(&s->shard->gradients, &s->waiter);
         return 1;
     }
     rc = rc != 0 ? rc : ps_read_norms(s->shard, push_of(m), in->buffer, err);

@@ -42,7 +42,7 @@ static int take_values(struct ps_request *r, const Gradus__V1__Push *in, struct 
                        struct err *err)
 {
     struct buffer *buffer;
-    int rc = gate_get(&r->shard->gradients, &r->waiter, &buffer, err);
+    int rc = gradient_pool_get(&r->shard->gradients, &r->waiter, &buffer, err);
     if (rc != 0) {
         return rc;
     }
@@ -80,13 +80,13 @@ static const Gradus__V1__Push *push_of(const struct rpc_msg *msg)
 }
 
 /* There is memory, or never will be: the request goes on with the message that waited with it. */
-static void go_on(struct gate_waiter *w)
+static void go_on(struct gradient_wait *w)
 {
     struct ps_request *r = (struct ps_request *)((char *)w - offsetof(struct ps_request, waiter));
     struct err err;
     int rc = take_values(r, push_of(r->msg), r->msg->bulk, &err);
     if (rc == 1) {
-        gate_wait(&r->shard->gradients, w);
+        gradient_pool_wait(&r->shard->gradients, w);
         return;
     }
     if (rc != 0) {

@@ -98,7 +98,7 @@ struct ps *ps_ref(struct ps *ps)
 void ps_unref(struct ps *ps)
 {
     if (atomic_fetch_sub(&ps->refs, 1) == 1) {
-        gate_release(&ps->gate);
+        gradient_memory_release(&ps->gradient_memory);
         pthread_mutex_destroy(&ps->lock);
         trace_release(&ps->trace);
         free(ps->checkpoint_dir);
@@ -132,7 +132,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
-    gate_init(&ps->gate, o->gradient_bytes_max, ps->work, o->meters);
+    gradient_memory_init(&ps->gradient_memory, o->gradient_bytes_max, ps->work, o->meters);
     if (ps->copies == NULL) {
         pool_free(ps->files);
         pool_free(ps->opens);

@@ -24,8 +24,8 @@ struct ps_options {
     const char *checkpoint_dir;  /* copied */
     size_t shards_max;           /* 1..PS_SHARDS_MAX */
     uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: as much as the machine has */
-    uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gate.h); 0: no limit of
-                                    their own */
+    uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gradient_memory.h); 0: no
+                                    limit of their own */
     size_t chunk_bytes;          /* of an answer; a multiple of 4 */
     unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
     bool shared_memory;          /* with workers on this host */

@@ -112,10 +112,10 @@ int ps_memory_take(struct ps_shard *s, const Gradus__V1__OpenShardRequest *r,
     if (rc == 0 && update_needs_gradient(s->update)) {
         rc = floats_init(&s->nothing, s->elements, 1, &ps->budget, "an empty gradient", err);
     }
-    s->snapshots.gate = &ps->gate;
-    gate_join(&s->gradients, &ps->gate, s->elements, &ps->budget);
-    s->gradients.pool.norms = s->needs_norms ? s->plan.variable_count : 0;
-    rc = rc != 0 ? rc : gate_reserve(&s->gradients, gradients, err);
+    s->snapshots.lender = &ps->gradient_memory;
+    gradient_pool_join(&s->gradients, &ps->gradient_memory, s->elements, &ps->budget);
+    s->gradients.buffers.norms = s->needs_norms ? s->plan.variable_count : 0;
+    rc = rc != 0 ? rc : gradient_pool_reserve(&s->gradients, gradients, err);
     bool slot_base = s->spec.update.rule->base == RULE_BASE_SLOT;
     buffer_pool_init(&s->base_pool, slot_base ? update_slot_floats(s->update, 0) : 0,
                      SHARD_WORKERS_MAX + 1, &ps->budget);
@@ -131,7 +131,7 @@ void ps_memory_let_go(struct ps_shard *s)
     }
     s->let_go = true;
     ps_streams_end(s);
-    gate_close(&s->gradients);
+    gradient_pool_close(&s->gradients);
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         floats_release(&s->slots[i], &s->ps->budget);
         s->slot_data[i] = NULL;
@@ -146,7 +146,7 @@ void ps_memory_let_go(struct ps_shard *s)
 
 void ps_memory_release(struct ps_shard *s)
 {
-    gate_leave(&s->gradients);
+    gradient_pool_leave(&s->gradients);
     if (s->slot_copies.budget != NULL) {
         buffer_pool_release(&s->slot_copies);
         buffer_pool_release(&s->base_pool);

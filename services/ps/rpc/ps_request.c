@@ -250,7 +250,7 @@ void ps_request_wait_unary(struct ps_request *r)
 {
     atomic_fetch_add(&r->refs, 2); /* of the call, as above, and of the waiter */
     rpc_set_data(r->call, r);
-    gate_wait(&r->shard->gradients, &r->waiter);
+    gradient_pool_wait(&r->shard->gradients, &r->waiter);
 }
 
 static void run_waited(struct strand_task *task)
@@ -298,7 +298,7 @@ void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
         ps_request_unref(r);
         return;
     }
-    if (gate_cancel(&r->waiter)) {
+    if (gradient_wait_cancel(&r->waiter)) {
         ps_request_unref(r);
     }
     struct ps_shard *s = ps_shard_ref(r->shard);

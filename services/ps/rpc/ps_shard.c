@@ -185,7 +185,7 @@ uint64_t ps_shard_bytes(struct ps_shard *s)
     for (size_t i = 0; i < UPDATE_SLOTS_MAX; i++) {
         bytes += s->slots[i].bytes;
     }
-    return bytes + buffer_pool_bytes(&s->gradients.pool) + buffer_pool_bytes(&s->slot_copies) +
+    return bytes + buffer_pool_bytes(&s->gradients.buffers) + buffer_pool_bytes(&s->slot_copies) +
            buffer_pool_bytes(&s->base_pool);
 }
 
@@ -345,7 +345,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     const struct consistency *next = changes ? e->consistency : &s->consistency;
     size_t bases = ps_memory_bases(s, next, e->worker_count);
     size_t gradients = plan_memory_gradients(next, e->worker_count, s->rounds);
-    size_t had = (size_t)(s->gradients.reserve / s->gradients.unit);
+    size_t had = gradient_pool_reserved(&s->gradients);
     struct shard_info before;
     struct shard_info after;
     struct err err;
@@ -355,7 +355,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
     }
     shard_info(s->core, &before);
     if ((bases > s->bases && ps_memory_reserve_bases(s, bases, &err) != 0) ||
-        (gradients > had && gate_reserve(&s->gradients, gradients, &err) != 0)) {
+        (gradients > had && gradient_pool_reserve(&s->gradients, gradients, &err) != 0)) {
         (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it had before */
         struct shard_action refused = {.kind = SHARD_REPLY, .code = err.code};
         (void)ps_shard_wrap(s, &err);
@@ -373,7 +373,7 @@ void ps_shard_step_membership(struct ps_shard *s, struct ps_request *r)
         }
     }
     (void)ps_memory_reserve_bases(s, s->bases, NULL); /* no more than it has by now */
-    (void)gate_reserve(&s->gradients, had, NULL);
+    (void)gradient_pool_reserve(&s->gradients, had, NULL);
 }
 
 static void run_wake(struct strand_task *task)

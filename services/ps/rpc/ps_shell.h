@@ -5,7 +5,7 @@
 
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
-#include "ps/data/gate.h"
+#include "ps/data/gradient_memory.h"
 #include "ps/rpc/ps.h"
 #include "ps/core/shard.h"
 #include "ps/data/snapshot.h"
@@ -54,7 +54,7 @@ struct ps {
     _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
     size_t shards_max;
     struct budget budget;
-    struct gate gate;
+    struct gradient_memory gradient_memory;
     struct crew *crew;  /* helps with large updates */
     struct pool *work;  /* wakes shards and those who wait for memory; never busy for long */
     struct pool *opens; /* makes shards, one after the other */
@@ -138,7 +138,7 @@ struct ps_shard {
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
 
-    struct gate_share gradients;
+    struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* all slots, one behind the other */
     struct strand_task wake;
     atomic_bool waking;
@@ -236,9 +236,9 @@ struct ps_request {
     char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
     void *kept;                          /* the bytes of its decision or totals */
     struct shard_event event;
-    struct gate_waiter waiter; /* of a unary push; keeps a reference */
-    struct err *refused;       /* before the core sees it */
-    bool answered;             /* of the strand */
+    struct gradient_wait waiter; /* of a unary push; keeps a reference */
+    struct err *refused;         /* before the core sees it */
+    bool answered;               /* of the strand */
     uint64_t arrived_ns;
     /* Answer with @a, or with @err when a->code is not 0. */
     void (*answer)(struct ps_request *r, const struct shard_action *a, const struct err *err);

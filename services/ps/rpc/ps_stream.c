@@ -35,7 +35,7 @@ void ps_stream_wait(struct ps_stream *s, struct ps_request *r)
 }
 
 /* There is memory for the gradient whose message waits. */
-static void go_on(struct gate_waiter *w)
+static void go_on(struct gradient_wait *w)
 {
     struct ps_stream *s = (struct ps_stream *)((char *)w - offsetof(struct ps_stream, waiter));
     rpc_resume(s->call);
@@ -156,7 +156,7 @@ void ps_stream_done(struct rpc_call *call, bool cancelled, void *service)
     (void)service;
     struct ps_stream *s = rpc_data(call);
     rpc_set_data(call, NULL);
-    if (gate_cancel(&s->waiter)) {
+    if (gradient_wait_cancel(&s->waiter)) {
         ps_stream_unref(s);
     }
     while (s->incoming_count > 0) {

@@ -28,9 +28,9 @@ struct ps_stream {
     struct ps_shard *shard; /* NULL until the first exchange */
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
-    struct gate_waiter waiter;  /* for the memory of a gradient; keeps a reference */
-    struct ps_windows *windows; /* NULL: the client offered none that can be opened. Set once,
-                                   before requests that name it */
+    struct gradient_wait waiter; /* for the memory of a gradient; keeps a reference */
+    struct ps_windows *windows;  /* NULL: the client offered none that can be opened. Set once,
+                                    before requests that name it */
 
     /* Of the shard's strand. */
     struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
@@ -58,8 +58,8 @@ void ps_answer(struct ps_request *r, const struct shard_action *a, const struct 
 struct ps_windows *ps_windows_open(struct ps_shard *s, const Gradus__V1__Windows *offer);
 void ps_windows_unref(struct ps_windows *w); /* NULL is fine */
 /* Gradient window @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
- * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gate_get(). */
-int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gate_waiter *waiter,
+ * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gradient_pool_get(). */
+int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gradient_wait *waiter,
                         struct buffer **out, struct err *err);
 /* Nobody will use what the client put there: it has it back. */
 void ps_windows_decline(struct ps_windows *w, uint32_t number);

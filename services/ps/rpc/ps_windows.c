@@ -2,8 +2,8 @@
 /* Windows of a stream's client (windows.h) as its server uses them: within the limit on gradients.
  *
  * What the server touches of them counts in its resident memory. A gradient in a window takes room
- * in the gate before it is read, as one that comes in messages does; the pages of windows that
- * nobody uses right now stay mapped as long as the gate has room for them. */
+ * in the budget for gradients before it is read, as one that comes in messages does; the pages of
+ * windows that nobody uses right now stay mapped as long as the budget has room for them. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "base/mem.h"
 #include "ps/rpc/ps_stream.h"
 
-/* Touched before the gate is asked whether they may stay: 1 MiB. */
+/* Touched before it is asked whether they may stay: 1 MiB. */
 #define FILL_ELEMENTS (UINT64_C(1) << 18)
 
 struct ps_window {
-    struct gate_view view;
+    struct gradient_view view;
     const struct windows *of;
     float *memory;
 };
@@ -29,7 +29,7 @@ struct ps_windows {
     struct ps_window gradients[WINDOWS_MAX], values[WINDOWS_MAX];
 };
 
-static void drop(struct gate_view *v)
+static void drop(struct gradient_view *v)
 {
     const struct ps_window *window = (struct ps_window *)(void *)v; /* the first member */
     windows_drop(window->of, window->memory);
@@ -81,12 +81,12 @@ void ps_windows_unref(struct ps_windows *w)
     if (w == NULL || atomic_fetch_sub(&w->refs, 1) != 1) {
         return;
     }
-    struct gate *gate = &w->shard->ps->gate;
+    struct gradient_memory *memory = &w->shard->ps->gradient_memory;
     for (uint32_t i = 0; i < w->gradient_count; i++) {
-        gate_forget(gate, &w->gradients[i].view);
+        gradient_view_forget(memory, &w->gradients[i].view);
     }
     for (uint32_t i = 0; i < w->value_count; i++) {
-        gate_forget(gate, &w->values[i].view);
+        gradient_view_forget(memory, &w->values[i].view);
     }
     windows_unref(w->memory);
     free(w);
@@ -95,12 +95,12 @@ void ps_windows_unref(struct ps_windows *w)
 static void give_back(struct buffer *b)
 {
     struct ps_windows *w = b->owner;
-    gate_exit(&w->shard->gradients, &w->gradients[b->window].view);
+    gradient_pool_exit(&w->shard->gradients, &w->gradients[b->window].view);
     windows_give_gradient(w->memory, b->window);
     ps_windows_unref(w);
 }
 
-int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gate_waiter *waiter,
+int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gradient_wait *waiter,
                         struct buffer **out, struct err *err)
 {
     uint32_t i = number - 1;
@@ -108,13 +108,13 @@ int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gate_waite
         return err_set(err, ERR_INVALID, "gradient window %" PRIu32 " is not open, or in use",
                        number);
     }
-    int rc = gate_enter(&w->shard->gradients, waiter, &w->gradients[i].view, err);
+    int rc = gradient_pool_enter(&w->shard->gradients, waiter, &w->gradients[i].view, err);
     if (rc != 0) {
         windows_leave_gradient(w->memory, i);
         return rc;
     }
     atomic_fetch_add(&w->refs, 1);
-    *out = buffer_borrow(&w->shard->gradients.pool, w->gradients[i].memory, w, i, give_back);
+    *out = buffer_borrow(&w->shard->gradients.buffers, w->gradients[i].memory, w, i, give_back);
     return 0;
 }
 
@@ -137,6 +137,6 @@ void ps_windows_fill(struct ps_windows *w, uint32_t number, const float *values,
     for (uint64_t at = first; at < end; at += FILL_ELEMENTS) {
         uint64_t n = end - at < FILL_ELEMENTS ? end - at : FILL_ELEMENTS;
         windows_copy(w->shard->elements, window->memory + at, values + at, n);
-        gate_touched(&w->shard->ps->gate, &window->view);
+        gradient_view_touched(&w->shard->ps->gradient_memory, &window->view);
     }
 }

@@ -52,21 +52,22 @@ static inline uint64_t parked(struct ps_rig *rig)
 /* Until so many had to wait in all. */
 static inline void wait_for_waits(struct ps_rig *rig, double count)
 {
-    while (meter_value(rig->ps->gate.waits) < count) {
+    while (meter_value(rig->ps->gradient_memory.waits) < count) {
         (void)sched_yield();
     }
 }
 
 static inline void wait_for_bytes(struct ps_rig *rig, uint64_t gradients)
 {
-    while (meter_value(rig->ps->gate.bytes) < (double)(gradients * GRADIENT_BYTES)) {
+    while (meter_value(rig->ps->gradient_memory.bytes) < (double)(gradients * GRADIENT_BYTES)) {
         (void)sched_yield();
     }
 }
 
 static inline void expect_all_given_back(struct ps_rig *rig)
 {
-    while (meter_value(rig->ps->gate.bytes) > 0) { /* answers leave before memory comes back */
+    while (meter_value(rig->ps->gradient_memory.bytes) >
+           0) { /* answers leave before memory comes back */
         (void)sched_yield();
     }
 }

@@ -33,7 +33,7 @@ static void test_a_step_of_more_than_fits(void **state)
             assert_int_equal(a->code, 0);
             assert_int_equal(a->version, step + 1);
         }
-        assert_true(meter_value(rig.ps->gate.bytes) <= 5.0 * (double)GRADIENT_BYTES);
+        assert_true(meter_value(rig.ps->gradient_memory.bytes) <= 5.0 * (double)GRADIENT_BYTES);
     }
     const float *values = c[0].answers[STEPS - 1].values;
     for (size_t i = 0; i < ELEMENTS; i++) {
@@ -115,7 +115,7 @@ static void test_room_for_one(void **state)
     (void)ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version, &err);
     assert_int_equal(version, 5);
     expect_all_given_back(&rig);
-    assert_true(meter_value(rig.ps->gate.wait_seconds) > 0);
+    assert_true(meter_value(rig.ps->gradient_memory.wait_seconds) > 0);
     client_close(&c[0]);
     client_close(&c[1]);
     ps_rig_stop(&rig);

@@ -179,15 +179,17 @@ static void test_a_window_outlives_its_stream(void **state)
 /* As many gradients as there is room for, and mapped pages where they leave room. */
 static void expect_within_the_limit(struct ps_rig *rig)
 {
-    struct gate *g = &rig->ps->gate;
-    pthread_mutex_lock(&g->lock);
-    assert_true(g->held <= g->bytes_max && g->allocated <= g->bytes_max);
-    pthread_mutex_unlock(&g->lock);
+    struct gradient_memory *m = &rig->ps->gradient_memory;
+    const struct gradient_budget *b = &m->budget;
+    pthread_mutex_lock(&m->lock);
+    assert_true(b->held <= b->bytes_max && b->allocated <= b->bytes_max);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static void expect_nothing_mapped(struct ps_rig *rig)
 {
-    while (meter_value(rig->ps->gate.mapped) > 0) { /* the call ends before its stream does */
+    while (meter_value(rig->ps->gradient_memory.mapped) >
+           0) { /* the call ends before its stream does */
         (void)sched_yield();
     }
 }
@@ -288,7 +290,7 @@ static void test_streams_come_and_go(void **state)
         assert_int_equal(exchange(&c, &k)->in_window, ELEMENTS);
         expect_all_given_back(&rig);
         /* the gradient's window, and the answer's */
-        while (meter_value(rig.ps->gate.mapped) < 2.0 * (double)GRADIENT_BYTES) {
+        while (meter_value(rig.ps->gradient_memory.mapped) < 2.0 * (double)GRADIENT_BYTES) {
             (void)sched_yield();
         }
         expect_within_the_limit(&rig);
