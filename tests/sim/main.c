@@ -34,6 +34,7 @@ static const char USAGE[] =
     "shrunk and printed with its trace; after --failures of them (default 1) it is over.\n"
     "\n"
     "  MODE     sync, partial, speculate, async, bounded, change, sums; any: all but sums;\n"
+    "           memory: any of these, with little memory for gradients;\n"
     "           all: each of these, in proportion\n"
     "  --seed   run one schedule; --trace prints what happens, --whole does not shrink it\n"
     "\n"
@@ -147,9 +148,10 @@ static void print_counts(const struct tally *t, double seconds)
            t->runs == 0 ? 0 : (double)c->events / (double)t->runs, t->failed_count);
     printf("messages %" PRIu64 ", updates %" PRIu64 ", duplicates %" PRIu64 ", dropped %" PRIu64
            ", old requests %" PRIu64 ", given up %" PRIu64 ", speculated %" PRIu64
-           ", checkpoints %" PRIu64 ", recoveries %" PRIu64 "\nfaults:",
+           ", waits for memory %" PRIu64 ", checkpoints %" PRIu64 ", recoveries %" PRIu64
+           "\nfaults:",
            c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
-           c->checkpoints, c->recoveries);
+           c->memory_waits, c->checkpoints, c->recoveries);
     for (uint32_t i = 0; i < FAULT_KIND_COUNT; i++) {
         printf(" %s %" PRIu64, sim_fault_names[i], c->faults[i]);
     }

@@ -64,7 +64,16 @@
     X(work_is_silence, ANY, "a node that says what it is at counts as one that is silent")         \
     X(waits_for_all, ANY, "a job that recovers waits for as many workers as its file says")        \
     X(kept_gradient_of_any_step, SYNC, "a gradient that is kept is taken for one of another step") \
-    X(never_steps_back, PARTIAL, "a worker waits for a shard that is a step behind, for ever")
+    X(never_steps_back, PARTIAL, "a worker waits for a shard that is a step behind, for ever")     \
+    X(budget_reserve_short, MEMORY, "a shard reserves memory for one gradient too few")            \
+    X(budget_reserve_of_some, MEMORY, "a partial step reserves for as many replicas as it takes")  \
+    X(budget_no_room_for_totals, MEMORY, "a complete step that waits for totals takes all memory") \
+    X(budget_keeps_reserve, MEMORY, "the reserve of a shard that closes is for nobody else")       \
+    X(budget_head_blocks, MEMORY, "who waits for memory keeps others from their reserve")          \
+    X(budget_lends_reserves, MEMORY, "memory that a shard reserved is given to another one")       \
+    X(budget_cancel_keeps, MEMORY, "who gives up keeps the memory that it was granted")            \
+    X(budget_closed_sleeps, MEMORY, "who waits for memory does not hear that the shard closed")    \
+    X(budget_return_unseen, MEMORY, "memory that comes back is given to nobody who waits")
 
 enum mutant {
     MUTANT_NONE,

@@ -417,7 +417,7 @@ void on_exchange(struct world *w, const struct event *e)
         char text[600];
         trace(w, s->ps, "⇒ %s", trace_exchange(w, x, text, sizeof text));
     }
-    ps_exchange(w, s->ps, e->arg);
+    ps_arrives(w, s->ps, e->arg);
 }
 
 void on_answer(struct world *w, const struct event *e)
@@ -458,6 +458,7 @@ void on_gone(struct world *w, const struct event *e)
         return;
     }
     s->gone = true;
+    budget_gone(w, s->ps, e->arg);
     ps_gone(w, s->ps, e->arg);
 }
 

@@ -17,6 +17,12 @@ static struct sim_shard **find(struct world *w, uint32_t node, uint32_t job, uin
     return NULL;
 }
 
+struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, uint32_t shard)
+{
+    struct sim_shard **there = find(w, node, job, shard);
+    return there == NULL ? NULL : *there;
+}
+
 /* A closed shard leaves the table; false: the server died meanwhile. */
 static void sweep(struct world *w, uint32_t node)
 {
@@ -224,7 +230,16 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         s->gradients++;
     }
     uint32_t gradients = s->gradients;
+    uint32_t life = n->life;
+    struct shard_info before;
+    shard_info(s->core, &before);
+    if (e.kind == SHARD_MEMBERSHIP) {
+        budget_membership(w, s, &e);
+    }
     shard_take(w, s, &e);
+    if (e.kind == SHARD_MEMBERSHIP && n->life == life) {
+        budget_membership_done(w, s, before.generation, q->worker_count);
+    }
     if (e.kind == SHARD_PIN && q->slots && n->up && s->gradients == gradients && k->copy_us > 0) {
         n->copy_job = q->job; /* it kept the buffer: the copy is made now */
         n->copy_us = w->now_us;
@@ -235,7 +250,7 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 
 /* ---- exchanges ---- */
 
-static void refuse(struct world *w, uint32_t exchange, int code, const char *why)
+void ps_refuse(struct world *w, uint32_t exchange, int code, const char *why)
 {
     const struct exchange q = w->exchanges[exchange];
     exchange_free(w, exchange);
@@ -254,7 +269,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
     const struct stream *stream = &w->streams[x->stream];
     struct sim_shard **there = find(w, node, stream->job, stream->shard);
     if (there == NULL) {
-        refuse(w, exchange, ERR_NOT_FOUND, "the shard is not on this server");
+        ps_refuse(w, exchange, ERR_NOT_FOUND, "the shard is not on this server");
         return;
     }
     struct sim_shard *s = *there;
@@ -280,6 +295,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
         g->t = x->values;
         g->ids = x->ids;
         g->generation = x->generation;
+        g->counted = budget_is_tight(w);
         e.gradient = g;
         s->gradients++;
     }
@@ -328,4 +344,5 @@ void ps_end(struct world *w, uint32_t node)
             n->shards[i] = NULL;
         }
     }
+    budget_end(w, node);
 }

@@ -33,6 +33,9 @@ static void gradient_release(struct world *w, struct sim_shard *s, struct gradie
     s->gradients--;
     g->next = w->gradients;
     w->gradients = g;
+    if (g->counted) {
+        gradient_memory_back(w, s);
+    }
 }
 
 struct sim_request *request_new(struct world *w, struct sim_shard *s)
@@ -99,10 +102,44 @@ static struct snapshot_slot *find_version(struct world *w, struct sim_shard *s, 
              (unsigned long long)s->snapshots[s->present].version);
 }
 
-/* Slow readers take the buffers that the next versions need. */
-static bool can_apply(const struct world *w, const struct sim_shard *s)
+static uint32_t snapshots_used(const struct sim_shard *s)
 {
-    return s->readers < w->schedule->knobs.readers_max;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < SIM_SNAPSHOTS_MAX; i++) {
+        used += s->snapshots[i].refs > 0;
+    }
+    return used;
+}
+
+/* As snapshots_can_update() has it: what slow readers keep beyond two versions and those that are
+ * kept is memory that gradients would have else. */
+static bool has_buffer(struct world *w, struct sim_shard *s)
+{
+    bool gives_up = s->previous != SIM_NONE && s->snapshots[s->previous].refs == 1;
+    if (gives_up || snapshots_used(s) < s->buffers) {
+        return true;
+    }
+    if (s->buffers >= 2 + s->kept && !budget_lend(w, s)) {
+        return false;
+    }
+    s->buffers++;
+    return true;
+}
+
+void snapshots_trim(struct world *w, struct sim_shard *s)
+{
+    while (s->buffers > 2 + s->kept && snapshots_used(s) < s->buffers) {
+        s->buffers--;
+        if (s->lent > 0) {
+            budget_take_back(w, s);
+        }
+    }
+}
+
+/* Slow readers take the buffers that the next versions need. */
+static bool can_apply(struct world *w, struct sim_shard *s)
+{
+    return s->readers < w->schedule->knobs.readers_max && (!budget_is_tight(w) || has_buffer(w, s));
 }
 
 static void read_slowly(struct world *w, struct sim_shard *s, struct snapshot_slot *snapshot,
@@ -520,6 +557,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
     s->version_first = q->version;
     s->elements = j->shard_elements[q->shard];
     s->previous = SIM_NONE;
+    s->buffers = 2;
     s->room = q->worker_count;
     s->modes = 1U << q->consistency.mode;
     memcpy(s->map, j->map[q->shard], sizeof s->map);
@@ -548,6 +586,7 @@ struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_
         free(s);
         return NULL;
     }
+    budget_open(w, s, &q->consistency, q->worker_count);
     return s;
 }
 
@@ -580,6 +619,7 @@ void shard_drop(struct world *w, struct sim_shard *s)
         violated(w, INVARIANT_CLEAN, "a closed shard has %u buffers, %u versions, %u requests left",
                  s->gradients, s->kept, s->waiting);
     }
+    budget_close(w, s);
     shard_release(w, s);
 }
 

@@ -107,6 +107,10 @@ static int read_line(struct scenario *c, char *line)
         c->s.knobs.readers_max = n;
         c->s.knobs.reader_part = 1000000;
         c->s.knobs.reader_us = 20000;
+    } else if (sscanf(line, "memory %u", &n) == 1) {
+        c->s.knobs.memory_tight = true;
+        c->s.knobs.memory_more = n;
+        c->s.knobs.memory_us = 4000;
     } else if (strncmp(line, "training ", 9) == 0) {
         buf_printf(&c->training, "  %s\n", line + 9);
     } else if (strncmp(line, "at ", 3) == 0) {

@@ -315,6 +315,29 @@ static void short_memory(struct sim_schedule *s)
     k->full_modes_part = chance(&m, 60) ? (uint32_t)about(&m, 100000, 1000000) : 0;
 }
 
+/* Memory for gradients that is just enough, and readers who take some of it. With draws of their
+ * own, too. */
+static void tight_memory(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "gradients")};
+    struct sim_knobs *k = &s->knobs;
+    if (!chance(&m, 8) && s->mode != SIM_MEMORY) {
+        return;
+    }
+    k->memory_tight = true;
+    k->memory_more = chance(&m, 50) ? 0 : (uint32_t)between(&m, 1, 3);
+    k->memory_us = (uint32_t)about(&m, 200, 50000);
+    k->memory_refused_part = chance(&m, 30) ? (uint32_t)about(&m, 10000, 500000) : 0;
+    if (k->reader_part == 0 && chance(&m, 25)) {
+        k->reader_part = (uint32_t)about(&m, 20000, 900000);
+        k->reader_us = (uint32_t)about(&m, 1000, 500000);
+        k->readers_max = (uint32_t)between(&m, 1, 8);
+    }
+    if (k->break_part == 0 && s->mode == SIM_MEMORY && chance(&m, 40)) {
+        k->break_part = (uint32_t)about(&m, 500, 30000);
+    }
+}
+
 static void refused_connections(struct sim_schedule *s)
 {
     struct maker m = {.s = s, .key = rng_key(s->seed, "refused")};
@@ -675,11 +698,14 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     s->mode = mode;
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
+    } else if (mode == SIM_MEMORY) {
+        mode = mode_of(seed);
     }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
-    s->job_count = chance(&m, 10) && s->worker_count > 1 ? 2 : 1;
+    uint32_t two_jobs = s->mode == SIM_MEMORY ? 40 : 10;
+    s->job_count = chance(&m, two_jobs) && s->worker_count > 1 ? 2 : 1;
     if (mode == SIM_ANY && chance(&m, 15)) {
         mode = SIM_CHANGE;
     }
@@ -693,6 +719,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     early_answers(s);
     short_memory(s);
+    tight_memory(s);
     refused_connections(s);
     for (uint32_t i = 0; i < s->spare_count; i++) {
         add_fault(&m, FAULT_JOIN, 1 + s->ps_count + s->worker_count + i);

@@ -7,8 +7,8 @@
  * that fails can be run again, smaller (shrink.c), or with its trace.
  *
  * The files are the shells around the cores: world.c clocks and processes; net.c calls and streams;
- * member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, worker_node.c,
- * worker_job.c, worker_act.c what services/ does in threads; disk.c checkpoints; fault.c what goes
+ * member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, ps_budget.c,
+ * worker_node.c, worker_act.c what services/ does in threads; disk.c checkpoints; fault.c what goes
  * wrong. check.c knows what must hold. Time is in microseconds; the cores see milliseconds of their
  * node's own clock. */
 #ifndef GRADUS_SIM_SIM_H
@@ -23,6 +23,7 @@
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 #include "master/core/master.h"
+#include "ps/core/gradient_budget.h"
 #include "ps/core/shard.h"
 #include "membership/membership_core.h"
 #include "worker/core/worker.h"
@@ -54,9 +55,10 @@
     X(ASYNC, async)                                                                                \
     X(BOUNDED, bounded)                                                                            \
     X(CHANGE, change)                                                                              \
-    X(SUMS, sums) /* sync, with sums over whole variables on several shards */                     \
-    X(LATE, late) /* bounded or any: much of what was given up comes all the same */               \
-    X(ALL, all)   /* each of those before late, in proportion */
+    X(SUMS, sums)     /* sync, with sums over whole variables on several shards */                 \
+    X(LATE, late)     /* bounded or any: much of what was given up comes all the same */           \
+    X(MEMORY, memory) /* each of those before late, with little memory for gradients */            \
+    X(ALL, all)       /* each of those before late, in proportion */
 
 enum sim_mode {
 #define X(NAME, name) SIM_##NAME,
@@ -126,6 +128,10 @@ struct sim_knobs {
     uint32_t full_part, room_workers, full_modes_part;
     uint32_t refused_part; /* of the ends of processes, that the master sees before the time-out */
     bool skew;             /* clocks differ, and run at 0.9 to 1.1 */
+    /* Servers have memory for the gradients that their shards reserve, and for so many more; each
+     * comes in for up to so long. Parts of those beyond a reserve are refused by the machine. */
+    bool memory_tight;
+    uint32_t memory_more, memory_us, memory_refused_part;
 };
 
 struct sim_job_plan {
@@ -176,6 +182,7 @@ struct gradient {
     struct tensor t;
     struct ids ids;      /* of the batches that are summed up in it */
     uint64_t generation; /* of the requests that brought it: the oldest */
+    bool counted;        /* in the budget of its server */
 };
 
 /* ---- the network (net.c) ---- */
@@ -283,6 +290,7 @@ struct stream { /* of one worker's job and one shard */
     uint64_t request_us, answer_us; /* when the last one arrives: they stay in order */
     bool broken;                    /* the worker knows */
     bool gone;                      /* the server knows */
+    struct sim_inlet *inlet;        /* NULL: all that arrived is read */
 };
 
 struct exchange { /* a request or an answer on its way */
@@ -330,7 +338,12 @@ struct sim_request { /* a tag of a shard's core */
     uint32_t serial;
 };
 
-struct sim_shard { /* on a parameter server */
+struct sim_shard {               /* on a parameter server */
+    struct gradient_share share; /* where memory for gradients is tight: in `elements` */
+    uint64_t reserve_before;     /* a change of membership */
+    uint32_t taken;              /* gradients that come in, or that its core has */
+    uint32_t lent;               /* versions, of memory for gradients */
+    uint32_t buffers;            /* for versions */
     bool open;
     uint32_t node, job, number, serial;
     struct fence fence;
@@ -355,6 +368,18 @@ struct sim_shard { /* on a parameter server */
     uint32_t room;      /* for so many workers at least */
     uint32_t modes;     /* that it was in: a bit for each */
     bool stepping;
+};
+
+/* Of a stream at a server whose memory for gradients is tight: what has arrived and is not read,
+ * because a gradient waits for memory, or comes in. */
+struct sim_inlet {
+    struct gradient_waiter waiter; /* the first member */
+    struct sim_inlet *next, *all;  /* free ones; all that were ever made */
+    bool used;
+    enum { INLET_READS, INLET_WAITS, INLET_COMES_IN } at;
+    uint32_t stream, first, last; /* exchanges, in order */
+    struct sim_shard *shard;      /* of the first one, unless it is at INLET_READS */
+    uint64_t serial;
 };
 
 struct sim_link {    /* of a worker's job to a shard */
@@ -475,6 +500,8 @@ struct sim_node {
 
     struct sim_shard *shards[SIM_SHARDS_OF_PS]; /* a server's */
     struct shard_closed closed;
+    struct gradient_budget budget;
+    bool telling;                          /* who waited for memory; a task of its pool */
     uint64_t file_free_us, open_free_us;   /* when its one thread for that is free */
     uint64_t file_us, open_us, copy_us;    /* when it began */
     uint32_t file_job, open_job, copy_job; /* the last one that it is for */
@@ -543,6 +570,8 @@ enum event_kind {
     EVENT_OPENED, /* a server has the time to make a shard: arg as of EVENT_REQUEST */
     EVENT_FILE,   /* arg: a disk operation */
     EVENT_READER, /* a slow reader of a snapshot is done */
+    EVENT_ROOM,   /* a server tells who waited for memory */
+    EVENT_TAKEN,  /* the last of a gradient has come in: stream, inlet */
     EVENT_FAULT,
     EVENT_FAULT_END,
     EVENT_SUBMIT,
@@ -582,6 +611,7 @@ struct event {
     X(LIVE, "a job ends soon after faults have stopped")                                           \
     X(BEATS, "no node is given up that beats")                                                     \
     X(CLEAN, "nothing is left when a job is over")                                                 \
+    X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
     X(BOUND, "nobody is further ahead than the staleness bound")                                   \
     X(ORDER, "actions come in an order that can be carried out")
 
@@ -597,7 +627,7 @@ extern const char *const sim_invariant_texts[INVARIANT_COUNT];
 
 struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated;
-    uint64_t given_up;
+    uint64_t given_up, memory_waits;
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };
 
@@ -635,6 +665,8 @@ struct world {
     uint32_t request_free;
     size_t request_count, request_capacity;
     struct gradient *gradients, *all_gradients; /* free ones; all */
+    struct sim_inlet *inlets, *all_inlets;      /* the same */
+    uint64_t inlet_serials;
 
     struct master *master;
     struct master_actions actions;
@@ -725,12 +757,36 @@ uint32_t job_index(struct world *w, const char *id);
 void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void ps_exchange(struct world *w, uint32_t node, uint32_t exchange);
+void ps_refuse(struct world *w, uint32_t exchange, int code, const char *why);
 void ps_gone(struct world *w, uint32_t node, uint32_t stream);
+struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, uint32_t shard);
 void ps_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: all */
 void ps_end(struct world *w, uint32_t node);                /* killed: memory is gone */
 void ps_reader(struct world *w, const struct event *e);
 
+/* ps_budget.c: memory for gradients that is tight */
+bool budget_is_tight(const struct world *w);
+void budget_begin(struct world *w, uint32_t node);
+void budget_end(struct world *w, uint32_t node); /* killed */
+void budget_clear(struct world *w);
+void budget_free(struct world *w);
+void budget_open(struct world *w, struct sim_shard *s, const struct consistency *c, size_t workers);
+/* Before and after a shard takes a SetMembership. */
+void budget_membership(struct world *w, struct sim_shard *s, const struct shard_event *e);
+void budget_membership_done(struct world *w, struct sim_shard *s, uint64_t generation_before,
+                            size_t workers);
+void budget_close(struct world *w, struct sim_shard *s); /* its core has released all */
+void gradient_memory_back(struct world *w, struct sim_shard *s);
+/* A version for slow readers. False: there is no memory for it. */
+bool budget_lend(struct world *w, struct sim_shard *s);
+void budget_take_back(struct world *w, struct sim_shard *s);
+void ps_arrives(struct world *w, uint32_t node, uint32_t exchange);
+void budget_gone(struct world *w, uint32_t node, uint32_t stream);
+void budget_taken(struct world *w, const struct event *e);
+void budget_tell(struct world *w, uint32_t node);
+
 /* ps_shard.c */
+void snapshots_trim(struct world *w, struct sim_shard *s);
 void shard_take(struct world *w, struct sim_shard *s, struct shard_event *e);
 struct sim_shard *shard_make(struct world *w, uint32_t node, const struct unary_request *q,
                              struct err *err);

@@ -250,6 +250,12 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6", k->full_part,
              k->room_workers, k->full_modes_part, k->refused_part);
     line(ctx, text);
+    if (k->memory_tight) {
+        snprintf(text, sizeof text,
+                 "memory for gradients: reserves and %u more, each in %u us, refused %u/1e6",
+                 k->memory_more, k->memory_us, k->memory_refused_part);
+        line(ctx, text);
+    }
     for (uint32_t i = 0; i < s->job_count; i++) {
         snprintf(text, sizeof text, "job %u at %llu ms: %u records, %u to test", i,
                  (unsigned long long)(s->jobs[i].submit_us / SIM_MS), s->jobs[i].records,

@@ -164,6 +164,7 @@ void node_start(struct world *w, uint32_t node)
     if (n->role == ROLE_MASTER) {
         master_begin(w);
     } else {
+        budget_begin(w, node);
         member_begin(w, node);
     }
 }
@@ -263,6 +264,7 @@ static void clear(struct world *w)
         memset(n, 0, sizeof *n);
         n->job = job;
     }
+    budget_clear(w);
     w->gradients = NULL; /* those that died with a server are free again, too */
     for (struct gradient *g = w->all_gradients; g != NULL; g = g->all) {
         g->next = w->gradients;
@@ -285,6 +287,7 @@ static void clear(struct world *w)
     w->node_count = 0;
     w->client_request = 0;
     w->serials = 0;
+    w->inlet_serials = 0;
     w->answers = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
@@ -306,6 +309,7 @@ void world_free(struct world *w)
         w->all_gradients = g->all;
         free(g);
     }
+    budget_free(w);
     master_actions_release(&w->actions);
     disk_free(w->disk);
     free(w->heap);
@@ -362,6 +366,8 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_COMPUTED:
     case EVENT_OPENED:
     case EVENT_READER:
+    case EVENT_ROOM:
+    case EVENT_TAKEN:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -419,6 +425,12 @@ static void dispatch(struct world *w, const struct event *e)
         break;
     case EVENT_READER:
         ps_reader(w, e);
+        break;
+    case EVENT_ROOM:
+        budget_tell(w, e->node);
+        break;
+    case EVENT_TAKEN:
+        budget_taken(w, e);
         break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:
@@ -484,7 +496,7 @@ static bool is_clean(const struct world *w)
 static uint64_t waits_until(const struct world *w, const struct event *e)
 {
     bool of_shards = e->kind == EVENT_REQUEST || e->kind == EVENT_EXCHANGE ||
-                     e->kind == EVENT_GONE || e->kind == EVENT_READER;
+                     e->kind == EVENT_GONE || e->kind == EVENT_READER || e->kind == EVENT_TAKEN;
     return of_shards ? w->nodes[e->node].copied_us : 0;
 }
 

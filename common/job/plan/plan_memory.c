@@ -3,6 +3,7 @@
  * slots, versions that workers hold, gradients that wait to be summed. */
 #include "job/plan/plan_memory.h"
 
+#include "base/mutant.h"
 #include "job/progress/tree.h"
 
 size_t plan_memory_bases(const struct update_spec *spec, const struct consistency *c,
@@ -21,14 +22,14 @@ size_t plan_memory_gradients(const struct consistency *c, size_t workers, uint32
 {
     size_t waiting = 0;
     if (c->mode == TRAINING_SYNC && consistency_is_partial(c)) {
-        waiting = c->replicas;
+        waiting = MUTANT(budget_reserve_of_some) ? c->aggregate : c->replicas;
     } else if (c->mode == TRAINING_SYNC) {
         size_t of_shares = workers * tree_cover_max(c->replicas);
         waiting = tree_waiting_max(c->replicas);
         waiting = !consistency_is_loose(c) && of_shares < waiting ? of_shares : waiting;
-        waiting = rounds > 0 && waiting == 0 ? 1 : waiting;
+        waiting = rounds > 0 && waiting == 0 && !MUTANT(budget_no_room_for_totals) ? 1 : waiting;
     }
-    return waiting + 1;
+    return waiting + (MUTANT(budget_reserve_short) ? 0 : 1);
 }
 
 uint64_t plan_memory_version(uint64_t elements, enum value_type type)

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
+#include "base/mutant.h"
+
 void gradient_budget_init(struct gradient_budget *b, uint64_t bytes_max)
 {
     *b = (struct gradient_budget){.bytes_max = bytes_max == 0 ? UINT64_MAX : bytes_max};
@@ -34,6 +36,9 @@ static bool fits(const struct gradient_share *s)
         return true;
     }
     uint64_t promised = b->promised - promised_to(s, s->held) + promised_to(s, held);
+    if (MUTANT(budget_lends_reserves)) {
+        return b->held + s->unit <= b->bytes_max && held <= s->held_max;
+    }
     return promised <= b->bytes_max && held <= s->held_max;
 }
 
@@ -41,7 +46,7 @@ static bool fits(const struct gradient_share *s)
 static bool must_queue(const struct gradient_share *s)
 {
     const struct gradient_waiter *w = s->budget->first;
-    bool own = is_own(s);
+    bool own = is_own(s) && !MUTANT(budget_head_blocks);
     while (w != NULL && own && w->share != s) {
         w = w->next;
     }
@@ -53,7 +58,7 @@ static void set_held(struct gradient_share *s, uint64_t held)
     struct gradient_budget *b = s->budget;
     b->promised = b->promised - promised_to(s, s->held) + promised_to(s, held);
     b->held = b->held - s->held + held;
-    assert(b->promised <= b->bytes_max);
+    assert(b->promised <= b->bytes_max || MUTANT(budget_lends_reserves));
     s->held = held;
 }
 
@@ -88,8 +93,8 @@ static void grant(struct gradient_budget *b)
     while (*at != NULL) {
         struct gradient_waiter *w = *at;
         struct gradient_share *s = w->share;
-        bool own = is_own(s);
-        if (s->closed) {
+        bool own = is_own(s) && !MUTANT(budget_head_blocks);
+        if (s->closed && !MUTANT(budget_closed_sleeps)) {
             make_ready(b, at);
         } else if (fits(s) && (own || !kept)) {
             set_held(s, s->held + s->unit);
@@ -154,7 +159,7 @@ bool gradient_waiter_cancel(struct gradient_waiter *w)
     bool due = (w->state == GRADIENT_WAITER_WAITS && unlink_from(&b->first, &b->end, w)) ||
                (w->state == GRADIENT_WAITER_READY && unlink_from(&b->ready, &b->ready_end, w));
     w->state = GRADIENT_WAITER_IDLE;
-    if (w->granted) {
+    if (w->granted && !MUTANT(budget_cancel_keeps)) {
         set_held(w->share, w->share->held - w->share->unit);
     }
     w->granted = false;
@@ -183,7 +188,9 @@ int gradient_share_take(struct gradient_share *s, struct gradient_waiter *w, str
 void gradient_share_return(struct gradient_share *s)
 {
     set_held(s, s->held - s->unit);
-    grant(s->budget);
+    if (!MUTANT(budget_return_unseen)) {
+        grant(s->budget);
+    }
 }
 
 bool gradient_share_refused(struct gradient_share *s)
@@ -240,7 +247,7 @@ void gradient_share_reserved(struct gradient_share *s, bool fits, uint64_t befor
 
 void gradient_share_close(struct gradient_share *s)
 {
-    set_reserve(s, 0);
+    set_reserve(s, MUTANT(budget_keeps_reserve) ? s->reserve : 0);
     s->closed = true;
     grant(s->budget);
 }
