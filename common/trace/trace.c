@@ -19,7 +19,7 @@ void trace_spans_release(struct trace_spans *s)
 
 void trace_init(struct trace *t)
 {
-    *t = (struct trace){.begun = false};
+    *t = (struct trace){.spans_max = 0};
     atomic_init(&t->on, false);
     pthread_mutex_init(&t->mutex, NULL);
 }
@@ -30,8 +30,7 @@ void trace_release(struct trace *t)
     pthread_mutex_destroy(&t->mutex);
 }
 
-static int begin(struct trace *t, uint64_t id, const char *job, size_t spans_max,
-                 uint64_t deadline_ns, struct err *err)
+static int make_room(struct trace *t, const char *job, size_t spans_max, struct err *err)
 {
     size_t max = spans_max == 0 || spans_max > TRACE_SPANS_MAX ? TRACE_SPANS_MAX : spans_max;
     struct trace_spans spans = {0};
@@ -43,11 +42,7 @@ static int begin(struct trace *t, uint64_t id, const char *job, size_t spans_max
     trace_spans_release(&t->spans);
     t->spans = spans;
     t->spans_max = max;
-    t->begun = true;
-    t->id = id;
-    t->deadline_ns = deadline_ns;
     text_copy(t->job, sizeof t->job, job);
-    atomic_store(&t->on, true);
     return 0;
 }
 
@@ -56,11 +51,18 @@ int trace_begin(struct trace *t, uint64_t id, const char *job, size_t spans_max,
 {
     int rc = 0;
     pthread_mutex_lock(&t->mutex);
-    bool same = t->begun && t->id == id && strcmp(t->job, job) == 0;
-    if (t->begun && !same && now_ns < t->deadline_ns) {
+    const struct recording before = t->recording;
+    enum recording_asked asked = recording_ask(&t->recording, id, 0, now_ns, deadline_ns);
+    bool another_job = asked == RECORDING_AGAIN && strcmp(t->job, job) != 0;
+    if (asked == RECORDING_OTHER || another_job) {
         rc = err_set(err, ERR_EXISTS, "another trace is being recorded, of job %s", t->job);
-    } else if (!same) {
-        rc = begin(t, id, job, spans_max, deadline_ns, err);
+    } else if (asked == RECORDING_OVER) {
+        rc = err_set(err, ERR_CANCELLED, "this trace was taken already");
+    } else if (asked == RECORDING_BEGUN && make_room(t, job, spans_max, err) != 0) {
+        rc = ERR_EXHAUSTED;
+        t->recording = before;
+    } else if (asked == RECORDING_BEGUN) {
+        atomic_store(&t->on, true);
     }
     pthread_mutex_unlock(&t->mutex);
     return rc;
@@ -90,9 +92,9 @@ void trace_add(struct trace *t, const char *job, const struct trace_span *span, 
     }
     pthread_mutex_lock(&t->mutex);
     struct trace_spans *s = &t->spans;
-    if (!t->begun || strcmp(t->job, job) != 0) {
+    if (!recording_is_on(&t->recording) || strcmp(t->job, job) != 0) {
         /* over since then, or of another job on this server */
-    } else if (span->end_ns > t->deadline_ns) {
+    } else if (span->end_ns > t->recording.deadline_ns) {
         atomic_store(&t->on, false);
     } else if (s->count == t->spans_max) {
         s->lost++;
@@ -108,12 +110,11 @@ int trace_take(struct trace *t, uint64_t id, struct trace_spans *out, struct err
 {
     int rc = 0;
     pthread_mutex_lock(&t->mutex);
-    if (!t->begun || t->id != id) {
+    if (!recording_take(&t->recording, id)) {
         rc = err_set(err, ERR_NOT_FOUND, "no such trace is being recorded");
     } else {
         *out = t->spans;
         t->spans = (struct trace_spans){0};
-        t->begun = false;
         atomic_store(&t->on, false);
     }
     pthread_mutex_unlock(&t->mutex);

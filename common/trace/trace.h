@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "trace/recording.h"
 
 #define TRACE_SPANS_MAX 32768 /* a few hundred steps with all their messages */
 #define TRACE_WORKERS_MAX 64  /* names; a name beyond is none */
@@ -61,8 +62,7 @@ void trace_spans_release(struct trace_spans *s);
 struct trace {
     atomic_bool on;
     pthread_mutex_t mutex; /* guards what follows */
-    bool begun;
-    uint64_t id, deadline_ns;
+    struct recording recording;
     char job[TRACE_NAME_BYTES];
     size_t spans_max;
     struct trace_spans spans;
@@ -73,7 +73,7 @@ void trace_release(struct trace *t);
 
 /* Begin recording @job, at most @spans_max spans (at most TRACE_SPANS_MAX; 0: so many) that end
  * before @deadline_ns. The same @id again goes on with what there is. Errors: ERR_EXISTS another
- * recording is under way; ERR_EXHAUSTED no memory. */
+ * recording is under way; ERR_CANCELLED that of this @id is over; ERR_EXHAUSTED no memory. */
 int trace_begin(struct trace *t, uint64_t id, const char *job, size_t spans_max, uint64_t now_ns,
                 uint64_t deadline_ns, struct err *err);
 /* Is anything recorded? For those who would have to read a clock. */

@@ -444,6 +444,10 @@ void check_lost(struct world *w, const char *text)
 
 void check_clean(struct world *w)
 {
+    if (trace_open(w) != NULL) {
+        violated(w, INVARIANT_TRACE, "trace %llu of a job that is over goes on",
+                 (unsigned long long)trace_open(w)->id);
+    }
     for (uint32_t i = 1; i < w->node_count; i++) {
         const struct sim_node *n = &w->nodes[i];
         if (n->job->there) {

@@ -145,6 +145,12 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_STRANGER:
         stranger_calls(w, f);
         break;
+    case FAULT_TRACE:
+        rounds_begin(w, index);
+        if (f->until_us > f->at_us) {
+            end_at(w, index, f->until_us);
+        }
+        break;
     case FAULT_KIND_COUNT:
         break;
     }
@@ -175,6 +181,13 @@ void fault_end(struct world *w, uint32_t index)
         break;
     case FAULT_SLOW:
         n->slow = 1;
+        break;
+    case FAULT_TRACE:
+        if (w->nodes[0].paused) {
+            end_at(w, index, w->now_us + 100 * SIM_MS); /* the master hears it later */
+        } else {
+            rounds_gone(w, index);
+        }
         break;
     default:
         break;

@@ -35,7 +35,7 @@ static const char USAGE[] =
     "\n"
     "  MODE     sync, partial, speculate, async, bounded, change, sums; any: all but sums;\n"
     "           memory: any of these, with little memory for gradients;\n"
-    "           all: each of these, in proportion\n"
+    "           all: each of these, in proportion; traced: the same, all with traces\n"
     "  --seed   run one schedule; --trace prints what happens, --whole does not shrink it\n"
     "\n"
     "A SCENARIO is a file of tests/sim/scenarios: a schedule and its trace, which must be the one\n"
@@ -149,9 +149,10 @@ static void print_counts(const struct tally *t, double seconds)
     printf("messages %" PRIu64 ", updates %" PRIu64 ", duplicates %" PRIu64 ", dropped %" PRIu64
            ", old requests %" PRIu64 ", given up %" PRIu64 ", speculated %" PRIu64
            ", waits for memory %" PRIu64 ", checkpoints %" PRIu64 ", recoveries %" PRIu64
-           "\nfaults:",
+           "\ntraces %" PRIu64 ", answered %" PRIu64 ", of all nodes %" PRIu64 "\nfaults:",
            c->messages, c->steps, c->duplicates, c->dropped, c->old, c->given_up, c->speculated,
-           c->memory_waits, c->checkpoints, c->recoveries);
+           c->memory_waits, c->checkpoints, c->recoveries, c->traces, c->traces_answered,
+           c->traces_whole);
     for (uint32_t i = 0; i < FAULT_KIND_COUNT; i++) {
         printf(" %s %" PRIu64, sim_fault_names[i], c->faults[i]);
     }

@@ -325,6 +325,7 @@ void master_begin(struct world *w)
 
 void master_end(struct world *w)
 {
+    rounds_drop(w);
     master_free(w->master);
     w->master = NULL;
     w->actions.count = 0;

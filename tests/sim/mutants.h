@@ -73,7 +73,15 @@
     X(budget_lends_reserves, MEMORY, "memory that a shard reserved is given to another one")       \
     X(budget_cancel_keeps, MEMORY, "who gives up keeps the memory that it was granted")            \
     X(budget_closed_sleeps, MEMORY, "who waits for memory does not hear that the shard closed")    \
-    X(budget_return_unseen, MEMORY, "memory that comes back is given to nobody who waits")
+    X(budget_return_unseen, MEMORY, "memory that comes back is given to nobody who waits")         \
+    X(trace_workers_first, TRACED, "workers record before all servers do")                         \
+    X(trace_taken_early, TRACED, "servers are taken from while workers record")                    \
+    X(trace_left_behind, TRACED, "servers record on when the client of a trace goes away")         \
+    X(trace_waits_for_failed, TRACED, "a round of a trace waits for a node that has failed")       \
+    X(record_after_take, TRACED, "a RECORD that comes after its TAKE begins a recording")          \
+    X(record_replaced, TRACED, "a RECORD of another trace replaces the one that is recorded")      \
+    X(record_for_ever, TRACED, "a recording whose time is up keeps others from theirs")            \
+    X(record_ends_early, TRACED, "a worker does not wait for the exchanges of its last step")
 
 enum mutant {
     MUTANT_NONE,

@@ -225,6 +225,9 @@ static void deliver(struct world *w, uint32_t index, uint32_t attempt, const str
                      master_call_name(u->req.call));
         }
         break;
+    case UNARY_TRACE:
+        rounds_answered(w, u, r);
+        break;
     case UNARY_JOIN:
     case UNARY_HEARTBEAT:
     case UNARY_LEAVE:

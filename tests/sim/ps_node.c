@@ -173,6 +173,10 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
     const struct unary_request *q = &w->unaries[unary].req;
     const struct sim_knobs *k = &w->schedule->knobs;
     struct sim_node *n = &w->nodes[node];
+    if (w->unaries[unary].kind == UNARY_TRACE) {
+        recorder_server_called(w, node, unary, attempt);
+        return;
+    }
     if (q->call == MASTER_CALL_OPEN && q->incarnation != w->nodes[node].incarnation) {
         unary_refuse(w, unary, attempt, ERR_ABORTED, "this was meant for another process");
         return;
@@ -268,6 +272,7 @@ void ps_exchange(struct world *w, uint32_t node, uint32_t exchange)
     struct exchange *x = &w->exchanges[exchange];
     const struct stream *stream = &w->streams[x->stream];
     struct sim_shard **there = find(w, node, stream->job, stream->shard);
+    recorder_check(w, node, x->stream, x->number);
     if (there == NULL) {
         ps_refuse(w, exchange, ERR_NOT_FOUND, "the shard is not on this server");
         return;

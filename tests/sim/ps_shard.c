@@ -353,6 +353,7 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
     const struct exchange *q = &w->exchanges[r->exchange];
     uint32_t stream = q->stream;
     uint64_t number = q->number;
+    recorder_check(w, s->node, stream, number);
     request_drop(w, r);
     uint32_t index = exchange_new(w);
     struct exchange *x = &w->exchanges[index];

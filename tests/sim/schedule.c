@@ -609,6 +609,31 @@ static void heard_late(const struct maker *of, struct sim_schedule *s)
     }
 }
 
+/* Clients that ask for traces, several at once, and some go away. With draws of their own, so that
+ * all else of a seed is as it was. What `number` says, rounds.c reads. */
+static void traces(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "traces");
+    m.draws = 0;
+    if (!chance(&m, percent)) {
+        return;
+    }
+    uint64_t before_us = 0;
+    for (uint64_t i = between(&m, 1, 9); i > 0; i--) {
+        struct sim_fault *f = add_fault(&m, FAULT_TRACE, 0);
+        uint32_t job = (uint32_t)below(&m, s->job_count);
+        uint32_t steps = (uint32_t)about(&m, 1, 33);
+        uint32_t tenths = (uint32_t)about(&m, 1, 200); /* of a second */
+        f->number = tenths << 6 | (steps - 1) << 1 | job;
+        if (before_us > 0 && chance(&m, 25)) {
+            f->at_us = before_us + below(&m, 4 * (uint64_t)s->knobs.delay_us);
+        }
+        before_us = f->at_us;
+        f->until_us = f->at_us + (chance(&m, 30) ? about(&m, 1 * SIM_MS, 2 * SIM_S) : 0);
+    }
+}
+
 enum trouble {
     BAD_NETWORK,
     BAD_MACHINES,
@@ -691,11 +716,15 @@ static enum sim_mode mode_of(uint64_t seed)
 
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
+    const uint32_t traced_percent = mode == SIM_TRACED ? 100 : mode == SIM_ALL ? 8 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->mode = mode;
+    if (mode == SIM_TRACED) {
+        mode = mode_of(seed);
+    }
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
     } else if (mode == SIM_MEMORY) {
@@ -737,6 +766,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     late_messages(s);
     goes_for_good(&m, s);
     heard_late(&m, s);
+    traces(&m, s, traced_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     slow_work(&m, s);

@@ -9,8 +9,8 @@
  * The files are the shells around the cores: world.c clocks and processes; net.c calls and streams;
  * member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, ps_budget.c,
  * worker_node.c, worker_act.c what services/ does in threads; disk.c checkpoints; fault.c what goes
- * wrong. check.c knows what must hold. Time is in microseconds; the cores see milliseconds of their
- * node's own clock. */
+ * wrong; rounds.c and recorder.c the traces that clients ask for. check.c knows what must hold.
+ * Time is in microseconds; the cores see milliseconds of their node's own clock. */
 #ifndef GRADUS_SIM_SIM_H
 #define GRADUS_SIM_SIM_H
 
@@ -23,9 +23,11 @@
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 #include "master/core/master.h"
+#include "master/core/trace_rounds.h"
 #include "ps/core/gradient_budget.h"
 #include "ps/core/shard.h"
 #include "membership/membership_core.h"
+#include "trace/recording.h"
 #include "worker/core/worker.h"
 
 #define SIM_NODES_MAX 12
@@ -58,7 +60,8 @@
     X(SUMS, sums)     /* sync, with sums over whole variables on several shards */                 \
     X(LATE, late)     /* bounded or any: much of what was given up comes all the same */           \
     X(MEMORY, memory) /* each of those before late, with little memory for gradients */            \
-    X(ALL, all)       /* each of those before late, in proportion */
+    X(TRACED, traced) /* as all, and clients ask for traces */                                     \
+    X(ALL, all)       /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
 #define X(NAME, name) SIM_##NAME,
@@ -89,7 +92,8 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(FULL, full)             /* nothing more goes onto the disk of checkpoints */                 \
     X(GONE, gone)             /* that disk is not there; number 1: as if it were empty */          \
     X(DAMAGE, damage)         /* a bit of the newest checkpoint of job `number` flips */           \
-    X(PINS, pins)             /* servers have no memory for copies of slots */
+    X(PINS, pins)             /* servers have no memory for copies of slots */                     \
+    X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */
 
 enum sim_fault_kind {
 #define X(NAME, name) FAULT_##NAME,
@@ -197,6 +201,7 @@ enum unary_kind {
     UNARY_REPORT_PROGRESS,
     UNARY_REPORT_FAILURE,
     UNARY_STRANGER, /* as UNARY_CALL, of nobody */
+    UNARY_TRACE,    /* of the master: `trace` says what */
     UNARY_KIND_COUNT
 };
 
@@ -231,6 +236,12 @@ struct unary_request {
     uint32_t shard_count;
     char pin_id[64], directory[80];
     uint64_t first, count;
+    struct { /* UNARY_TRACE */
+        uint64_t id;
+        uint32_t node; /* its number in the trace */
+        bool told;     /* TRACE_DO_TELL */
+        struct trace_ask ask;
+    } trace;
     /* of nodes */
     uint16_t name;            /* who asks; 0: nobody knows */
     uint64_t incarnation;     /* of who asks, or of the process that the master means */
@@ -394,6 +405,7 @@ struct pending_exchange {
     enum worker_set set;
     uint32_t slot;
     bool push;
+    uint64_t traced; /* the trace that it is recorded for; 0: none */
 };
 #define SIM_PENDING_MAX 192 /* 64 for each shard, as in the client */
 
@@ -416,7 +428,7 @@ struct worker_slot {
     uint64_t base[SIM_SHARDS_MAX]; /* versions that it was computed on, of the first batch */
 };
 
-enum mail_kind { MAIL_REQUEST, MAIL_EXCHANGED, MAIL_MASTER, MAIL_TIMER };
+enum mail_kind { MAIL_REQUEST, MAIL_EXCHANGED, MAIL_MASTER, MAIL_TIMER, MAIL_RECORD_DUE };
 struct mail {
     enum mail_kind kind;
     uint32_t index, attempt; /* unary or exchange */
@@ -429,6 +441,18 @@ struct sim_measured {
         uint64_t epoch, batches, examples;
     } epochs[SIM_EPOCHS_MAX];
     uint64_t staleness[JOB_STALENESS_BUCKETS];
+};
+
+/* What a node does for traces (recorder.c), and what the simulator knows of it. */
+struct sim_recorder {
+    struct recording recording;
+    uint64_t over;         /* traces that were recorded or taken here: a bit for each */
+    uint64_t id, until_ns; /* of the last RECORD that was not refused */
+    /* Of a worker: the RECORD that waits for its answer, and the exchanges of the recorded steps.
+     */
+    bool asked;
+    uint32_t unary, attempt;
+    uint64_t first, last;
 };
 
 struct sim_worker_job {
@@ -448,6 +472,7 @@ struct sim_worker_job {
     uint64_t busy_us;
     uint64_t taken; /* the newest generation whose Assign it answered */
     struct worker_action computing;
+    struct sim_recorder recorder;
     bool has_loading; /* the mail to handle when the data is there */
     struct mail loading_mail;
     struct mail mail[SIM_MAIL_MAX];
@@ -509,6 +534,7 @@ struct sim_node {
     uint64_t heard_us;                     /* when it was heard of again after a time-out, */
     uint64_t beat_us;                      /* when that came to the master's machine, */
     uint16_t beat_name;                    /* and as whom it came */
+    struct sim_recorder recorder;          /* a server's */
     struct sim_worker_job *job;            /* a worker's; memory is kept */
 };
 
@@ -545,6 +571,23 @@ struct sim_job {
     char checkpoint[96];
 };
 
+#define SIM_TRACES_MAX 8
+
+/* A trace that the master leads (rounds.c). */
+struct sim_trace {
+    bool open;
+    uint32_t fault, job;
+    uint64_t id;
+    struct trace_rounds rounds;
+    struct {
+        uint32_t node;
+        bool recorded, has_trace; /* it answered RECORD; a server also TAKE */
+        uint32_t life;            /* of the process that did the former, */
+        uint64_t until_ns;        /* which gives up then, by its clock */
+        uint32_t taken_life;      /* of the process that was asked TAKE */
+    } nodes[SIM_NODES_MAX];
+};
+
 struct disk;
 
 struct sim_row { /* that the store has answered; the master's core does not know yet */
@@ -576,7 +619,9 @@ enum event_kind {
     EVENT_FAULT_END,
     EVENT_SUBMIT,
     EVENT_QUIET,
-    EVENT_REFUSED, /* the master finds nobody at the address of a node that died */
+    EVENT_REFUSED,    /* the master finds nobody at the address of a node that died */
+    EVENT_RECORD_DUE, /* arg: the worker's job; more: the trace */
+    EVENT_TRACE_DUE,  /* arg: the trace, which is over by now */
 };
 
 struct event {
@@ -613,6 +658,8 @@ struct event {
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
     X(BOUND, "nobody is further ahead than the staleness bound")                                   \
+    X(TRACE, "a trace ends, with an answer of each node, and nobody records for it then")          \
+    X(RECORDED, "what a server does for a recorded step is recorded")                              \
     X(ORDER, "actions come in an order that can be carried out")
 
 enum sim_invariant {
@@ -628,6 +675,7 @@ extern const char *const sim_invariant_texts[INVARIANT_COUNT];
 struct sim_counts {
     uint64_t events, messages, steps, dropped, recoveries, checkpoints, duplicates, old, speculated;
     uint64_t given_up, memory_waits;
+    uint64_t traces, traces_answered, traces_whole; /* the last: of every node */
     uint64_t faults[FAULT_KIND_COUNT], states[JOB_STATE_END];
 };
 
@@ -676,6 +724,8 @@ struct world {
     uint64_t client_request; /* of SUBMIT, CANCEL … */
 
     struct sim_job jobs[SIM_JOBS_MAX];
+    struct sim_trace traces[SIM_TRACES_MAX];
+    uint64_t trace_last; /* id */
     struct disk *disk;
 
     enum sim_invariant broken;
@@ -805,6 +855,7 @@ void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange);
 void worker_broken(struct world *w, uint32_t node, uint32_t stream);
 void worker_master(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
 void worker_timer(struct world *w, uint32_t node);
+void worker_record_due(struct world *w, uint32_t node, uint32_t id);
 void worker_computed(struct world *w, uint32_t node, uint32_t serial);
 
 /* worker_act.c */
@@ -842,6 +893,28 @@ void disk_restore(struct world *w); /* every row to the master's core */
 void fault_begin(struct world *w, uint32_t index);
 void fault_end(struct world *w, uint32_t index);
 void faults_stop(struct world *w);
+
+/* rounds.c: clients who ask for traces, and the master, who leads them */
+void rounds_begin(struct world *w, uint32_t fault);
+void rounds_gone(struct world *w, uint32_t fault); /* the client */
+void rounds_answered(struct world *w, const struct unary *u, const struct unary_reply *r);
+void rounds_drop(struct world *w); /* the master is gone */
+void rounds_check_due(struct world *w, uint64_t id);
+struct sim_trace *trace_find(struct world *w, uint64_t id);    /* NULL: it is over */
+uint32_t trace_node(const struct sim_trace *t, uint32_t node); /* SIM_NONE: not of it */
+const struct sim_trace *trace_open(const struct world *w);     /* any */
+
+/* recorder.c: nodes that record */
+uint64_t node_ns(const struct world *w, uint32_t node); /* on its clock */
+void recorder_server_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void recorder_worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt);
+void recorder_end(struct world *w, uint32_t node); /* a worker answers with what there is */
+void recorder_due(struct world *w, uint32_t node, uint32_t id);
+void recorder_step(struct world *w, uint32_t node, uint64_t step);
+uint64_t recorder_sending(struct world *w, uint32_t node, uint64_t exchange); /* for which trace */
+void recorder_answered(struct world *w, uint32_t node, uint64_t exchange);
+/* A server is at this exchange: is that recorded, if the worker records its step? */
+void recorder_check(struct world *w, uint32_t node, uint32_t stream, uint64_t exchange);
 
 /* stranger.c */
 void stranger_calls(struct world *w, const struct sim_fault *f);

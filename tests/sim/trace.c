@@ -126,6 +126,7 @@ const char *trace_unary(const struct world *w, const struct unary *u, char *out,
     static const char *const NAMES[UNARY_KIND_COUNT] = {
         "",           "Join",        "Heartbeat",      "Leave",
         "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure"};
+    static const char *const ASKS[] = {"clock", "record", "take"};
     struct text t = {out, n};
     const struct unary_request *q = &u->req;
     put_node(w, &t, u->from);
@@ -134,6 +135,10 @@ const char *trace_unary(const struct world *w, const struct unary *u, char *out,
     put(&t, " ");
     if (u->kind == UNARY_CALL) {
         put_call(w, &t, q);
+        return out;
+    }
+    if (u->kind == UNARY_TRACE) {
+        put(&t, "Trace %llu %s", (unsigned long long)q->trace.id, ASKS[q->trace.ask.kind]);
         return out;
     }
     put(&t, "%s", NAMES[u->kind]);

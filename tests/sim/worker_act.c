@@ -151,6 +151,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
     us *= n->slow;
     us = lands_us(j, a->set) > w->now_us + us ? lands_us(j, a->set) - w->now_us : us;
     check_compute(w, node, a);
+    recorder_step(w, node, a->step);
     TRACE(w, node, "computes step %llu replica %u, batch %u of split %u of epoch %u%s",
           (unsigned long long)a->step, a->replica, a->batch.batch, a->batch.split,
           (unsigned)a->batch.epoch, a->spare ? ", spare" : "");
@@ -306,7 +307,8 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
                                    .stream = link->stream,
                                    .set = r->set,
                                    .slot = r->slot,
-                                   .push = pushes};
+                                   .push = pushes,
+                                   .traced = recorder_sending(w, node, r->exchange)};
     stream_send(w, index);
 }
 

@@ -66,6 +66,7 @@ void worker_drop(struct world *w, uint32_t node, uint32_t job)
         return;
     }
     TRACE(w, node, "drops %s", w->jobs[j->job].id);
+    recorder_end(w, node);
     j->there = false;
     refuse_all(w, j);
     for (uint32_t s = 0; s < j->shard_count; s++) {
@@ -218,6 +219,10 @@ static void handle_request(struct world *w, uint32_t node, const struct mail *m)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     enum master_call_kind call = w->unaries[m->index].req.call;
+    if (w->unaries[m->index].kind == UNARY_TRACE) {
+        recorder_worker_called(w, node, m->index, m->attempt);
+        return;
+    }
     if ((call == MASTER_CALL_INSPECT || call == MASTER_CALL_START) && !j->loaded) {
         j->loaded = true;
         load_then(w, node, m);
@@ -270,6 +275,7 @@ static void handle_exchanged(struct world *w, uint32_t node, uint32_t index)
     if (x.code == 0 && x.answer.train.push == PUSH_APPLIED) {
         j->measured.staleness[staleness_bucket(x.answer.train.staleness)]++;
     }
+    recorder_answered(w, node, x.number);
     job_feed(w, node, &e);
 }
 
@@ -325,6 +331,9 @@ static void handle(struct world *w, uint32_t node, const struct mail *m)
     case MAIL_TIMER:
         job_feed(w, node, &timer);
         break;
+    case MAIL_RECORD_DUE:
+        recorder_due(w, node, m->index);
+        break;
     }
 }
 
@@ -358,6 +367,14 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     struct err err = {0};
     enum worker_start what = WORKER_START_NEW;
     bool first = q->call == MASTER_CALL_START || q->call == MASTER_CALL_INSPECT;
+    if (w->unaries[unary].kind == UNARY_TRACE) {
+        if (mine && q->trace.ask.kind != TRACE_ASK_CLOCK) {
+            post(w, node, (struct mail){MAIL_REQUEST, unary, attempt});
+        } else {
+            recorder_worker_called(w, node, unary, attempt);
+        }
+        return;
+    }
     if (first && q->incarnation != w->nodes[node].incarnation) {
         unary_refuse(w, unary, attempt, ERR_ABORTED, "this was meant for another process");
         return;
@@ -509,6 +526,11 @@ void worker_master(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     }
     w->unaries[unary].refs++;
     post(w, node, (struct mail){MAIL_MASTER, unary, attempt > 1 ? 0 : attempt});
+}
+
+void worker_record_due(struct world *w, uint32_t node, uint32_t id)
+{
+    post(w, node, (struct mail){MAIL_RECORD_DUE, id, 0});
 }
 
 void worker_timer(struct world *w, uint32_t node)

@@ -160,6 +160,7 @@ void node_start(struct world *w, uint32_t node)
     n->file_free_us = 0;
     n->open_free_us = 0;
     n->copied_us = 0;
+    n->recorder = (struct sim_recorder){0};
     TRACE(w, node, "starts");
     if (n->role == ROLE_MASTER) {
         master_begin(w);
@@ -242,6 +243,8 @@ struct world *world_new(void)
 
 static void clear(struct world *w)
 {
+    rounds_drop(w);
+    w->trace_last = 0;
     if (w->master != NULL) {
         master_free(w->master);
         w->master = NULL;
@@ -368,6 +371,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_READER:
     case EVENT_ROOM:
     case EVENT_TAKEN:
+    case EVENT_RECORD_DUE:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -432,11 +436,17 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_TAKEN:
         budget_taken(w, e);
         break;
+    case EVENT_RECORD_DUE:
+        if (n->job->there && n->job->serial == e->arg) {
+            worker_record_due(w, e->node, e->more);
+        }
+        break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:
     case EVENT_SUBMIT:
     case EVENT_QUIET:
     case EVENT_REFUSED:
+    case EVENT_TRACE_DUE:
         break; /* of the world: below */
     }
 }
@@ -459,6 +469,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_REFUSED:
         master_refused(w, e->arg);
+        return true;
+    case EVENT_TRACE_DUE:
+        rounds_check_due(w, e->arg);
         return true;
     default:
         return false;
@@ -489,7 +502,7 @@ static bool is_clean(const struct world *w)
             }
         }
     }
-    return true;
+    return trace_open(w) == NULL;
 }
 
 /* Whoever copies slots does nothing else for the shards meanwhile; in order, later. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs.Trace: asks all nodes of a job what they do in the next steps, and for the time on their
- * clocks. In which order, trace_rounds.c says. The client is told of nodes that failed. When it
- * goes away the nodes are told to stop. */
+ * clocks. In which order, trace_rounds.h of the core says. The client is told of nodes that failed.
+ * When it goes away the nodes are told to stop. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/shell.h"
-#include "master/shell/trace_rounds.h"
+#include "master/shell/trace_calls.h"
 
 #define TRACES_MAX 8
 #define STEPS_MAX 1000
@@ -31,11 +31,17 @@ void traces_end(struct shell *s, const char *why)
     struct err err = {0};
     err_set(&err, ERR_UNAVAILABLE, "%s", why);
     for (struct tracing *t = s->traces; t != NULL; t = t->next) {
-        trace_fail(t, &err); /* it is freed when its calls are over */
+        trace_fail(t, &err);
+        trace_rounds_stop(&t->rounds); /* it is freed when its calls are over */
     }
 }
 
 /* ---- the answer ---- */
+
+static bool has_failed(const struct traced_node *n)
+{
+    return n->err.code != 0;
+}
 
 static void fill_node(const struct traced_node *n, Gradus__V1__NodeTrace *to, char *problem)
 {
@@ -48,7 +54,7 @@ static void fill_node(const struct traced_node *n, Gradus__V1__NodeTrace *to, ch
     bool same_clock = n->same_boot && apart_ns <= n->trip_ns;
     to->offset_ns = same_clock ? 0 : n->offset_ns;
     to->offset_error_ns = same_clock ? 0 : n->trip_ns / 2 + 1;
-    if (n->failed) {
+    if (has_failed(n)) {
         memcpy(problem, n->err.msg, ERR_MESSAGE_BYTES);
         to->problem = problem;
     } else {
@@ -62,7 +68,7 @@ static bool is_empty(const struct tracing *t, struct err *err)
     const struct traced_node *first = NULL;
     for (size_t i = 0; i < t->count; i++) {
         const struct traced_node *n = &t->nodes[i];
-        if (n->role == MASTER_WORKER && !n->failed) {
+        if (n->role == MASTER_WORKER && !has_failed(n)) {
             return false;
         }
         first = first == NULL && n->role == MASTER_WORKER ? n : first;
@@ -118,7 +124,7 @@ static void stop(void *ctx)
     if (t != NULL) {
         rpc_call_unref(t->call);
         t->call = NULL;
-        trace_rounds_stop(t);
+        tracing_gone(t);
     }
     rpc_call_unref(gone->call);
     free(gone);
@@ -149,8 +155,9 @@ static void add_nodes(struct tracing *t, const struct job_names *names, enum mas
         n->address = mem_strdup(found ? info.address : "");
         n->host = mem_strdup(found ? info.host : "");
         n->pid = found ? info.pid : 0;
-        n->failed = !found || !info.alive;
-        if (n->failed) {
+        bool lost = !found || !info.alive;
+        (void)trace_rounds_add(&t->rounds, role, lost);
+        if (lost) {
             err_set(&n->err, ERR_UNAVAILABLE, "the master has lost this node");
         }
     }
@@ -201,10 +208,9 @@ static void run_trace(struct request *r)
     t->call = rpc_call_ref(r->call);
     t->job = mem_strdup(q->job);
     t->id = chrono_now_ns(); /* of one master; nodes have one job of this name */
-    t->steps = q->steps;
-    t->timeout_ms = q->timeout_ms;
     trace_boot(t->boot);
     size_t count = record->workers.count + record->ps.count;
+    trace_rounds_init(&t->rounds, q->steps, q->timeout_ms, count);
     t->nodes = mem_new(count + 1, sizeof *t->nodes);
     t->spans_max = SPANS_MAX / (uint32_t)(count + 1);
     add_nodes(t, &record->workers, MASTER_WORKER);
@@ -216,7 +222,7 @@ static void run_trace(struct request *r)
     }
     s->traces = t;
     s->trace_count++;
-    trace_rounds_begin(t);
+    tracing_begin(t);
 }
 
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service)

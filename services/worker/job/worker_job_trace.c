@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records the steps and exchanges of a job while `gradus trace` asks for them. There is one
- * recording at a time, and it ends at its deadline even if no step does. */
+/* Records the steps and exchanges of a job while `gradus trace` asks for them. When a recording
+ * begins and ends is decided in trace/recording.h; here are its clock, its call and its spans. */
 #include "worker/job/worker_job_trace.h"
 
 #include "base/chrono.h"
@@ -31,16 +31,15 @@ void worker_job_trace_end(struct worker_job *j)
     }
     struct trace_spans spans = {0};
     struct wire_trace reply;
-    (void)trace_take(&t->recorder, t->id, &spans, NULL); /* none: no step has begun */
+    recording_end(&t->recording);
+    (void)trace_take(&t->recorder, t->recording.id, &spans, NULL); /* none: no step has begun */
     wire_trace_to_proto(&spans, &reply);
-    reply.response.steps = t->steps;
+    reply.response.steps = t->recording.steps;
     (void)rpc_reply(t->call, &reply.response.base, NULL);
     wire_trace_release(&reply);
     trace_spans_release(&spans);
     rpc_call_unref(t->call);
     t->call = NULL;
-    t->begun = false;
-    t->closing = false;
     loop_timer_clear(j->loop, &t->timer);
 }
 
@@ -53,29 +52,29 @@ void worker_job_trace_begin(struct worker_job *j, struct rpc_call *call,
                             const Gradus__V1__TraceRequest *q)
 {
     struct worker_job_trace *t = &j->trace;
-    if (t->call != NULL && rpc_cancelled(t->call)) {
-        worker_job_trace_end(j); /* the master that asked is gone */
-    }
-    if (t->call != NULL) {
-        worker_job_fail_call(call, ERR_EXISTS, "a trace of this job is being recorded already");
-        return;
+    uint64_t now_ns = chrono_now_ns();
+    if (t->call != NULL && (rpc_cancelled(t->call) || now_ns >= t->recording.deadline_ns)) {
+        worker_job_trace_end(j); /* the master that asked is gone, or the timer is late */
     }
     if (q->steps == 0) {
         worker_job_fail_call(call, ERR_INVALID, "a trace of 0 steps");
         return;
     }
-    if (q->id != 0 && q->id == t->stopped) {
+    uint64_t deadline_ns = now_ns + (uint64_t)q->timeout_ms * NS_PER_MS;
+    switch (recording_ask(&t->recording, q->id, q->steps, now_ns, deadline_ns)) {
+    case RECORDING_AGAIN: /* the answer is for who asked first */
+    case RECORDING_OTHER:
+        worker_job_fail_call(call, ERR_EXISTS, "a trace of this job is being recorded already");
+        return;
+    case RECORDING_OVER:
         worker_job_fail_call(call, ERR_CANCELLED, "this trace was stopped before it began");
         return;
+    case RECORDING_BEGUN:
+        break;
     }
     t->call = rpc_call_ref(call);
-    t->id = q->id;
     t->spans_max = q->spans_max;
-    t->deadline_ns = chrono_now_ns() + (uint64_t)q->timeout_ms * NS_PER_MS;
-    t->steps_wanted = q->steps;
-    t->steps = 0;
-    t->open = 0;
-    loop_timer_set(j->loop, &t->timer, t->deadline_ns / NS_PER_MS, on_deadline, j);
+    loop_timer_set(j->loop, &t->timer, deadline_ns / NS_PER_MS, on_deadline, j);
 }
 
 void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
@@ -83,10 +82,9 @@ void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
 {
     struct worker_job_trace *t = &j->trace;
     struct wire_trace reply;
-    if (t->id == q->id) {
+    if (recording_take(&t->recording, q->id)) {
         worker_job_trace_end(j);
     }
-    t->stopped = q->id;
     wire_trace_to_proto(NULL, &reply);
     (void)rpc_reply(call, &reply.response.base, NULL);
     wire_trace_release(&reply);
@@ -96,62 +94,44 @@ void worker_job_trace_stop(struct worker_job *j, struct rpc_call *call,
 static void open_window(struct worker_job *j, uint64_t now_ns)
 {
     struct worker_job_trace *t = &j->trace;
+    const struct recording *r = &t->recording;
     struct err err;
-    if (trace_begin(&t->recorder, t->id, j->id, t->spans_max, now_ns, t->deadline_ns, &err) != 0) {
+    t->begin_ns = now_ns;
+    if (trace_begin(&t->recorder, r->id, j->id, t->spans_max, now_ns, r->deadline_ns, &err) != 0) {
+        recording_end(&t->recording);
         (void)rpc_fail(t->call, &err);
         rpc_call_unref(t->call);
         t->call = NULL;
         loop_timer_clear(j->loop, &t->timer);
-        return;
     }
-    t->begun = true;
-    t->begin_ns = now_ns;
-    t->exchange_first = UINT64_MAX;
-    t->exchange_last = 0;
 }
 
 void worker_job_trace_step(struct worker_job *j, uint64_t step, uint64_t now_ns)
 {
     struct worker_job_trace *t = &j->trace;
-    bool goes_on = t->seen && t->seen_step == step; /* with another of its replicas */
-    t->seen = true;
-    t->seen_step = step;
-    if (t->call == NULL || t->closing || goes_on) {
-        return;
-    }
-    if (!t->begun) {
+    struct recording_step what = recording_step(&t->recording, step);
+    if (what.begins) {
         open_window(j, now_ns);
-    } else {
+    }
+    if (what.completes) {
         const struct trace_span span = {
             .kind = TRACE_STEP, .step = t->step, .begin_ns = t->step_begin_ns, .end_ns = now_ns};
         add(j, &span);
-        t->closing = ++t->steps == t->steps_wanted;
     }
-    t->step = step;
-    t->step_begin_ns = now_ns;
-    if (t->closing && t->open == 0) {
+    if (what.begins || what.completes) {
+        t->step = step;
+        t->step_begin_ns = now_ns;
+    }
+    if (what.ends) {
         worker_job_trace_end(j);
     }
 }
 
-/* ---- exchanges: their numbers rise, and one that is sent again keeps its own ---- */
-
-static bool in_window(const struct worker_job_trace *t, uint64_t exchange)
-{
-    return t->begun && exchange >= t->exchange_first && exchange <= t->exchange_last;
-}
+/* ---- exchanges ---- */
 
 void worker_job_trace_sending(struct worker_job *j, uint64_t exchange)
 {
-    struct worker_job_trace *t = &j->trace;
-    if (!t->begun) {
-        return;
-    }
-    if (!t->closing) {
-        t->exchange_first = exchange < t->exchange_first ? exchange : t->exchange_first;
-        t->exchange_last = exchange > t->exchange_last ? exchange : t->exchange_last;
-    }
-    t->open += in_window(t, exchange);
+    recording_sending(&j->trace.recording, exchange);
 }
 
 /* That a request is about; 0 outside of sync. */
@@ -209,17 +189,11 @@ static void add_answer(struct worker_job *j, const struct ps_answer *a,
 void worker_job_trace_answered(struct worker_job *j, const struct ps_answer *a,
                                const struct step_exchange *x, uint64_t begin_ns)
 {
-    struct worker_job_trace *t = &j->trace;
-    if (!t->begun) {
-        return;
-    }
-    if (a->sent_ns != 0) {
+    struct recording *r = &j->trace.recording;
+    if (recording_is_on(r) && a->sent_ns != 0) {
         add_answer(j, a, x, begin_ns);
     }
-    if (in_window(t, a->exchange) && t->open > 0) {
-        t->open--;
-    }
-    if (t->closing && t->open == 0) {
+    if (recording_answered(r, a->exchange)) {
         worker_job_trace_end(j);
     }
 }

@@ -9,6 +9,7 @@
 #include "gradus/v1/trace.pb-c.h"
 #include "rpc/rpc.h"
 #include "execution/loop.h"
+#include "trace/recording.h"
 #include "trace/trace.h"
 #include "worker/core/worker.h"
 #include "worker/job/step_clock.h"
@@ -17,20 +18,12 @@
 struct worker_job;
 
 struct worker_job_trace {
+    struct recording recording; /* decides; what is recorded is in: */
     struct trace recorder;
     struct rpc_call *call; /* NULL: nobody asks */
-    uint64_t id, deadline_ns;
-    uint64_t stopped; /* the id of the last one that was; 0: none */
     size_t spans_max;
-    uint32_t steps_wanted, steps; /* complete */
-    bool begun;                   /* a step began since it was asked for */
-    bool closing;                 /* all are over, but not every exchange of them */
     uint64_t begin_ns;            /* of the first step */
     uint64_t step, step_begin_ns; /* the running one */
-    bool seen;                    /* traced or not: */
-    uint64_t seen_step;           /* of the last computation */
-    uint64_t exchange_first, exchange_last;
-    unsigned open; /* of these exchanges */
     struct loop_timer timer;
 };
 

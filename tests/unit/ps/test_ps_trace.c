@@ -98,12 +98,13 @@ static void test_what_is_refused(void **state)
     ps_rig_expect(trace(&rig, 1, none, 1, NULL, &err), ERR_NOT_FOUND, &err, "job b-1");
     ps_rig_expect(trace(&rig, 1, all, 1, NULL, &err), ERR_NOT_FOUND, &err, "no shard");
     ps_rig_expect(trace(&rig, 2, job, 1, NULL, &err), ERR_NOT_FOUND, &err, "no such trace");
-    ps_rig_expect(trace(&rig, 1, job, 1, NULL, &err), 0, &err, "");
-    ps_rig_expect(trace(&rig, 1, job, 1, NULL, &err), 0, &err, ""); /* said twice */
-    ps_rig_expect(trace(&rig, 1, job, 2, NULL, &err), ERR_EXISTS, &err, "job a-1");
-    ps_rig_expect(trace(&rig, 2, job, 2, NULL, &err), ERR_NOT_FOUND, &err, "no such trace");
-    ps_rig_expect(trace(&rig, 3, job, 1, NULL, &err), ERR_INVALID, &err, "action 3");
-    ps_rig_expect(trace(&rig, 2, job, 1, NULL, &err), 0, &err, "");
+    ps_rig_expect(trace(&rig, 1, job, 1, NULL, &err), ERR_CANCELLED, &err, "taken already");
+    ps_rig_expect(trace(&rig, 1, job, 2, NULL, &err), 0, &err, "");
+    ps_rig_expect(trace(&rig, 1, job, 2, NULL, &err), 0, &err, ""); /* said twice */
+    ps_rig_expect(trace(&rig, 1, job, 3, NULL, &err), ERR_EXISTS, &err, "job a-1");
+    ps_rig_expect(trace(&rig, 2, job, 3, NULL, &err), ERR_NOT_FOUND, &err, "no such trace");
+    ps_rig_expect(trace(&rig, 3, job, 2, NULL, &err), ERR_INVALID, &err, "action 3");
+    ps_rig_expect(trace(&rig, 2, job, 2, NULL, &err), 0, &err, "");
     ps_rig_stop(&rig);
 }
 

@@ -130,7 +130,10 @@ static void it_ends_by_itself(void **state)
     assert_int_equal(trace_take(&t, 1, &out, &err), 0); /* what it has can still be had */
     assert_int_equal(out.count, 2);
     trace_spans_release(&out);
-    assert_int_equal(trace_begin(&t, 1, "a-1", 0, 0, 100, &err), 0);
+    assert_int_equal(trace_begin(&t, 1, "a-1", 0, 0, 100, &err), ERR_CANCELLED); /* late */
+    assert_false(trace_on(&t));
+    assert_int_equal(trace_begin(&t, 3, "a-1", 0, 0, 100, &err), 0);
+    assert_int_equal(trace_begin(&t, 3, "b-1", 0, 50, 200, &err), ERR_EXISTS);
     assert_int_equal(trace_begin(&t, 2, "b-1", 0, 100, 200, &err), 0); /* or is overwritten */
     trace_release(&t);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of a job that is being recorded, in rounds: the nodes that take part, and what they
- * answered. On the master's loop, but for the answers, which come on any thread. */
-#ifndef GRADUS_MASTER_SHELL_TRACE_ROUNDS_H
-#define GRADUS_MASTER_SHELL_TRACE_ROUNDS_H
+/* A trace of a job that is being recorded: the calls to its nodes, and what they answered. Who is
+ * asked what, trace_rounds.h of the core decides. On the master's loop, but for the answers, which
+ * come on any thread. */
+#ifndef GRADUS_MASTER_SHELL_TRACE_CALLS_H
+#define GRADUS_MASTER_SHELL_TRACE_CALLS_H
 
 #include <stdatomic.h>
 
 #include "gradus/v1/trace.pb-c.h"
+#include "master/core/trace_rounds.h"
 #include "master/shell/shell.h"
 #include "trace/trace.h"
 
@@ -15,8 +17,7 @@ struct traced_node {
     enum master_role role;
     char *id, *address, *host;
     uint64_t pid;
-    bool failed;
-    struct err err;
+    struct err err; /* why it failed */
     uint64_t sent_ns, received_ns;
     uint64_t trip_ns; /* the shortest there and back; 0: none */
     int64_t offset_ns;
@@ -28,22 +29,21 @@ struct tracing {
     struct tracing *prev, *next;
     struct shell *shell;
     struct rpc_call *call; /* NULL: the client was answered, or is gone */
-    bool stopped;          /* it is gone, and what was begun must end */
     char *job;
     char boot[TRACE_BOOT_BYTES];
     uint64_t id;
-    uint32_t steps, timeout_ms, spans_max;
-    unsigned round;
-    atomic_size_t open; /* calls, and one for who starts them */
-    struct traced_node *nodes;
+    uint32_t spans_max;
+    struct trace_rounds rounds;
+    atomic_size_t refs;        /* calls under way, and one for who makes them */
+    struct traced_node *nodes; /* as those of rounds */
     size_t count;
 };
 
 /* Begin with the clocks. When the last round is over, or the loop has ended, @t is answered, taken
  * off the list of its shell, and freed. */
-void trace_rounds_begin(struct tracing *t);
+void tracing_begin(struct tracing *t);
 /* The client is gone: what the nodes record now is ended, then the rest of the rounds. */
-void trace_rounds_stop(struct tracing *t);
+void tracing_gone(struct tracing *t);
 
 /* What @n answered last; borrows. */
 Gradus__V1__TraceResponse *trace_response(const struct traced_node *n);
