@@ -143,7 +143,7 @@ void fault_begin(struct world *w, uint32_t index)
         disk_damage(w, f->number);
         break;
     case FAULT_STRANGER:
-        stranger_calls(w, f);
+        stranger_calls(w, index);
         break;
     case FAULT_TRACE:
         rounds_begin(w, index);

@@ -203,7 +203,7 @@ void budget_take_back(struct world *w, struct sim_shard *s)
 
 /* ---- streams ---- */
 
-static struct sim_inlet *inlet_new(struct world *w, uint32_t stream)
+static struct sim_inlet *inlet_new(struct world *w, uint32_t node, uint32_t stream)
 {
     struct sim_inlet *i = w->inlets;
     if (i == NULL) {
@@ -215,17 +215,22 @@ static struct sim_inlet *inlet_new(struct world *w, uint32_t stream)
     }
     *i = (struct sim_inlet){.all = i->all,
                             .used = true,
+                            .node = node,
                             .stream = stream,
                             .serial = ++w->inlet_serials,
                             .first = SIM_NONE,
                             .last = SIM_NONE};
-    w->streams[stream].inlet = i;
+    if (stream != SIM_NONE) {
+        w->streams[stream].inlet = i;
+    }
     return i;
 }
 
 static void inlet_free(struct world *w, struct sim_inlet *i)
 {
-    w->streams[i->stream].inlet = NULL;
+    if (i->stream != SIM_NONE) {
+        w->streams[i->stream].inlet = NULL;
+    }
     i->used = false;
     i->next = w->inlets;
     w->inlets = i;
@@ -250,36 +255,43 @@ static bool machine_refuses(struct world *w, const struct sim_shard *s)
            world_draw(w, "refuses", w->serials++, 1000000) < part;
 }
 
-/* Memory for the gradient that begins. False: there is none for a shard that is not there. */
-static bool begin_gradient(struct world *w, uint32_t node, struct sim_inlet *i, uint64_t number)
+static int take_memory(struct world *w, struct sim_shard *s, struct sim_inlet *i)
 {
-    const struct stream *stream = &w->streams[i->stream];
-    struct sim_shard *s = ps_shard_there(w, node, stream->job, stream->shard);
     struct err err;
-    if (s == NULL) {
-        return false;
-    }
-    i->shard = s;
     int rc = gradient_share_take(&s->share, &i->waiter, &err);
+    i->shard = s;
     if (rc == 0 && machine_refuses(w, s)) {
         rc = gradient_share_refused(&s->share) ? 1 : ERR_EXHAUSTED;
     } else if (rc == 0) {
         s->taken++;
     }
     if (rc == 1) {
-        TRACE(w, node, "exchange %llu waits for memory of shard %u", (unsigned long long)number,
-              s->number);
         i->at = INLET_WAITS;
         w->counts.memory_waits++;
         gradient_share_wait(&s->share, &i->waiter);
-    } else if (rc == 0) {
+    } else if (rc != 0) {
+        violated(w, INVARIANT_MEMORY, "shard %u refuses memory: %s", s->number, err.msg);
+    }
+    settle(w, s->node);
+    return rc;
+}
+
+/* Memory for the gradient that begins. False: there is none for a shard that is not there. */
+static bool begin_gradient(struct world *w, uint32_t node, struct sim_inlet *i, uint64_t number)
+{
+    const struct stream *stream = &w->streams[i->stream];
+    struct sim_shard *s = ps_shard_there(w, node, stream->job, stream->shard);
+    if (s == NULL) {
+        return false;
+    }
+    if (take_memory(w, s, i) == 1) {
+        TRACE(w, node, "exchange %llu waits for memory of shard %u", (unsigned long long)number,
+              s->number);
+    } else {
         i->at = INLET_COMES_IN;
         world_at(w, w->now_us + world_takes(w, "comes in", w->schedule->knobs.memory_us),
                  EVENT_TAKEN, node, i->stream, (uint32_t)i->serial);
-    } else {
-        violated(w, INVARIANT_MEMORY, "shard %u refuses memory: %s", s->number, err.msg);
     }
-    settle(w, node);
     return true;
 }
 
@@ -307,7 +319,7 @@ void ps_arrives(struct world *w, uint32_t node, uint32_t exchange)
         ps_exchange(w, node, exchange);
         return;
     }
-    i = i != NULL ? i : inlet_new(w, stream);
+    i = i != NULL ? i : inlet_new(w, node, stream);
     if (i->last == SIM_NONE) {
         i->first = exchange;
     } else {
@@ -318,9 +330,57 @@ void ps_arrives(struct world *w, uint32_t node, uint32_t exchange)
     read_on(w, node, stream);
 }
 
-/* The last of a gradient is there. */
+/* ---- pushes in calls of their own ---- */
+
+/* All of it came with the call; it waits for the memory into which it is read. */
+static void push_on(struct world *w, struct sim_inlet *i)
+{
+    struct sim_shard *s = i->shard;
+    const uint32_t fault = i->fault;
+    if (take_memory(w, s, i) == 0) {
+        inlet_free(w, i);
+        stranger_pushes(w, s, fault);
+    }
+}
+
+void budget_push(struct world *w, struct sim_shard *s, uint32_t fault)
+{
+    if (!budget_is_tight(w)) {
+        stranger_pushes(w, s, fault);
+        return;
+    }
+    struct sim_inlet *i = inlet_new(w, s->node, SIM_NONE);
+    const uint64_t serial = i->serial;
+    i->fault = fault;
+    i->shard = s;
+    push_on(w, i);
+    if (i->used && i->serial == serial && world_draw(w, "gives up", w->serials++, 2) == 0) {
+        world_at(w, w->now_us + world_takes(w, "patience", w->schedule->knobs.memory_us),
+                 EVENT_TAKEN, s->node, SIM_NONE, (uint32_t)serial);
+    }
+}
+
+static void give_up(struct world *w, uint32_t serial)
+{
+    for (struct sim_inlet *i = w->all_inlets; i != NULL; i = i->all) {
+        if (i->used && i->stream == SIM_NONE && (uint32_t)i->serial == serial) {
+            const uint32_t node = i->node;
+            (void)gradient_waiter_cancel(&i->waiter);
+            inlet_free(w, i);
+            settle(w, node);
+        }
+    }
+}
+
+/* ---- time ---- */
+
+/* The last of a gradient is there, or who waits does so no longer. */
 void budget_taken(struct world *w, const struct event *e)
 {
+    if (e->arg == SIM_NONE) {
+        give_up(w, e->more);
+        return;
+    }
     struct sim_inlet *i = w->streams[e->arg].inlet;
     const struct stream *stream = &w->streams[e->arg];
     const struct sim_node *worker = &w->nodes[stream->worker];
@@ -348,7 +408,11 @@ void budget_tell(struct world *w, uint32_t node)
     while ((ready = gradient_budget_ready(&n->budget)) != NULL) {
         struct sim_inlet *i = inlet_of(ready);
         i->at = INLET_READS;
-        read_on(w, node, i->stream);
+        if (i->stream == SIM_NONE) {
+            push_on(w, i);
+        } else {
+            read_on(w, node, i->stream);
+        }
     }
 }
 
@@ -389,6 +453,11 @@ static void end_inlet(struct world *w, struct sim_shard *s, struct sim_inlet *i)
     (void)gradient_waiter_cancel(&i->waiter);
     i->waiter = (struct gradient_waiter){0};
     i->serial = ++w->inlet_serials;
+    if (i->stream == SIM_NONE) {
+        inlet_free(w, i);
+        settle(w, s->node);
+        return;
+    }
     uint32_t exchange = pop(w, i);
     if (comes_in) {
         gradient_memory_back(w, s);
@@ -412,9 +481,10 @@ void budget_close(struct world *w, struct sim_shard *s)
     }
     for (struct sim_inlet *i = w->all_inlets; i != NULL; i = i->all) {
         if (i->used && i->shard == s) {
+            uint32_t stream = i->stream;
             end_inlet(w, s, i);
-            if (count < sizeof streams / sizeof *streams) {
-                streams[count++] = i->stream;
+            if (stream != SIM_NONE && count < sizeof streams / sizeof *streams) {
+                streams[count++] = stream;
             }
         } else if (i->used && i->waiter.share == &s->share) {
             i->waiter = (struct gradient_waiter){0};
@@ -435,7 +505,7 @@ void budget_close(struct world *w, struct sim_shard *s)
 void budget_end(struct world *w, uint32_t node)
 {
     for (struct sim_inlet *i = w->all_inlets; i != NULL; i = i->all) {
-        if (i->used && w->streams[i->stream].ps == node) {
+        if (i->used && i->node == node) {
             while (i->first != SIM_NONE) {
                 exchange_free(w, pop(w, i));
             }

@@ -382,13 +382,16 @@ struct sim_shard {               /* on a parameter server */
 };
 
 /* Of a stream at a server whose memory for gradients is tight: what has arrived and is not read,
- * because a gradient waits for memory, or comes in. */
+ * because a gradient waits for memory, or comes in. Or a push of a stranger, in a call of its own,
+ * which waits for memory. */
 struct sim_inlet {
     struct gradient_waiter waiter; /* the first member */
     struct sim_inlet *next, *all;  /* free ones; all that were ever made */
     bool used;
     enum { INLET_READS, INLET_WAITS, INLET_COMES_IN } at;
-    uint32_t stream, first, last; /* exchanges, in order */
+    uint32_t node;
+    uint32_t stream, first, last; /* exchanges, in order; stream SIM_NONE: a stranger's push */
+    uint32_t fault;               /* which is this one's */
     struct sim_shard *shard;      /* of the first one, unless it is at INLET_READS */
     uint64_t serial;
 };
@@ -614,7 +617,7 @@ enum event_kind {
     EVENT_FILE,   /* arg: a disk operation */
     EVENT_READER, /* a slow reader of a snapshot is done */
     EVENT_ROOM,   /* a server tells who waited for memory */
-    EVENT_TAKEN,  /* the last of a gradient has come in: stream, inlet */
+    EVENT_TAKEN,  /* the last of a gradient has come in: stream, inlet; or who waits gives up */
     EVENT_FAULT,
     EVENT_FAULT_END,
     EVENT_SUBMIT,
@@ -834,6 +837,8 @@ void ps_arrives(struct world *w, uint32_t node, uint32_t exchange);
 void budget_gone(struct world *w, uint32_t node, uint32_t stream);
 void budget_taken(struct world *w, const struct event *e);
 void budget_tell(struct world *w, uint32_t node);
+/* A push of the stranger of @fault, in a call of its own. */
+void budget_push(struct world *w, struct sim_shard *s, uint32_t fault);
 
 /* ps_shard.c */
 void snapshots_trim(struct world *w, struct sim_shard *s);
@@ -917,7 +922,8 @@ void recorder_answered(struct world *w, uint32_t node, uint64_t exchange);
 void recorder_check(struct world *w, uint32_t node, uint32_t stream, uint64_t exchange);
 
 /* stranger.c */
-void stranger_calls(struct world *w, const struct sim_fault *f);
+void stranger_calls(struct world *w, uint32_t fault);
+void stranger_pushes(struct world *w, struct sim_shard *s, uint32_t fault);
 
 /* numbers.c: the model, the update rule, and the sequential reference */
 void numbers_initial(uint64_t key, uint32_t elements, struct tensor *out);

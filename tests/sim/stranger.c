@@ -28,6 +28,7 @@ static void push(struct world *w, struct sim_shard *s, struct shard_event *e)
         g->t.v[i] = 1000.0F;
     }
     g->generation = info.generation;
+    g->counted = budget_is_tight(w);
     s->gradients++;
     e->kind = SHARD_EXCHANGE;
     e->generation = info.generation;
@@ -47,8 +48,16 @@ static void push(struct world *w, struct sim_shard *s, struct shard_event *e)
                                        }};
 }
 
-static void call_shard(struct world *w, const struct sim_fault *f, struct sim_shard *s)
+void stranger_pushes(struct world *w, struct sim_shard *s, uint32_t fault)
 {
+    struct shard_event e = {.fence = fence_of(w, &w->schedule->faults[fault])};
+    push(w, s, &e);
+    shard_take(w, s, &e);
+}
+
+static void call_shard(struct world *w, uint32_t fault, struct sim_shard *s)
+{
+    const struct sim_fault *f = &w->schedule->faults[fault];
     static const char *const WORKERS[] = {"worker-1"};
     struct shard_event e = {.fence = fence_of(w, f),
                             .generation = GENERATIONS[f->number / 4 % 4],
@@ -63,8 +72,8 @@ static void call_shard(struct world *w, const struct sim_fault *f, struct sim_sh
         e.kind = SHARD_CLOSE;
         break;
     case 2:
-        push(w, s, &e);
-        break;
+        budget_push(w, s, fault);
+        return;
     default:
         e.kind = SHARD_PIN;
         e.generation = s->opened;
@@ -113,8 +122,9 @@ static void report_late(struct world *w, const struct sim_fault *f)
     unary_send(w, index);
 }
 
-void stranger_calls(struct world *w, const struct sim_fault *f)
+void stranger_calls(struct world *w, uint32_t fault)
 {
+    const struct sim_fault *f = &w->schedule->faults[fault];
     static const enum master_call_kind CALLS[] = {MASTER_CALL_ASSIGN, MASTER_CALL_STOP,
                                                   MASTER_CALL_START};
     struct sim_node *n = &w->nodes[f->node];
@@ -124,7 +134,7 @@ void stranger_calls(struct world *w, const struct sim_fault *f)
     if (n->role == ROLE_PS) {
         for (uint32_t i = 0; i < SIM_SHARDS_OF_PS && n->up; i++) {
             if (n->shards[i] != NULL && n->shards[i]->open) {
-                call_shard(w, f, n->shards[i]);
+                call_shard(w, fault, n->shards[i]);
             }
         }
     } else if (n->role == ROLE_WORKER && n->job->there && n->job->started) {
