@@ -78,6 +78,7 @@
     X(trace_taken_early, TRACED, "servers are taken from while workers record")                    \
     X(trace_left_behind, TRACED, "servers record on when the client of a trace goes away")         \
     X(trace_waits_for_failed, TRACED, "a round of a trace waits for a node that has failed")       \
+    X(trace_servers_give_up, TRACED, "servers record no longer than workers may")                  \
     X(record_after_take, TRACED, "a RECORD that comes after its TAKE begins a recording")          \
     X(record_replaced, TRACED, "a RECORD of another trace replaces the one that is recorded")      \
     X(record_for_ever, TRACED, "a recording whose time is up keeps others from theirs")            \

@@ -268,6 +268,20 @@ static uint64_t recorded_for(const struct world *w, uint32_t stream, uint64_t ex
     return 0;
 }
 
+#define LATE_NS (2 * NS_PER_MS) /* clocks are read to the millisecond */
+
+/* A server may give up while workers record only where clocks differ, or the master stands still.
+ */
+static bool may_be_late(const struct sim_schedule *s)
+{
+    bool late = s->knobs.skew;
+    for (uint32_t i = 0; i < s->fault_count; i++) {
+        const struct sim_fault *f = &s->faults[i];
+        late = late || (!f->off && f->kind == FAULT_PAUSE && f->node == 0);
+    }
+    return late;
+}
+
 void recorder_check(struct world *w, uint32_t node, uint32_t stream, uint64_t exchange)
 {
     const struct sim_node *n = &w->nodes[node];
@@ -278,7 +292,12 @@ void recorder_check(struct world *w, uint32_t node, uint32_t stream, uint64_t ex
     if (i == SIM_NONE || (t->nodes[i].recorded && t->nodes[i].life != n->life)) {
         return; /* not of it, or it failed */
     }
-    bool in_time = t->nodes[i].until_ns == 0 || node_ns(w, node) < t->nodes[i].until_ns;
+    uint64_t until_ns = t->nodes[i].until_ns;
+    bool in_time = until_ns == 0 || node_ns(w, node) < until_ns;
+    if (until_ns != 0 && node_ns(w, node) >= until_ns + LATE_NS && !may_be_late(w->schedule)) {
+        violated(w, INVARIANT_RECORDED, "server n%u gives trace %llu up while workers record", node,
+                 (unsigned long long)id);
+    }
     if (in_time && (!recording_is_on(r) || r->id != id)) {
         violated(w, INVARIANT_RECORDED,
                  "server n%u is at exchange %llu, which a worker records for trace %llu, and does "

@@ -45,15 +45,19 @@ static bool takes_part(const struct trace_rounds *t, const struct trace_rounds_n
     }
 }
 
-/* Servers are to record from before the workers begin until after they have ended, so they are
- * given the time that the two rounds may take. */
+/* Servers are to record from before the workers begin until after they have ended: longer, by what
+ * the calls of the two rounds may take. */
+static uint32_t server_ms(const struct trace_rounds *t)
+{
+    return MUTANT(trace_servers_give_up) ? t->record_ms : t->record_ms + 2 * CALL_MS;
+}
+
 static struct trace_ask what_to_ask(const struct trace_rounds *t)
 {
     switch (t->round) {
     case TRACE_ROUND_PS:
-        return (struct trace_ask){.kind = TRACE_ASK_RECORD,
-                                  .record_ms = t->record_ms + 2 * CALL_MS,
-                                  .timeout_ms = CALL_MS};
+        return (struct trace_ask){
+            .kind = TRACE_ASK_RECORD, .record_ms = server_ms(t), .timeout_ms = CALL_MS};
     case TRACE_ROUND_WORKERS:
         return (struct trace_ask){.kind = TRACE_ASK_RECORD,
                                   .steps = t->steps,
