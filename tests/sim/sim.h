@@ -735,6 +735,10 @@ struct world {
     char why[400];
     sigjmp_buf *escape;
     bool tracing;
+    void (*look)(struct world *w); /* after every event, and at look_us; NULL: nobody does */
+    void *look_ctx;
+    uint64_t look_us;
+    bool look_waits;           /* for that time, even when all is over */
     uint64_t serials, answers; /* the latter: that may be early */
     struct sim_counts counts;
 };

@@ -529,11 +529,25 @@ static void note_beat(struct world *w, const struct event *e)
     }
 }
 
+/* A scenario looks at what has just happened, and does what is due before the next event. */
+static void look(struct world *w)
+{
+    if (w->look == NULL) {
+        return;
+    }
+    w->look(w);
+    while (w->heap_count > 0 && w->look_us <= w->heap[0].us) {
+        w->now_us = w->look_us;
+        w->look(w);
+    }
+}
+
 static void run(struct world *w)
 {
     uint64_t look_us = 0;
     prepare(w);
     for (;;) {
+        look(w);
         if (w->heap_count == 0 || ++w->event_count > EVENTS_MAX) {
             violated(w, INVARIANT_LIVE, "%s at %llu ms",
                      w->heap_count == 0 ? "nothing is left to do" : "endless events",
@@ -556,10 +570,10 @@ static void run(struct world *w)
         if (w->ended) {
             if (w->now_us >= look_us) {
                 look_us = w->now_us + CLEAN_LOOK_US;
-                if (is_clean(w)) {
+                if (is_clean(w) && !w->look_waits) {
                     return;
                 }
-                if (w->now_us > w->ended_us + CLEAN_US) {
+                if (w->now_us > w->ended_us + CLEAN_US && !w->look_waits) {
                     check_clean(w);
                 }
             }

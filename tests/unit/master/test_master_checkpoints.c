@@ -2,18 +2,6 @@
 /* Checkpoints that cannot be written, or read, for a time: the job waits and says for what. */
 #include "cluster.h"
 
-#define SETS(...)                                                                                  \
-    ((const char *const[]){__VA_ARGS__}),                                                          \
-        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
-
-static void assert_reason(struct cluster *c, const char *id, const char *words)
-{
-    const char *reason = cluster_job(c, id)->reason;
-    if (strstr(reason, words) == NULL) {
-        fail_msg("no \"%s\" in \"%s\"", words, reason);
-    }
-}
-
 static void refuse(struct cluster *c, const char *node, enum master_call_kind kind, int code)
 {
     struct fake_node *n = cluster_node(c, node);
@@ -39,9 +27,9 @@ static void the_last_checkpoint_is_tried_until_there_is_room(void **state)
         const struct job_record *r = cluster_job(c, id);
         assert_int_equal(r->state, JOB_RUNNING);
         assert_int_equal(r->step, 21);
-        assert_reason(c, id, "checkpoint at step 21: ");
-        assert_reason(c, id, "is in 60 s, its shards are kept");
-        assert_non_null(cluster_shard(cluster_node(c, "ps-1"), id));
+        cluster_assert_reason(c, id, "checkpoint at step 21: ");
+        cluster_assert_reason(c, id, "is in 60 s, its shards are kept");
+        assert_true(cluster_holds(c, "ps-1", id));
         assert_int_equal(c->discards > 5, kinds[i % 2] == MASTER_CALL_CHECKPOINT);
         refuse(c, "ps-2", MASTER_CALL_CHECKPOINT, 0);
         c->manifest_fails = false;
@@ -49,7 +37,7 @@ static void the_last_checkpoint_is_tried_until_there_is_room(void **state)
         assert_string_equal(r->checkpoint, "demo-1/step-000000021");
         assert_int_equal(c->prunes, 1);
         cluster_run_ms(c, 5000);
-        assert_null(cluster_shard(cluster_node(c, "ps-1"), id));
+        assert_false(cluster_holds(c, "ps-1", id));
         cluster_free(c);
     }
 }
@@ -66,7 +54,7 @@ static void a_cancelled_job_ends_without_a_checkpoint(void **state)
         refuse(c, "ps-2", i < 2 ? MASTER_CALL_CHECKPOINT : MASTER_CALL_PIN, ERR_EXHAUSTED);
         if (i % 2 == 1) {
             cluster_run_ms(c, 200000); /* it stands at its end */
-            assert_reason(c, id, "its shards are kept");
+            cluster_assert_reason(c, id, "its shards are kept");
         } else {
             cluster_until_in(c, id, PLACES[0]);
         }
@@ -100,7 +88,7 @@ static void a_pin_that_is_refused_fails_a_checkpoint(void **state)
         while (cluster_job(c, id)->step <= step) {
             cluster_advance(c);
         }
-        assert_reason(c, id, "checkpoint at step ");
+        cluster_assert_reason(c, id, "checkpoint at step ");
         refuse(c, "ps-1", MASTER_CALL_PIN, 0);
         assert_string_equal(cluster_until(c, id, JOB_SUCCEEDED, 600000)->reason, "");
         cluster_free(c);
@@ -130,11 +118,12 @@ static void a_job_waits_for_its_checkpoints(void **state)
         const struct job_record *r = cluster_job(c, id);
         assert_int_equal(r->state, JOB_RECOVERING);
         assert_true(r->step >= 5);
-        assert_reason(c, id,
-                      gone == 1 ? "none of its checkpoints can be read, and it had "
-                                  "demo-1/step-000000005: nothing is there"
-                                : "cannot look for its newest checkpoint: the disk does not "
-                                  "answer");
+        cluster_assert_reason(c, id,
+                              gone == 1
+                                  ? "none of its checkpoints can be read, and it had "
+                                    "demo-1/step-000000005: nothing is there"
+                                  : "cannot look for its newest checkpoint: the disk does not "
+                                    "answer");
         assert_true(r->generation < 30); /* with pauses */
         c->find_gone = false;
         c->find_fails = 0;
@@ -154,7 +143,7 @@ static void a_damaged_checkpoint_is_avoided(void **state)
     while (c->avoided == 0) {
         cluster_advance(c);
     }
-    assert_reason(c, id, "refused by the test");
+    cluster_assert_reason(c, id, "refused by the test");
     refuse(c, "ps-2", MASTER_CALL_OPEN, 0);
     refuse(c, "ps-3", MASTER_CALL_OPEN, 0);
     cluster_until(c, id, JOB_SUCCEEDED, 100000);

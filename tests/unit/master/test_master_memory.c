@@ -3,18 +3,6 @@
  * out or taken back, and no job ends for it. */
 #include "cluster.h"
 
-#define SETS(...)                                                                                  \
-    (const char *const[]){__VA_ARGS__},                                                            \
-        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
-
-static void assert_reason(struct cluster *c, const char *id, const char *words)
-{
-    const char *reason = cluster_job(c, id)->reason;
-    if (strstr(reason, words) == NULL) {
-        fail_msg("no \"%s\" in \"%s\"", words, reason);
-    }
-}
-
 static size_t workers_of(struct cluster *c, const char *id)
 {
     return cluster_job(c, id)->workers.count;
@@ -40,8 +28,8 @@ static void a_newcomer_is_left_out(void **state)
         cluster_run_ms(c, 3000);
         assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
         assert_int_equal(workers_of(c, id), 2);
-        assert_reason(c, id, "goes on without worker-");
-        assert_reason(c, id, "SetMembership on ps-2: so many bytes are too many");
+        cluster_assert_reason(c, id, "goes on without worker-");
+        cluster_assert_reason(c, id, "SetMembership on ps-2: so many bytes are too many");
         uint64_t generation = cluster_job(c, id)->generation;
         cluster_run_ms(c, 10000); /* nobody is asked again while nothing has changed */
         assert_int_equal(cluster_job(c, id)->generation, generation);
@@ -74,7 +62,7 @@ static void a_change_that_does_not_fit_is_undone(void **state)
     assert_int_equal(cluster_job(c, id)->consistency.mode, TRAINING_SYNC);
     assert_non_null(strstr(cluster_job(c, id)->text, "mode: sync"));
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(cluster_shard(&c->nodes[i], id)->replicas, 3);
+        assert_int_equal(c->nodes[i].told_mode, TRAINING_SYNC);
     }
     assert_int_equal(cluster_answer(c, cluster_set(c, id, SETS("training.mode=bounded")), 10000),
                      0);
@@ -95,7 +83,7 @@ static void a_shard_that_does_not_fit_is_waited_for(void **state)
     cluster_submit(c, "demo", id, SETS("training.epochs=30"));
     cluster_run_ms(c, 20000);
     assert_int_equal(cluster_job(c, id)->state, JOB_PENDING);
-    assert_reason(c, id, "OpenShard on ps-2: ");
+    cluster_assert_reason(c, id, "OpenShard on ps-2: ");
     c->nodes[1].refuse = 0;
     cluster_until_in(c, id, "TRAIN");
     assert_string_equal(cluster_job(c, id)->reason, "");
@@ -105,7 +93,7 @@ static void a_shard_that_does_not_fit_is_waited_for(void **state)
         cluster_add(c, MASTER_PS);
         cluster_run_ms(c, 20000);
         assert_int_equal(cluster_job(c, id)->state, JOB_RECOVERING); /* it ran: it is not lost */
-        assert_reason(c, id, "OpenShard on ps-2: ");
+        cluster_assert_reason(c, id, "OpenShard on ps-2: ");
         c->nodes[1].refuse = 0;
         cluster_until_in(c, id, "TRAIN");
     }
@@ -113,7 +101,7 @@ static void a_shard_that_does_not_fit_is_waited_for(void **state)
     c->nodes[1].refuse = ERR_RANGE; /* whatever others give back */
     cluster_submit(c, "large", id, NULL, 0);
     cluster_until(c, id, JOB_FAILED, 10000);
-    assert_reason(c, id, "OpenShard on ps-2: ");
+    cluster_assert_reason(c, id, "OpenShard on ps-2: ");
     cluster_free(c);
 }
 

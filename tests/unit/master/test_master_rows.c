@@ -3,18 +3,6 @@
  * that a restarted master would not know. */
 #include "cluster.h"
 
-#define SETS(...)                                                                                  \
-    (const char *const[]){__VA_ARGS__},                                                            \
-        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *)
-
-static void assert_reason(struct cluster *c, const char *id, const char *words)
-{
-    const char *reason = cluster_job(c, id)->reason;
-    if (strstr(reason, words) == NULL) {
-        fail_msg("no \"%s\" in \"%s\"", words, reason);
-    }
-}
-
 static void a_job_outlives_a_store_that_is_full(void **state)
 {
     (void)state;
@@ -28,8 +16,8 @@ static void a_job_outlives_a_store_that_is_full(void **state)
         cluster_advance(c); /* it goes on, checkpoints and all */
     }
     assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
-    assert_reason(c, id,
-                  "its state cannot be stored, which is tried again: database or disk is full");
+    cluster_assert_reason(
+        c, id, "its state cannot be stored, which is tried again: database or disk is full");
     c->store_fails = false;
     cluster_run_ms(c, 6000);
     assert_string_equal(cluster_job(c, id)->reason, "");
@@ -52,7 +40,7 @@ static void a_generation_waits_for_its_row(void **state)
     assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
     assert_string_equal(master_job_phase(c->m, id), "REGROUP");
     assert_int_equal(c->stored[cluster_stored(c, id)].generation, generation);
-    assert_reason(c, id, "cannot be stored");
+    cluster_assert_reason(c, id, "cannot be stored");
     c->store_fails = false;
     const struct job_record *r = cluster_until(c, id, JOB_SUCCEEDED, 600000);
     assert_int_equal(r->step, 210);
@@ -75,9 +63,9 @@ static void an_end_is_told_when_it_is_stored(void **state)
         cluster_run_ms(c, 30000);
         assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING);
         assert_int_equal(cluster_job(c, id)->finished_ms, 0);
-        assert_reason(c, id,
-                      cancel ? "is CANCELLED as soon as that is stored: cancelled at once"
-                             : "is SUCCEEDED as soon as that is stored");
+        cluster_assert_reason(c, id,
+                              cancel ? "is CANCELLED as soon as that is stored: cancelled at once"
+                                     : "is SUCCEEDED as soon as that is stored");
         size_t k = cluster_ask_checkpoint(c, id);
         assert_int_equal(cluster_answer(c, k, 1000), ERR_STATE);
         c->store_fails = false;

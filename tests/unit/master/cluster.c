@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time, messages, disk and store around the master's core, and the requests of clients. */
+#include "cluster.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+struct fence *cluster_fence(struct cluster *c, const char *job)
+{
+    size_t i = 0;
+    while (c->fences[i].job[0] != 0 && strcmp(c->fences[i].job, job) != 0) {
+        assert_true(++i < JOBS_MAX);
+    }
+    snprintf(c->fences[i].job, sizeof c->fences[i].job, "%s", job);
+    return &c->fences[i].fence;
+}
+
+uint64_t cluster_draw(struct cluster *c, uint64_t n)
+{
+    return n == 0 ? 0 : rng_below(c->seed, c->draws++, n);
+}
+
+struct fake_node *cluster_node(struct cluster *c, const char *id)
+{
+    for (size_t i = 0; i < c->node_count; i++) {
+        if (c->nodes[i].joined && strcmp(c->nodes[i].id, id) == 0) {
+            return &c->nodes[i];
+        }
+    }
+    return NULL;
+}
+
+bool cluster_holds(struct cluster *c, const char *node, const char *job)
+{
+    const struct fake_node *n = cluster_node(c, node);
+    for (size_t i = 0; n != NULL && n->alive && i < MASTER_JOBS_PER_PS_MAX; i++) {
+        if (strcmp(n->shards[i], job) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t cluster_stored(const struct cluster *c, const char *job)
+{
+    for (size_t i = 0; i < JOBS_MAX; i++) {
+        if (strcmp(c->stored[i].job, job) == 0) {
+            return i;
+        }
+    }
+    fail_msg("no row of job %s", job);
+    return 0;
+}
+
+struct fake_checkpoint *cluster_checkpoint(struct cluster *c, const char *job)
+{
+    for (size_t i = 0; i < JOBS_MAX; i++) {
+        if (strcmp(c->disk[i].job, job) == 0) {
+            return &c->disk[i];
+        }
+    }
+    return NULL;
+}
+
+static struct flight *new_flight(struct cluster *c, enum flight_kind kind)
+{
+    for (size_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (!c->flights[i].used) {
+            memset(&c->flights[i], 0, sizeof c->flights[i]);
+            c->flights[i].used = true;
+            c->flights[i].kind = kind;
+            c->flights[i].ms = c->now + 1 + cluster_draw(c, c->delay_ms_max);
+            return &c->flights[i];
+        }
+    }
+    fail_msg("too many calls in flight");
+    return NULL;
+}
+
+/* ---- what the core asks for ---- */
+
+/* What everybody may rely on, whatever is tested. */
+static void watch(struct cluster *c, const struct job_record *r)
+{
+    size_t i = 0;
+    while (i < c->seen_count && strcmp(c->seen[i].id, r->id) != 0) {
+        i++;
+    }
+    if (i == c->seen_count) {
+        assert_true(i < JOBS_MAX);
+        snprintf(c->seen[i].id, sizeof c->seen[i].id, "%s", r->id);
+        c->seen[i].state = r->state;
+        c->seen_count++;
+    }
+    if (c->seen[i].state != r->state) {
+        /* several transitions may lie between two looks, each of them in the table */
+        buf_printf(&c->trace, "%s ", job_state_name(r->state));
+    }
+    assert_true(r->generation >= c->seen[i].generation);
+    assert_true(r->step >= c->seen[i].step || r->recoveries > 0);
+    if (job_state_is_final(c->seen[i].state)) {
+        assert_int_equal(c->seen[i].state, r->state);
+    }
+    for (size_t k = 0; job_state_is_final(r->state) && k < JOBS_MAX; k++) {
+        if (strcmp(c->stored[k].job, r->id) == 0) {
+            assert_int_equal(c->stored[k].state, r->state); /* what is told is final */
+        }
+    }
+    if (r->state == JOB_PENDING || r->state == JOB_RECOVERING || r->state == JOB_FAILED) {
+        assert_true(r->reason[0] != '\0' || r->submitted_ms == (int64_t)c->now);
+    }
+    c->seen[i].state = r->state;
+    c->seen[i].generation = r->generation;
+    c->seen[i].step = r->step;
+}
+
+/* What a call points to is there until the next step, whatever became of its job in this one; a
+ * sanitizer sees what is not. */
+static void read_call(const struct master_call *call)
+{
+    const char *const texts[] = {call->job,    call->text,      call->node,   call->address,
+                                 call->pin_id, call->directory, call->restore};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_true(texts[i] == NULL || strlen(texts[i]) < 65536);
+    }
+    for (size_t i = 0; i < call->worker_count; i++) {
+        assert_true(call->workers[i][0] != '\0');
+    }
+    for (size_t i = 0; i < call->shard_count; i++) {
+        assert_true(call->shards[i].node[0] != '\0' && call->shards[i].address[0] != '\0');
+    }
+}
+
+static void store(struct cluster *c, const struct master_store *store)
+{
+    assert_true(c->row_count < 64);
+    snprintf(c->rows[c->row_count].job, 64, "%s", store->job->id);
+    c->rows[c->row_count].row = store->row;
+    c->rows[c->row_count++].failed = c->store_fails;
+    for (size_t i = 0; i < JOBS_MAX && !c->store_fails; i++) {
+        if (c->stored[i].job[0] == '\0' || strcmp(c->stored[i].job, store->job->id) == 0) {
+            snprintf(c->stored[i].job, sizeof c->stored[i].job, "%s", store->job->id);
+            c->stored[i].generation = store->job->generation;
+            c->stored[i].state = store->job->state;
+            break;
+        }
+    }
+}
+
+static void take_call(struct cluster *c, const struct master_call *call)
+{
+    read_call(call);
+    *cluster_fence(c, call->job) = call->fence;
+    if (call->kind != MASTER_CALL_INSPECT && call->kind != MASTER_CALL_EVALUATE) {
+        assert_true(call->generation <= c->stored[cluster_stored(c, call->job)].generation);
+    }
+    if (call->kind == MASTER_CALL_STOP) {
+        snprintf(c->stop_reason, sizeof c->stop_reason, "%s", call->reason);
+    }
+    struct flight *f = new_flight(c, FLIGHT_CALL);
+    f->c = *call;
+    snprintf(f->node, sizeof f->node, "%s", call->node);
+    snprintf(f->job, sizeof f->job, "%s", call->job);
+    f->has_ledger = call->ledger != NULL;
+    if (f->has_ledger) {
+        f->ledger = *call->ledger;
+        assert_true(f->ledger.split_count <= SPLITS_MAX);
+        memcpy(f->counts, call->ledger->done, f->ledger.split_count * sizeof *f->counts);
+    }
+    if (call->consistency != NULL) {
+        f->consistency = *call->consistency;
+    }
+    if (call->lease_count > 0) {
+        f->lease = call->leases[0];
+    }
+    const struct fake_node *n = cluster_node(c, call->node);
+    f->incarnation = n == NULL ? 0 : n->incarnation;
+    f->ms += n != NULL && n->slow_kind == call->kind ? n->slow_ms : 0;
+    c->evaluations_sent += call->kind == MASTER_CALL_EVALUATE;
+}
+
+static void take_manifest(struct cluster *c, const struct master_manifest *m)
+{
+    struct flight *f = new_flight(c, FLIGHT_MANIFEST);
+    f->number = m->number;
+    snprintf(f->job, sizeof f->job, "%s", m->directory);
+    struct fake_checkpoint *p = &f->checkpoint;
+    snprintf(p->job, sizeof p->job, "%s", m->job->id);
+    snprintf(p->directory, sizeof p->directory, "%s", m->directory);
+    p->step = m->step;
+    p->version = m->shards[0].version;
+    for (uint32_t i = 0; i < m->plan->shard_count; i++) {
+        assert_int_equal(m->shards[i].version, p->version); /* one cut */
+    }
+    p->ledger = *m->ledger;
+    memcpy(p->counts, m->ledger->done, p->ledger.split_count * sizeof *p->counts);
+    p->train_epoch = m->train_epoch;
+    p->train_sum_count = m->train_sum_count;
+    assert_true(m->train_sum_count <= 16);
+    for (size_t i = 0; i < m->train_sum_count; i++) {
+        p->train_sums[i] = m->train_sums[i];
+    }
+    assert_true(c->manifests < 64);
+    c->manifest_steps[c->manifests++] = m->step;
+}
+
+static void take_reply(struct cluster *c, const struct master_reply *r)
+{
+    for (size_t k = 0; k < JOBS_MAX; k++) {
+        if (c->waiting[k] != 0 && c->waiting[k] == r->request) {
+            c->waiting[k] = 0;
+            c->answered[k] = true;
+            c->answer[k] = r->err;
+        }
+    }
+    fake_reply(c, r);
+    if (r->request == c->request) {
+        c->reply = *r;
+        const char *text = r->job != NULL    ? r->job->id
+                           : r->node != NULL ? r->node
+                           : r->path != NULL ? r->path
+                                             : "";
+        snprintf(c->reply_text, sizeof c->reply_text, "%s", text);
+    }
+}
+
+static void take_find(struct cluster *c, const struct master_find *find)
+{
+    struct flight *f = new_flight(c, FLIGHT_FIND);
+    f->number = find->number;
+    snprintf(f->job, sizeof f->job, "%s", find->job->id);
+    c->avoided = find->avoid_count;
+}
+
+static void take_log(const struct cluster *c, const struct master_log *log)
+{
+    assert_string_not_equal(log->event, "job_state_refused");
+    if (getenv("GRADUS_TEST_TRACE") != NULL) {
+        fprintf(stderr, "%8" PRIu64 " %s %s\n", c->now, log->event, log->text);
+    }
+}
+
+static void take(struct cluster *c)
+{
+    c->timer = c->actions.timer_ms;
+    for (size_t i = 0; i < c->actions.count; i++) {
+        const struct master_action *x = &c->actions.items[i];
+        switch (x->kind) {
+        case MASTER_REPLY:
+            take_reply(c, &x->reply);
+            break;
+        case MASTER_CALL:
+            take_call(c, &x->call);
+            break;
+        case MASTER_PREPARE:
+            new_flight(c, FLIGHT_PREPARE)->number = x->prepare.number;
+            c->discards += x->prepare.discard;
+            break;
+        case MASTER_PRUNE:
+            c->prunes += !x->prune.release;
+            c->releases += x->prune.release;
+            break;
+        case MASTER_MANIFEST:
+            take_manifest(c, &x->manifest);
+            break;
+        case MASTER_FIND:
+            take_find(c, &x->find);
+            break;
+        case MASTER_STORE:
+            store(c, &x->store);
+            break;
+        case MASTER_CHANGED:
+            watch(c, x->job);
+            break;
+        case MASTER_LOG:
+            take_log(c, &x->log);
+            break;
+        }
+    }
+}
+
+void cluster_event(struct cluster *c, struct master_event *e)
+{
+    e->now_ms = c->now;
+    e->wall_ms = (int64_t)c->now;
+    master_step(c->m, e, &c->actions);
+    take(c);
+    for (size_t i = 0; i < c->row_count; i++) {
+        struct err err = {0};
+        struct master_event stored = {
+            .kind = MASTER_STORED, .now_ms = c->now, .wall_ms = (int64_t)c->now};
+        (void)err_set(&err, ERR_EXHAUSTED, "database or disk is full");
+        stored.stored =
+            (struct master_stored){c->rows[i].job, c->rows[i].row, c->rows[i].failed ? &err : NULL};
+        master_step(c->m, &stored, &c->actions);
+        take(c);
+    }
+    c->row_count = 0;
+}
+
+/* ---- what comes back ---- */
+
+static void answer_comes(struct cluster *c, struct flight *f)
+{
+    struct master_event e = {.kind = MASTER_CALL_DONE};
+    e.call = f->done;
+    e.call.number = f->number;
+    e.call.err = f->failed ? &f->err : NULL;
+    f->ledger.done = f->counts;
+    e.call.ledger = f->has_ledger ? &f->ledger : NULL;
+    cluster_event(c, &e);
+}
+
+static void find_comes(struct cluster *c, const struct flight *f)
+{
+    struct fake_checkpoint *p = c->find_gone ? NULL : cluster_checkpoint(c, f->job);
+    struct master_event e = {.kind = MASTER_FOUND};
+    struct err err = {0};
+    (void)err_set(&err, c->find_fails, "the disk does not answer");
+    e.found = (struct master_found){.number = f->number,
+                                    .found = p != NULL,
+                                    .skipped = c->find_gone ? "nothing is there" : "",
+                                    .err = c->find_fails != 0 ? &err : NULL};
+    if (p != NULL) {
+        p->ledger.done = p->counts;
+        e.found.directory = p->directory;
+        e.found.path = p->directory;
+        e.found.step = p->step;
+        e.found.version = p->version;
+        e.found.ledger = &p->ledger;
+        e.found.train_epoch = p->train_epoch;
+        e.found.train_sums = p->train_sums;
+        e.found.train_sum_count = c->old_manifests ? 0 : p->train_sum_count;
+    }
+    cluster_event(c, &e);
+}
+
+static void manifest_comes(struct cluster *c, const struct flight *f)
+{
+    struct err err = {0};
+    err_set(&err, ERR_EXHAUSTED, "no space left");
+    for (size_t i = 0; i < JOBS_MAX && !c->manifest_fails; i++) {
+        if (c->disk[i].job[0] == '\0' || strcmp(c->disk[i].job, f->checkpoint.job) == 0) {
+            c->disk[i] = f->checkpoint;
+            break;
+        }
+    }
+    struct master_event e = {.kind = MASTER_MANIFEST_DONE};
+    e.manifest = (struct master_manifest_done){f->number, c->manifest_fails ? &err : NULL, f->job};
+    cluster_event(c, &e);
+}
+
+static void land(struct cluster *c, struct flight *f)
+{
+    struct flight flown = *f;
+    f->used = false;
+    switch (flown.kind) {
+    case FLIGHT_ANSWER:
+        answer_comes(c, &flown);
+        break;
+    case FLIGHT_PREPARE: {
+        struct master_event e = {.kind = MASTER_PREPARE_DONE};
+        e.prepare = (struct master_prepare_done){flown.number, NULL};
+        cluster_event(c, &e);
+        break;
+    }
+    case FLIGHT_FIND:
+        find_comes(c, &flown);
+        break;
+    case FLIGHT_MANIFEST:
+        manifest_comes(c, &flown);
+        break;
+    case FLIGHT_CALL: {
+        struct flight *answer = new_flight(c, FLIGHT_ANSWER);
+        answer->number = flown.c.number;
+        answer->failed = fake_call(c, &flown, cluster_node(c, flown.node), answer) < 0;
+        break;
+    }
+    }
+}
+
+/* ---- the clock ---- */
+
+void cluster_advance(struct cluster *c)
+{
+    uint64_t next = c->timer < c->now ? c->now : c->timer;
+    struct flight *flight = NULL;
+    struct fake_node *node = NULL;
+    for (size_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (c->flights[i].used && c->flights[i].ms < next) {
+            next = c->flights[i].ms;
+            flight = &c->flights[i];
+        }
+    }
+    for (size_t i = 0; i < c->node_count; i++) {
+        if (c->nodes[i].alive && c->nodes[i].next_ms < next) {
+            next = c->nodes[i].next_ms;
+            node = &c->nodes[i];
+            flight = NULL;
+        }
+    }
+    c->now = next > c->now ? next : c->now;
+    if (node != NULL) {
+        fake_turn(c, node);
+    } else if (flight != NULL) {
+        land(c, flight);
+    } else {
+        struct master_event e = {.kind = MASTER_TICK};
+        cluster_event(c, &e);
+    }
+}
+
+void cluster_run_ms(struct cluster *c, uint64_t ms)
+{
+    uint64_t end = c->now + ms;
+    while (c->now < end) {
+        cluster_advance(c);
+    }
+}
+
+const struct job_record *cluster_job(struct cluster *c, const char *id)
+{
+    const struct job_record *r = master_job(c->m, id, c->now);
+    assert_non_null(r);
+    return r;
+}
+
+void cluster_assert_reason(struct cluster *c, const char *id, const char *words)
+{
+    const char *reason = cluster_job(c, id)->reason;
+    if (strstr(reason, words) == NULL) {
+        fail_msg("no \"%s\" in \"%s\"", words, reason);
+    }
+}
+
+const struct job_record *cluster_until(struct cluster *c, const char *id, enum job_state state,
+                                       uint64_t ms)
+{
+    uint64_t end = c->now + ms;
+    while (cluster_job(c, id)->state != state) {
+        const struct job_record *r = cluster_job(c, id);
+        if (c->now >= end || job_state_is_final(r->state)) {
+            fail_msg("job %s is %s (%s, %s), step %" PRIu64 ", not %s: %s", id,
+                     job_state_name(r->state), master_job_phase(c->m, id),
+                     master_job_work(c->m, id), r->step, job_state_name(state), r->reason);
+        }
+        cluster_advance(c);
+    }
+    return cluster_job(c, id);
+}
+
+const struct job_record *cluster_run_to_end(struct cluster *c, const char *id)
+{
+    return cluster_until(c, id, JOB_SUCCEEDED, 300000);
+}
+
+void cluster_until_in(struct cluster *c, const char *id, const char *where)
+{
+    for (size_t i = 0; i < 100000; i++) {
+        if (strcmp(master_job_phase(c->m, id), where) == 0 ||
+            strcmp(master_job_work(c->m, id), where) == 0) {
+            return;
+        }
+        cluster_advance(c);
+    }
+    fail_msg("job %s never came to %s; it is %s in %s/%s at step %" PRIu64 ": %s", id, where,
+             job_state_name(cluster_job(c, id)->state), master_job_phase(c->m, id),
+             master_job_work(c->m, id), cluster_job(c, id)->step, cluster_job(c, id)->reason);
+}
+
+/* ---- clients ---- */
+
+void cluster_spec(struct job_spec *spec, const char *name, const char *const *sets, size_t count)
+{
+    struct buf text = {0};
+    buf_printf(&text,
+               "name: %s\ndata:\n  train: {file: a.csv}\nmodel:\n  layers:\n    - dense: "
+               "{units: 8}\n    - relu\n    - dense: {units: 3}\n  loss: softmax_cross_entropy\n"
+               "  metrics: [accuracy]\nupdate:\n  rule: sgd\ntraining:\n  batch_size: 5\n"
+               "  replicas: 3\n  epochs: 3\n  split_batches: 2\ncluster:\n  workers: 2\n  ps: 2\n",
+               name);
+    struct diags d = {0};
+    if (job_spec_parse(buf_str(&text), text.len, "test", sets, count, spec, &d) < 0) {
+        struct buf out = {0};
+        diags_format(&d, &out);
+        fail_msg("%s", buf_str(&out));
+    }
+    diags_release(&d);
+    buf_release(&text);
+}
+
+int cluster_try(struct cluster *c, const char *name, const char *const *sets, size_t count,
+                char id[64])
+{
+    struct job_spec spec = {0};
+    cluster_spec(&spec, name, sets, count);
+    struct master_event e = {.kind = MASTER_SUBMIT, .request = ++c->request};
+    e.submit = (struct master_submit_event){.spec = &spec, .request_id = ""};
+    cluster_event(c, &e);
+    job_spec_release(&spec);
+    snprintf(id, 64, "%s", c->reply_text);
+    return c->reply.err.code;
+}
+
+void cluster_submit(struct cluster *c, const char *name, char id[64], const char *const *sets,
+                    size_t count)
+{
+    assert_int_equal(cluster_try(c, name, sets, count, id), 0);
+}
+
+int cluster_cancel(struct cluster *c, const char *id, bool now)
+{
+    struct master_event e = {.kind = MASTER_CANCEL, .request = ++c->request};
+    e.cancel = (struct master_cancel_event){id, now};
+    cluster_event(c, &e);
+    return c->reply.err.code;
+}
+
+static size_t free_request(const struct cluster *c)
+{
+    size_t k = 0;
+    while (c->waiting[k] != 0 || c->answered[k]) {
+        k++;
+    }
+    return k;
+}
+
+size_t cluster_ask_checkpoint(struct cluster *c, const char *id)
+{
+    const size_t k = free_request(c);
+    struct master_event e = {.kind = MASTER_CHECKPOINT, .request = 2000000000 + k};
+    c->waiting[k] = e.request;
+    e.job = id;
+    cluster_event(c, &e);
+    return k;
+}
+
+size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, size_t count)
+{
+    const size_t k = free_request(c);
+    const struct job_record *r = cluster_job(c, id);
+    struct job_spec spec = {0};
+    struct diags d = {0};
+    assert_int_equal(job_spec_parse(r->text, strlen(r->text), "job", sets, count, &spec, &d), 0);
+    diags_release(&d);
+    char *base = mem_strdup(r->text);
+    struct master_event e = {.kind = MASTER_SET, .request = 2000000000 + k};
+    c->waiting[k] = e.request;
+    e.set = (struct master_set_event){id, &spec, base};
+    cluster_event(c, &e);
+    job_spec_release(&spec);
+    free(base);
+    return k;
+}
+
+int cluster_answer(struct cluster *c, size_t k, uint64_t ms)
+{
+    for (uint64_t end = c->now + ms; !c->answered[k] && c->now < end;) {
+        cluster_advance(c);
+    }
+    if (!c->answered[k]) {
+        fail_msg("a request was not answered in %" PRIu64 " ms", ms);
+    }
+    c->answered[k] = false;
+    return c->answer[k].code;
+}
+
+struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers)
+{
+    struct cluster *c = mem_new(1, sizeof *c);
+    c->m = master_new(
+        &(struct master_config){.heartbeat_timeout_ms = 3000, .jobs_max = 16, .finished_max = 100});
+    c->seed = rng_key(seed, "cluster");
+    c->now = 1000;
+    c->timer = UINT64_MAX;
+    c->delay_ms_max = 20;
+    c->train_records = 100;
+    c->test_records = 2500;
+    c->classes = 3;
+    for (size_t i = 0; i < ps; i++) {
+        cluster_add(c, MASTER_PS);
+    }
+    for (size_t i = 0; i < workers; i++) {
+        cluster_add(c, MASTER_WORKER);
+    }
+    return c;
+}
+
+void cluster_free(struct cluster *c)
+{
+    master_free(c->m);
+    master_actions_release(&c->actions);
+    buf_release(&c->trace);
+    free(c);
+}
