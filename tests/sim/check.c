@@ -271,9 +271,12 @@ void check_record(struct world *w, const struct job_record *r)
         violated(w, INVARIANT_STATE, "%s was %s and is %s", r->id, job_state_name(j->state),
                  job_state_name(r->state));
     }
-    /* A start is tried five times (docs/protocol.md); nothing else may make a job fail. */
-    if (r->state == JOB_FAILED && strstr(r->reason, "could not be started in") == NULL) {
+    if (r->state == JOB_FAILED) {
         violated(w, INVARIANT_FAILED, "%s failed: %s", r->id, r->reason);
+    }
+    if (r->state == JOB_SUCCEEDED && j->test_records > 0 &&
+        (r->evaluation_count == 0 || r->evaluations[r->evaluation_count - 1].step != r->step)) {
+        violated(w, INVARIANT_STATE, "%s SUCCEEDED without an evaluation at its end", r->id);
     }
     if (r->state == JOB_CANCELLED && !j->cancelled) {
         violated(w, INVARIANT_STATE, "%s is CANCELLED, but nobody asked for it", r->id);

@@ -139,6 +139,9 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_PINS:
         until(&w->pins_us, f);
         break;
+    case FAULT_TESTS:
+        until(&w->tests_us, f);
+        break;
     case FAULT_DAMAGE:
         disk_damage(w, f->number);
         break;
@@ -212,5 +215,5 @@ void faults_stop(struct world *w)
         }
     }
     memset(w->blocked_until, 0, sizeof w->blocked_until);
-    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = 0;
+    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = w->tests_us = 0;
 }

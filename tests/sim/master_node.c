@@ -135,7 +135,7 @@ static void call(struct world *w, const struct master_call *c)
 {
     uint32_t to = node_at(w, c->address);
     uint32_t index;
-    struct unary *u = unary_new(w, 0, to, UNARY_CALL, c->timeout_ms, &index);
+    struct unary *u = unary_new(w, 0, to, UNARY_CALL, 0, &index);
     fill_call(w, &u->req, c);
     struct sim_job *j = &w->jobs[u->req.job];
     if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened) {

@@ -41,6 +41,7 @@
     X(generation_not_awaited, ANY, "a generation is used although its row was refused")            \
     X(end_not_awaited, ANY, "clients are told of an end that is not stored")                       \
     X(last_checkpoint_once, ANY, "a job ends without its last checkpoint when it fails once")      \
+    X(last_evaluation_once, ANY, "a job ends without its last evaluation when it fails once")      \
     X(begins_anew, ANY, "a job whose checkpoints are gone begins anew")                            \
     X(damage_forgotten, ANY, "a damaged checkpoint is tried for ever")                             \
     X(row_not_stored_again, ANY, "a row that was refused is not stored later")                     \

@@ -64,7 +64,7 @@ struct unary *unary_new(struct world *w, uint32_t from, uint32_t to, enum unary_
     u->from_life = w->nodes[from].life;
     u->serial = serial;
     u->refs = 1; /* until it is sent */
-    u->deadline_us = w->now_us + timeout_ms * SIM_MS;
+    u->deadline_us = timeout_ms == 0 ? UINT64_MAX : w->now_us + timeout_ms * SIM_MS;
     return u;
 }
 
@@ -131,7 +131,9 @@ void unary_send(struct world *w, uint32_t index)
         char text[600];
         trace(w, from, "→ %s", trace_unary(w, u, text, sizeof text));
     }
-    unary_event(w, u->deadline_us, EVENT_REPLY, from, index, ATTEMPT_DEADLINE);
+    if (u->deadline_us != UINT64_MAX) {
+        unary_event(w, u->deadline_us, EVENT_REPLY, from, index, ATTEMPT_DEADLINE);
+    }
     unary_travel(w, index, EVENT_REQUEST, from, to, 0);
     if (happens(w, from, to, w->schedule->knobs.twice_part)) {
         unary_travel(w, index, EVENT_REQUEST, from, to, 1);

@@ -276,8 +276,8 @@ static void bad_storage(struct maker *of, struct sim_schedule *s)
     if (!chance(&m, 30) || schedule_freezes(s)) {
         return;
     }
-    static const enum sim_fault_kind KINDS[] = {FAULT_ROWS, FAULT_FULL, FAULT_GONE, FAULT_DAMAGE,
-                                                FAULT_PINS};
+    static const enum sim_fault_kind KINDS[] = {FAULT_ROWS,   FAULT_FULL, FAULT_GONE,
+                                                FAULT_DAMAGE, FAULT_PINS, FAULT_TESTS};
     for (uint64_t i = between(&m, 1, 4); i > 0; i--) {
         struct sim_fault *f = add_fault(&m, KINDS[below(&m, sizeof KINDS / sizeof *KINDS)], 0);
         f->number = (uint32_t)below(&m, f->kind == FAULT_DAMAGE ? s->job_count : 2);

@@ -93,6 +93,7 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(GONE, gone)             /* that disk is not there; number 1: as if it were empty */          \
     X(DAMAGE, damage)         /* a bit of the newest checkpoint of job `number` flips */           \
     X(PINS, pins)             /* servers have no memory for copies of slots */                     \
+    X(TESTS, tests)           /* workers cannot read test records */                               \
     X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */
 
 enum sim_fault_kind {
@@ -700,8 +701,8 @@ struct world {
     uint16_t name_count;
     uint64_t blocked_until[SIM_NODES_MAX][SIM_NODES_MAX];
     /* Until then: no row can be stored; nothing can be written to the disk of checkpoints; it is
-     * not there; versions cannot be pinned with slots. */
-    uint64_t rows_full_us, full_us, gone_us, pins_us;
+     * not there; versions cannot be pinned with slots; test records cannot be read. */
+    uint64_t rows_full_us, full_us, gone_us, pins_us, tests_us;
     bool gone_silently;
 
     struct unary *unaries;

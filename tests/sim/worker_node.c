@@ -205,6 +205,10 @@ static void evaluate(struct world *w, uint32_t node, const struct mail *m)
     const struct unary_request *q = &w->unaries[m->index].req;
     char pin_id[64];
     memcpy(pin_id, q->pin_id, sizeof pin_id);
+    if (w->tests_us > w->now_us) {
+        unary_refuse(w, m->index, m->attempt, ERR_CORRUPT, "the test records cannot be read");
+        return;
+    }
     struct worker_event e = {
         .kind = WORKER_EVALUATE, .pin_id = pin_id, .first = q->first, .count = q->count};
     e.tag = keep_call(j, m);

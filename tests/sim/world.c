@@ -294,7 +294,7 @@ static void clear(struct world *w)
     w->answers = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);
-    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = 0;
+    w->rows_full_us = w->full_us = w->gone_us = w->pins_us = w->tests_us = 0;
     w->row_count = 0;
     memset(w->jobs, 0, sizeof w->jobs);
     disk_clear(w->disk);

@@ -88,12 +88,11 @@ static void refused(struct master *m, const struct call *c, const struct err *er
             milestone_pin_failed(m, j, why);
             break;
         }
-        if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAVAILABLE ||
-            err->code == ERR_UNAUTHENTICATED) {
-            job_must_recover(j, why); /* the server came back without the shard, or is going */
+        if (err->code != ERR_INVALID && err->code != ERR_RANGE && err->code != ERR_UNSUPPORTED) {
+            job_must_recover(j, why); /* most often the server came back without the shard */
             break;
         }
-        job_must_end(j, JOB_FAILED, "%s", why);
+        job_must_end(j, JOB_FAILED, "%s", why); /* it would be the same the next time */
         break;
     default:
         job_must_end(j, JOB_FAILED, "%s", why);

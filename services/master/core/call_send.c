@@ -2,11 +2,6 @@
 /* A job begins a call to a node, or sends one again that waited. */
 #include "master/core/core.h"
 
-/* A request stays open until it is answered or its connection is no more: how long the work takes
- * that it asks for depends on bytes and batches, and the node says in its heartbeats that it is at
- * it. This is only so that nothing is kept for ever. */
-#define CALL_MS 3600000
-
 /* It waits for the generation to be stored, or for the shards to know it; or its job has lost what
  * it speaks of, and leaves its phase when this event is over. */
 static bool is_blocked(const struct master *m, const struct call *c)
@@ -31,7 +26,6 @@ void call_send(struct master *m, struct call *c)
         .node = c->node->id,
         .address = c->node->address,
         .incarnation = c->node->incarnation,
-        .timeout_ms = CALL_MS,
         .job = c->job->record.id,
         .fence = fence_of(c->job),
         .generation = c->generation,

@@ -118,20 +118,20 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
 {
     struct chunk *c = &j->chunks[chunk];
     c->failed_node = n->number;
-    if (++c->failures >= EVALUATE_FAILURES_MAX && err->code == ERR_NOT_FOUND) {
+    give_again(j, chunk);
+    if (++c->failures < EVALUATE_FAILURES_MAX) {
+        return;
+    }
+    if (err->code == ERR_NOT_FOUND) {
         /* What is pinned is not there any more: a server came back without its shard. */
         job_must_recover(j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
         return;
     }
-    if (c->failures >= EVALUATE_FAILURES_MAX) {
-        job_must_end(j, JOB_FAILED,
-                     "evaluation at step %" PRIu64 ": test records from %" PRIu64
-                     " failed %d times, last on %s: %s",
-                     j->milestone.step, (uint64_t)chunk * MASTER_EVALUATION_CHUNK,
-                     EVALUATE_FAILURES_MAX, n->id, err->msg);
-        return;
-    }
-    give_again(j, chunk);
+    milestone_evaluation_failed(
+        m, j,
+        action_printf(m, "test records from %" PRIu64 " failed %d times, last on %s: %s",
+                      (uint64_t)chunk * MASTER_EVALUATION_CHUNK, EVALUATE_FAILURES_MAX, n->id,
+                      err->msg));
 }
 
 void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chunk,
@@ -157,6 +157,6 @@ void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chu
     }
     struct err err = {0};
     if (merge(j, &err) < 0) {
-        job_must_end(j, JOB_FAILED, "evaluation on %s: %s", n->id, err.msg);
+        milestone_evaluation_failed(m, j, action_printf(m, "result of %s: %s", n->id, err.msg));
     }
 }

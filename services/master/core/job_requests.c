@@ -99,6 +99,8 @@ void on_cancel(struct master *m, const struct master_event *e)
                      action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_PENDING || j->record.state == JOB_STARTING) {
         job_must_end(j, JOB_CANCELLED, "cancelled before it ran");
+    } else if (j->work == WORK_EVALUATE && j->retry_ms != 0) {
+        milestone_skip_evaluation(j);
     } else if ((j->over || j->milestone.last) && j->retry_ms != 0) {
         job_must_end(j, JOB_CANCELLED, "cancelled; %s; %s",
                      action_printf(m, "%s", j->milestone.why), job_checkpoint_words(m, j));

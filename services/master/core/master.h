@@ -281,7 +281,6 @@ struct master_call {
     enum master_call_kind kind;
     const char *node, *address;
     uint64_t incarnation; /* of the process that is meant */
-    uint32_t timeout_ms;
     const char *job;
     struct fence fence;
     uint64_t generation;         /* all but INSPECT, EVALUATE */

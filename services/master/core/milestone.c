@@ -236,6 +236,14 @@ static void pinned(struct master *m, struct job *j)
     }
 }
 
+/* An older failure is no news any more. */
+static void say_nothing(struct job *j)
+{
+    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
+        job_say(j, "");
+    }
+}
+
 static void evaluated(struct master *m, struct job *j)
 {
     struct job_evaluation e = {.step = j->milestone.step,
@@ -268,14 +276,46 @@ static void written(struct master *m, struct job *j)
     action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
                j->milestone.step, log_quote(j->record.checkpoint, quoted, sizeof quoted));
     j->checkpointed_step = j->milestone.step;
-    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
-        job_say(j, ""); /* an older failure is no news any more */
-    }
+    say_nothing(j);
     milestone_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);
     j->prune_row = j->row;
     j->prune_keep =
         j->spec.training.checkpoints_keep > 0 ? (size_t)j->spec.training.checkpoints_keep : 0;
+}
+
+/* @work is tried again after a pause, which the job's reason tells. */
+static void try_again(struct master *m, struct job *j, enum work work)
+{
+    struct milestone *s = &j->milestone;
+    uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
+    j->retry_ms = m->now_ms + ms;
+    enter(m, j, work);
+    job_say(j, action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept", s->why,
+                             s->attempts + 1, ms / 1000));
+}
+
+/* A job does not end without its last evaluation unless somebody cancels it. Without any other one
+ * it goes on. */
+static void evaluation_over(struct master *m, struct job *j)
+{
+    struct milestone *s = &j->milestone;
+    s->cancel = s->cancel || (s->last && j->hold_cancel);
+    s->attempts++;
+    if (s->last && !s->cancel && !MUTANT(last_evaluation_once)) {
+        try_again(m, j, WORK_EVALUATE);
+        return;
+    }
+    s->attempts = 0;
+    checkpoint_or_let_go(m, j);
+}
+
+void milestone_skip_evaluation(struct job *j)
+{
+    j->milestone.cancel = true;
+    j->milestone.attempt_failed = true;
+    j->retry_ms = 0;
+    job_touch(j);
 }
 
 /* A job does not end without its last checkpoint unless somebody cancels it: it stands still and
@@ -287,11 +327,7 @@ static void attempt_over(struct master *m, struct job *j)
     s->cancel = s->cancel || (s->last && j->hold_cancel);
     s->attempts++;
     if (s->cancel ? !s->last && s->attempts < CHECKPOINT_ATTEMPTS_MAX : last) {
-        uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
-        j->retry_ms = m->now_ms + ms;
-        enter(m, j, j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE);
-        job_say(j, action_printf(m, "%s; attempt %u is in %" PRIu64 " s, its shards are kept",
-                                 s->why, s->attempts + 1, ms / 1000));
+        try_again(m, j, j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE);
         return;
     }
     s->failed = true;
@@ -313,7 +349,8 @@ static bool is_busy(struct master *m, struct job *j)
     case WORK_PIN:
         return calls_open(&m->calls, j, MASTER_CALL_PIN) > 0;
     case WORK_EVALUATE:
-        return !evaluate_is_done(j);
+        return j->milestone.attempt_failed ? calls_open(&m->calls, j, MASTER_CALL_EVALUATE) > 0
+                                           : !evaluate_is_done(j);
     case WORK_CHECKPOINT:
         return calls_open(&m->calls, j, MASTER_CALL_CHECKPOINT) > 0;
     case WORK_UNPIN:
@@ -337,8 +374,12 @@ static void next_work(struct master *m, struct job *j, bool failed)
         (failed ? attempt_over : pinned)(m, j);
         break;
     case WORK_EVALUATE:
-        evaluated(m, j);
-        checkpoint_or_let_go(m, j);
+        if (failed) {
+            evaluation_over(m, j);
+        } else {
+            evaluated(m, j);
+            checkpoint_or_let_go(m, j);
+        }
         break;
     case WORK_PREPARE:
         enter(m, j, failed ? WORK_DISCARD : WORK_CHECKPOINT);
@@ -377,7 +418,7 @@ void milestone_advance(struct master *m, struct job *j)
         j->milestone.attempt_failed = false;
         next_work(m, j, failed);
     }
-    if (j->work == WORK_EVALUATE) {
+    if (j->work == WORK_EVALUATE && j->retry_ms == 0 && !j->milestone.attempt_failed) {
         evaluate_pump(m, j); /* a worker may be free, or have left a chunk behind */
     }
 }

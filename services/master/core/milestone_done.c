@@ -48,8 +48,9 @@ void milestone_shard_done(struct job *j, uint32_t shard, const struct master_cal
 static void say_failed(struct master *m, struct job *j, const char *what, const char *why)
 {
     char quoted[1200];
-    action_log(m, LOG_LEVEL_ERROR, "checkpoint_failed", "job=%s step=%" PRIu64 " reason=%s",
-               j->record.id, j->milestone.step, log_quote(why, quoted, sizeof quoted));
+    action_log(m, LOG_LEVEL_ERROR, action_printf(m, "%s_failed", what),
+               "job=%s step=%" PRIu64 " reason=%s", j->record.id, j->milestone.step,
+               log_quote(why, quoted, sizeof quoted));
     if (!j->milestone.attempt_failed) {
         free(j->milestone.why);
         j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
@@ -61,6 +62,11 @@ static void say_failed(struct master *m, struct job *j, const char *what, const 
 void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
 {
     say_failed(m, j, "checkpoint", why);
+}
+
+void milestone_evaluation_failed(struct master *m, struct job *j, const char *why)
+{
+    say_failed(m, j, "evaluation", why);
 }
 
 void milestone_pin_failed(struct master *m, struct job *j, const char *why)

@@ -92,12 +92,43 @@ static void a_chunk_that_fails_goes_to_another_worker(void **state)
     cluster_submit(c, "demo", id, NULL, 0);
     const struct job_record *r = cluster_run_to_end(c, id);
     assert_int_equal(r->evaluation_count, 3);
-    c->nodes[3].refuse = ERR_INTERNAL;
-    c->nodes[3].refuse_kind = MASTER_CALL_EVALUATE;
-    cluster_submit(c, "demo", id, NULL, 0);
-    r = cluster_until(c, id, JOB_FAILED, 300000);
-    assert_non_null(strstr(r->reason, "evaluation at step 7: test records from "));
     cluster_free(c);
+}
+
+/* Training goes on without an evaluation that nobody can make; at the end the job waits for one. */
+static void an_evaluation_that_fails_ends_no_job(void **state)
+{
+    (void)state;
+    for (int cancels = 0; cancels < 2; cancels++) {
+        struct cluster *c = cluster_new(701, 2, 2);
+        for (size_t i = 2; i <= 3; i++) {
+            c->nodes[i].refuse = ERR_CORRUPT;
+            c->nodes[i].refuse_kind = MASTER_CALL_EVALUATE;
+        }
+        char id[64];
+        cluster_submit(c, "demo", id, NULL, 0);
+        cluster_until_in(c, id, "FINISH");
+        cluster_run_ms(c, 300000);
+        cluster_assert_reason(c, id, "evaluation at step 21: test records from ");
+        cluster_assert_reason(c, id, "refused by the test; attempt ");
+        cluster_assert_reason(c, id, " s, its shards are kept");
+        const struct job_record *r = cluster_job(c, id);
+        assert_int_equal(r->state, JOB_RUNNING);
+        assert_int_equal(r->evaluation_count, 0);
+        if (cancels != 0) {
+            assert_int_equal(cluster_cancel(c, id, false), 0);
+            r = cluster_until(c, id, JOB_CANCELLED, 10000);
+            assert_non_null(strstr(r->reason, "by request, at step 21; the newest checkpoint is "));
+            assert_non_null(strstr(r->checkpoint, "step-000000021"));
+        } else {
+            c->nodes[2].refuse = c->nodes[3].refuse = 0;
+            r = cluster_run_to_end(c, id);
+            assert_int_equal(r->evaluation_count, 1);
+            assert_int_equal(r->evaluations[0].step, 21);
+            assert_string_equal(r->reason, "");
+        }
+        cluster_free(c);
+    }
 }
 
 static void an_old_failure_report_changes_nothing(void **state)
@@ -222,6 +253,7 @@ int main(void)
         cmocka_unit_test(an_assign_that_is_refused_costs_one_worker),
         cmocka_unit_test(the_last_worker_without_memory_is_asked_again),
         cmocka_unit_test(a_chunk_that_fails_goes_to_another_worker),
+        cmocka_unit_test(an_evaluation_that_fails_ends_no_job),
         cmocka_unit_test(a_failure_report_fails_the_job),
         cmocka_unit_test(an_old_failure_report_changes_nothing),
         cmocka_unit_test(starts_that_fail_are_made_again_after_a_pause),
