@@ -9,7 +9,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from cluster import gradus
+from cluster import BIN, gradus
 from faults import FINAL, SLOWER, Digits, FaultTest, epochs, main
 
 
@@ -116,6 +116,39 @@ class StateTest(StorageTest):
         self.wait_for("the end", lambda: self.now(job)["state"] == "CANCELLED")
         self.replace_master()
         self.assertEqual(self.now(job)["state"], "CANCELLED")
+
+    def test_a_master_starts_on_a_full_disk(self):
+        disk = self.small_cluster()
+        job = self.start_job(cluster__workers=2, cluster__ps=1, **self.job_keys)
+        self.wait_steps(job, 200)
+        for how in (signal.SIGKILL, signal.SIGTERM):  # files beside the database stay there, or do not
+            self.master.stop(how)
+            disk.fill()
+            self.master = self.start("master", *self.master_args, f"--listen={self.master.address}")
+            self.assertIn("address_not_written", self.log_of(self.master))
+            self.assertEqual("store_opened_alone" in self.log_of(self.master), how == signal.SIGTERM)
+            second = subprocess.run([BIN + "/gradus-master", *self.master_args, "--listen=127.0.0.1:0",
+                                     "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(second.returncode, 0)
+            self.assertIn("is in use by gradus-master with process id", second.stderr)
+            self.wait_reason(job, "its state cannot be stored", state=self.now(job)["state"])
+            self.assertEqual(self.health()[0], 503)
+            disk.make_room()
+            self.wait_steps(job, 200)
+            self.wait_for("the address", lambda: os.path.exists(self.state_dir + "/master.address"))
+            with open(self.state_dir + "/master.address") as f:
+                self.assertEqual(f.read().strip(), self.master.address)
+            self.assertEqual(self.health()[0], 200)
+        gradus("cancel", job, "--now", "--master", self.master.address)
+        self.wait_for("the end", lambda: self.now(job)["state"] == "CANCELLED")
+
+    def test_a_new_directory_without_room_is_refused(self):
+        self.state_dir = self.dir + "/cluster"
+        SmallDisk(self, self.state_dir, "600k").fill()
+        done = subprocess.run([BIN + "/gradus-master", f"--state-dir={self.state_dir}", "--listen=127.0.0.1:0",
+                               "--http-listen=127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("database or disk is full", done.stderr)
 
     def test_a_damaged_row_is_set_aside(self):
         self.cluster(workers=0, ps=0)

@@ -21,6 +21,7 @@
 #define POOL_THREADS 2 /* parse job files */
 #define POOL_QUEUE 256
 #define MAILBOX 16384
+#define ADDRESS_AGAIN_MS 2000
 
 #define ROW(member, type_, def_, min_, max_, help_)                                                \
     {                                                                                              \
@@ -230,15 +231,28 @@ int master_shell_start(struct service_context *sc, struct err *err)
     return 0;
 }
 
-/* For clients that are told the state directory (--state-dir) instead of the address. */
-static int write_address(const struct shell *s, const char *address, struct err *err)
+/* For clients that are told the state directory (--state-dir) instead of the address. Nobody else
+ * needs it: where it cannot be written, the master serves and tries again. */
+static void write_address(void *ctx)
 {
+    struct shell *s = ctx;
     char *path = file_join(s->settings->state_dir, "master.address");
-    char *line = mem_printf("%s\n", address);
-    int rc = file_write_atomic(path, line, strlen(line), err);
+    char *line = mem_printf("%s\n", service_advertised(s->sc));
+    struct err err = {0};
+    bool written = file_write_atomic(path, line, strlen(line), &err) == 0;
+    if (!written && !s->address_missing) {
+        char quoted[1200];
+        log_error("address_not_written", "reason=%s", log_quote(err.msg, quoted, sizeof quoted));
+    } else if (written && s->address_missing) {
+        log_info("address_written", "path=%s", path);
+    }
+    s->address_missing = !written;
+    if (!written && !atomic_load(&s->ending)) {
+        loop_timer_set(s->loop, &s->address_timer, chrono_now_ms() + ADDRESS_AGAIN_MS,
+                       write_address, s);
+    }
     free(line);
     free(path);
-    return rc;
 }
 
 int master_shell_ready(struct service_context *sc, struct err *err)
@@ -248,7 +262,7 @@ int master_shell_ready(struct service_context *sc, struct err *err)
     log_info("master_ready", "address=%s state_dir=%s checkpoint_dir=%s", service_advertised(sc),
              log_quote(s->settings->state_dir, state, sizeof state),
              log_quote(s->checkpoints.root, checkpoints, sizeof checkpoints));
-    return write_address(s, service_advertised(sc), err);
+    return loop_call(s->loop, write_address, s, err);
 }
 
 static void end(void *ctx)
@@ -263,6 +277,7 @@ static void end(void *ctx)
     watchers_end(s);
     loop_timer_clear(s->loop, &s->timer);
     loop_timer_clear(s->loop, &s->root.timer);
+    loop_timer_clear(s->loop, &s->address_timer);
     loop_timer_clear(s->loop, &s->probe_timer);
 }
 

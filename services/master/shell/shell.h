@@ -66,7 +66,8 @@ struct shell {
         uint64_t asked_ms;
     } root;
     char store_problem[1100], root_problem[1100]; /* "": none */
-    struct loop_timer timer, watch_timer, probe_timer;
+    struct loop_timer timer, watch_timer, probe_timer, address_timer;
+    bool address_missing; /* master.address could not be written */
     struct request *waiting;
     size_t waiting_count;
     struct peer *peers;

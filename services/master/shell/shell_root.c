@@ -41,7 +41,7 @@ static int open_owner(struct shell *s, struct err *err)
         (void)snprintf(s->checkpoints.owner, sizeof s->checkpoints.owner, "%s", buf_str(&known));
     }
     buf_release(&known);
-    return rc;
+    return rc < 0 ? err_wrap(err, "whose the checkpoints are") : 0;
 }
 
 static bool is_known(struct shell *s, const char *root)
@@ -84,12 +84,13 @@ int shell_root_open(struct shell *s, struct err *err)
         }
     } else if (rc == 0) {
         rc = claim_root_make(root, err);
-        rc = rc < 0 ? rc : s->store->ops->put_text(s->store, KEY_ROOT, root, err);
+        rc = rc < 0 ? err_wrap(err, "checkpoint directory")
+                    : s->store->ops->put_text(s->store, KEY_ROOT, root, err);
     }
     char *real = rc == 0 ? realpath(root, NULL) : NULL;
     s->checkpoints.root = real != NULL ? real : mem_strdup(root);
     free(root);
-    return rc < 0 ? err_wrap(err, "checkpoint directory") : 0;
+    return rc;
 }
 
 /* ---- watching ---- */

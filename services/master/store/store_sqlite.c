@@ -14,6 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
 
@@ -263,13 +264,20 @@ static int put_text(struct store *store, const char *key, const char *value, str
     return rc < 0 ? err_wrap(err, "store %s", key) : 0;
 }
 
+static void close_database(struct sqlite_store *s)
+{
+    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
+        sqlite3_finalize(s->statements[i]);
+        s->statements[i] = NULL;
+    }
+    sqlite3_close(s->db);
+    s->db = NULL;
+}
+
 static void close_store(struct store *store)
 {
     struct sqlite_store *s = of(store);
-    for (size_t i = 0; i < STATEMENT_COUNT; i++) {
-        sqlite3_finalize(s->statements[i]);
-    }
-    sqlite3_close(s->db);
+    close_database(s);
     if (s->lock_fd >= 0) {
         close(s->lock_fd);
     }
@@ -288,6 +296,16 @@ static const struct store_ops OPS = {.put = put,
 
 /* ---- opening ---- */
 
+/* Over what the last one wrote: that needs no room. What cannot be written is not said. */
+static void say_owner(int fd, const char *owner)
+{
+    size_t bytes = strlen(owner);
+    ssize_t written = pwrite(fd, owner, bytes, 0);
+    if (ftruncate(fd, written == (ssize_t)bytes ? written : 0) != 0) {
+        log_warn("lock_file_not_written", "errno=%d", errno);
+    }
+}
+
 /* One master per directory. The lock goes with its process, however that ends; the content of the
  * file only tells others who has it. */
 static int lock(struct sqlite_store *s, const char *state_dir, const char *owner, struct err *err)
@@ -303,9 +321,8 @@ static int lock(struct sqlite_store *s, const char *state_dir, const char *owner
         who[n > 0 ? n : 0] = '\0';
         rc = err_set(err, ERR_STATE, "state directory %s is in use by %s", state_dir,
                      n > 0 ? who : "another master");
-    } else if (ftruncate(s->lock_fd, 0) != 0 ||
-               write(s->lock_fd, owner, strlen(owner)) != (ssize_t)strlen(owner)) {
-        rc = err_errno(err, errno, "write %s", path);
+    } else {
+        say_owner(s->lock_fd, owner);
     }
     free(path);
     return rc;
@@ -381,17 +398,32 @@ static int prepare(struct sqlite_store *s, struct err *err)
     return 0;
 }
 
-static int open_database(struct sqlite_store *s, struct err *err)
+/* @alone: no file is made beside it, which a full disk has no room for, but nobody else can look.
+ */
+static int open_database(struct sqlite_store *s, bool alone, struct err *err)
 {
     if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
         SQLITE_OK) {
         return fail(s, err);
     }
     sqlite3_busy_timeout(s->db, 2000); /* somebody may be looking at it with the sqlite3 shell */
-    int rc = check_schema(s, err);
+    int rc = alone ? run(s, "PRAGMA locking_mode = EXCLUSIVE", err) : 0;
+    rc = rc < 0 ? rc : check_schema(s, err);
     rc = rc < 0 ? rc : run(s, "PRAGMA journal_mode = WAL", err);
     rc = rc < 0 ? rc : run(s, "PRAGMA synchronous = FULL", err);
     return rc < 0 ? rc : prepare(s, err);
+}
+
+static int open_even_if_full(struct sqlite_store *s, struct err *err)
+{
+    int rc = open_database(s, false, err);
+    if (rc == ERR_EXHAUSTED || (rc == ERR_UNAVAILABLE && sqlite3_errcode(s->db) != SQLITE_BUSY)) {
+        char quoted[1200];
+        log_warn("store_opened_alone", "reason=%s", log_quote(err->msg, quoted, sizeof quoted));
+        close_database(s);
+        rc = open_database(s, true, err);
+    }
+    return rc;
 }
 
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
@@ -404,7 +436,7 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     s->base.ops = &OPS;
     s->path = file_join(state_dir, "master.db");
     rc = lock(s, state_dir, owner, err);
-    rc = rc < 0 ? rc : open_database(s, err);
+    rc = rc < 0 ? rc : open_even_if_full(s, err);
     if (rc < 0) {
         close_store(&s->base);
         (void)err_wrap(err, "open the store");

@@ -192,14 +192,14 @@ static void the_store_may_fail(void **state)
     (void)state;
     char *root = file_join(dir, "checkpoints");
     get_code = ERR_CORRUPT;
-    refused(ERR_CORRUPT, "checkpoint directory: a torn page");
+    refused(ERR_CORRUPT, "whose the checkpoints are: a torn page");
     get_code = 0;
     put_code = ERR_EXHAUSTED;
-    refused(ERR_EXHAUSTED, "checkpoint directory: the disk is full");
+    refused(ERR_EXHAUSTED, "whose the checkpoints are: the disk is full");
     assert_false(file_exists(root)); /* nobody would know whose it is */
     text_count = 1;
     (void)strcpy(texts[0].key, "owner");
-    refused(ERR_EXHAUSTED, "checkpoint directory: the disk is full");
+    refused(ERR_EXHAUSTED, "the disk is full");
     free(root);
 }
 
