@@ -203,7 +203,6 @@ static struct master_call call_of(enum master_call_kind kind)
                                .node = "n-1",
                                .address = rpc_server_address(server, 0),
                                .incarnation = 21,
-                               .timeout_ms = 20000,
                                .job = "demo-1",
                                .fence = {.opening = 22},
                                .generation = 23,
