@@ -264,7 +264,8 @@ void milestone_shard_done(struct job *j, uint32_t shard, const struct master_cal
                           enum master_call_kind kind);
 void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
 void milestone_evaluation_failed(struct master *m, struct job *j, const char *why);
-/* The job is cancelled while its last evaluation waits to be tried again: its checkpoint is next. */
+/* The job is cancelled while its last evaluation waits to be tried again: its checkpoint is next.
+ */
 void milestone_skip_evaluation(struct job *j);
 void milestone_pin_failed(struct master *m, struct job *j, const char *why);
 void milestones_tick(struct master *m);

@@ -45,35 +45,6 @@ void milestone_shard_done(struct job *j, uint32_t shard, const struct master_cal
     }
 }
 
-static void say_failed(struct master *m, struct job *j, const char *what, const char *why)
-{
-    char quoted[1200];
-    action_log(m, LOG_LEVEL_ERROR, action_printf(m, "%s_failed", what),
-               "job=%s step=%" PRIu64 " reason=%s", j->record.id, j->milestone.step,
-               log_quote(why, quoted, sizeof quoted));
-    if (!j->milestone.attempt_failed) {
-        free(j->milestone.why);
-        j->milestone.why = mem_printf("%s at step %" PRIu64 ": %s", what, j->milestone.step, why);
-        job_say(j, j->milestone.why);
-    }
-    j->milestone.attempt_failed = true;
-}
-
-void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why)
-{
-    say_failed(m, j, "checkpoint", why);
-}
-
-void milestone_evaluation_failed(struct master *m, struct job *j, const char *why)
-{
-    say_failed(m, j, "evaluation", why);
-}
-
-void milestone_pin_failed(struct master *m, struct job *j, const char *why)
-{
-    say_failed(m, j, j->milestone.checkpoint ? "checkpoint" : "evaluation", why);
-}
-
 void on_prepare_done(struct master *m, const struct master_prepare_done *done)
 {
     for (size_t i = 0; i < m->job_count; i++) {
