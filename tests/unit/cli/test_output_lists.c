@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people see of many jobs and nodes, and that lines fit the terminal. */
+#include "output_rig.h"
+
+static char empty[] = "";
+
+/* A reason is shown whatever else is, and below its job where there is no room beside it. */
+static void test_reasons_in_the_list(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char reason[] = "lost worker worker-2; waits for 1 more worker: 1 of 2 free";
+    s.job.state = GRADUS__V1__JOB_STATE__RECOVERING;
+    s.job.reason = reason;
+    s.job.test = s.metrics;
+    s.job.n_test = 2;
+    Gradus__V1__Job *jobs[] = {&s.job};
+    struct buf out = {0};
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    output_assert_text(
+        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
+              "digits-1     RECOVERING      500    2.50  loss 0.2500  accuracy 0.5000  lost "
+              "worker worker-2; waits for 1 more worker: 1 of 2 free\n");
+    output_jobs_text(jobs, 1, 80, &out);
+    output_assert_text(
+        &out, "JOB          STATE          STEP   EPOCH  RESULT\n"
+              "digits-1     RECOVERING      500    2.50\n"
+              "    loss 0.2500 accuracy 0.5000 lost worker worker-2; waits for 1 more worker: "
+              "1\n    of 2 free\n");
+}
+
+static void test_changes(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__Consistency c = GRADUS__V1__CONSISTENCY__INIT;
+    c.mode = GRADUS__V1__MODE__ASYNC;
+    s.job.consistency = &c;
+    s.job.generation = 3;
+    struct job_changes changes;
+    job_changes_make("name: x\ntraining:\n  mode: sync\n  seed: 1\n",
+                     "name: x\ntraining:\n  mode: async\n  seed: 1\n", &changes);
+    struct buf out = {0};
+    output_change_text(&s.job, &changes, &out);
+    output_assert_text(&out, "training.mode: sync -> async\n"
+                             "job digits-1: RUNNING, generation 3, async\n");
+    output_change_json(&s.job, &changes, &out);
+    json_t *json = output_parse(&out);
+    const json_t *mode = json_object_get(json_object_get(json, "changes"), "training.mode");
+    assert_string_equal(json_string_value(json_object_get(mode, "from")), "sync");
+    assert_string_equal(json_string_value(json_object_get(mode, "to")), "async");
+    assert_string_equal(json_string_value(json_object_get(json, "job")), "digits-1");
+    assert_string_equal(json_string_value(json_object_get(json, "state")), "RUNNING");
+    assert_int_equal(output_number_at(json, "generation"), 3);
+    assert_non_null(json_object_get(json_object_get(json, "consistency"), "replicas"));
+    json_decref(json);
+    job_changes_release(&changes);
+    output_change_text(&s.job, &changes, &out);
+    output_assert_text(&out, "nothing changed: the job has these values already\n"
+                             "job digits-1: RUNNING, generation 3, async\n");
+}
+
+static void test_jobs(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__Job *jobs[] = {&s.job};
+    struct buf out = {0};
+    output_jobs_text(jobs, 0, TERMINAL_ANY, &out);
+    output_assert_text(&out, "no jobs\n");
+    output_jobs_text(jobs, 1, TERMINAL_ANY, &out);
+    assert_non_null(strstr(buf_str(&out), "digits-1"));
+    assert_non_null(strstr(buf_str(&out), "RUNNING"));
+    buf_release(&out);
+    output_jobs_json(jobs, NULL, 0, &out);
+    json_t *json = output_parse(&out);
+    assert_int_equal(json_array_size(json), 0);
+    json_decref(json);
+}
+
+static void test_nodes(void **state)
+{
+    (void)state;
+    Gradus__V1__NodeInfo node = GRADUS__V1__NODE_INFO__INIT;
+    char id[] = "worker-1", address[] = "127.0.0.1:7001", job[] = "digits-1";
+    char *jobs[] = {job};
+    node.id = id;
+    node.role = GRADUS__V1__NODE_ROLE__WORKER;
+    node.address = address;
+    node.http_address = empty;
+    node.alive = 1;
+    Gradus__V1__NodeInfo *nodes[] = {&node};
+    struct buf out = {0};
+    output_nodes_text(nodes, 1, &out);
+    assert_non_null(strstr(buf_str(&out), "yes    127.0.0.1:7001\n")); /* no blanks at the end */
+    buf_release(&out);
+    node.jobs = jobs;
+    node.n_jobs = 1;
+    output_nodes_text(nodes, 1, &out);
+    assert_non_null(strstr(buf_str(&out), "127.0.0.1:7001           digits-1\n"));
+    buf_release(&out);
+    output_nodes_text(nodes, 0, &out);
+    output_assert_text(&out, "no nodes have joined\n");
+}
+
+static void test_seconds(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0.0 s"},        {59.94, "59.9 s"}, {59.96, "1:00"}, {61, "1:01"},
+                 {3599.6, "1:00:00"}, {7384, "2:03:04"}, {-1, "?"},       {(double)INFINITY, "?"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[40];
+        assert_string_equal(output_seconds(cases[i].seconds, text, sizeof text), cases[i].text);
+    }
+}
+
+static void test_lines_fit_the_terminal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        size_t columns;
+        const char *shown;
+    } cases[] = {{"", 5, ""},
+                 {"abcde", 5, "abcde"},
+                 {"abcdef", 5, "abcd…"},
+                 {"abc", 0, ""},
+                 {"abc", 1, "…"},
+                 {"äöüß", 4, "äöüß"},
+                 {"äöüßa", 4, "äöü…"},
+                 {"a\nb\033[31m", 9, "a b [31m"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char shown[64];
+        assert_string_equal(output_fit(cases[i].line, cases[i].columns, shown, sizeof shown),
+                            cases[i].shown);
+    }
+    char small[8]; /* cut to the buffer as well */
+    assert_string_equal(output_fit("abcdefghijkl", 80, small, sizeof small), "abcd…");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reasons_in_the_list),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_lines_fit_the_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker process, the master and the parameter server that it talks to. Each program that uses it
+ * is also the worker: main() begins with shell_be_a_worker(). */
+#ifndef GRADUS_TESTS_WORKER_SHELL_RIG_H
+#define GRADUS_TESTS_WORKER_SHELL_RIG_H
+
+#include "support/test.h"
+#include "support/tmp_dir.h"
+
+#include "ps_methods.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/mem.h"
+#include "gradus/v1/cluster.pb-c.h"
+#include "gradus/v1/ps.pb-c.h"
+#include "gradus/v1/worker.pb-c.h"
+#include "service/address.h"
+#include "service/spawn.h"
+#include "wire/wire.h"
+#include "worker/job/worker_model.h"
+#include "worker/job/worker_shell.h"
+
+#define AS_WORKER "as-worker"
+#define WAIT_MS 30000
+#define RECORDS 64
+#define BATCH 8
+#define SPLIT_BATCHES 4
+#define SPLITS 2
+#define GENERATION 3
+#define STALENESS 6        /* of each push that was applied */
+#define STALENESS_BUCKET 4 /* 0, 1, 2, 3 to 4, 5 to 8 */
+#define NOTES_MAX 32
+
+/* What the worker did, in order. */
+enum note { NOTE_PUSHED, NOTE_ANSWERED, NOTE_IDLE, NOTE_LEFT };
+
+struct fixture {
+    char *dir, *log_path, *data_path;
+    char text[1024];
+    struct worker_model model;
+    struct model *layers;
+    struct plan plan;
+    struct rpc_server *server;
+    struct spawn worker;
+    struct rpc_channel *channel;
+    char http[64]; /* where the worker's metrics are */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    _Atomic uint64_t incarnation; /* of the worker */
+    bool hold;                    /* answers to pushes are kept back */
+    struct rpc_call *held_call;   /* with this one */
+    uint64_t held_exchange;
+    uint64_t version;
+    bool lease;                /* the second split is free; else nobody gets any */
+    unsigned leases;           /* requests for them */
+    uint32_t reported[SPLITS]; /* batch_end of the splits that were reported */
+    uint64_t staleness[STALENESS_BUCKET + 1], batches, examples;
+    bool failed;
+    bool refuse;  /* exchanges, so that the worker gives the job up */
+    int32_t code; /* of the failure that it reported */
+    char message[256];
+    unsigned heartbeats;
+    char held[64]; /* what the last one said: "job-1/3" */
+    uint64_t sequence;
+    enum note notes[NOTES_MAX];
+    size_t note_count;
+};
+
+void shell_note(struct fixture *f, enum note what);
+void shell_begin(struct fixture *f, const char *mode, const char *grace);
+void shell_end(struct fixture *f);
+int shell_call_for(struct fixture *f, const char *method, const ProtobufCMessage *body,
+                   struct rpc_msg **reply, struct err *err);
+int shell_call(struct fixture *f, const char *method, const ProtobufCMessage *body,
+               struct err *err);
+extern char job_id[];
+extern ProtobufCBinaryData secret;
+void shell_start_job(struct fixture *f);
+int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err);
+/* Keep back the answer to a push from now on: before the worker begins, or it may be through. */
+void shell_hold_pushes(struct fixture *f);
+/* Wait until one came. */
+void shell_wait_held(struct fixture *f);
+void shell_let_go(struct fixture *f);
+void shell_assert_ended(struct fixture *f);
+void shell_wait_for(struct fixture *f, enum note what);
+int shell_be_a_worker(int argc, char **argv);
+
+#endif
