@@ -18,18 +18,6 @@ static void push_all(struct rig *r, uintptr_t tag, uint64_t step)
     }
 }
 
-static void expect_sums(struct rig *r, uintptr_t tag, bool known, uint64_t step, uint32_t round)
-{
-    const struct rig_reply *reply = rig_replied(r, tag);
-    assert_int_equal(reply->code, 0);
-    assert_true(reply->has_sums);
-    assert_true(reply->sums_known == known);
-    assert_int_equal(reply->sums_step, step);
-    assert_int_equal(reply->sums_round, round);
-    assert_int_equal(reply->push, PUSH_NONE);
-    assert_false(reply->values);
-}
-
 static void test_step_waits_for_totals(void **state)
 {
     (void)state;
@@ -39,7 +27,7 @@ static void test_step_waits_for_totals(void **state)
     push_all(&r, 10, 0);
     rig_expect_push(&r, 12, PUSH_ACCEPTED); /* the last one does not apply */
     assert_int_equal(r.version, 0);
-    expect_sums(&r, 1, false, 0, 0);
+    rig_expect_sums(&r, 1, false, 0, 0);
     assert_true(rig_replied(&r, 1)->sums != 0);
     rig_pull(&r, 2, PULL_VERSION, 1);
     assert_null(rig_find(&r, 2));
@@ -59,10 +47,10 @@ static void test_two_rounds(void **state)
     rig_ask_sums(&r, 1, 0, 1); /* waits for the round before */
     assert_null(rig_find(&r, 1));
     rig_totals(&r, 2, 0, 0, 5);
-    expect_sums(&r, 1, false, 0, 1);
+    rig_expect_sums(&r, 1, false, 0, 1);
     assert_true(rig_replied(&r, 1)->sums == 5 + 2 * 36 * REPLICAS);
     rig_ask_sums(&r, 3, 0, 0); /* somebody was slow */
-    expect_sums(&r, 3, true, 0, 0);
+    rig_expect_sums(&r, 3, true, 0, 0);
     assert_true(rig_replied(&r, 3)->sums == 5);
     assert_int_equal(r.version, 0);
     rig_totals(&r, 4, 0, 1, 6);
@@ -86,7 +74,7 @@ static void test_late_and_repeated(void **state)
     assert_int_equal(r.version, 1);
     assert_true(r.sums.last[0] == 5 && r.sums.last[1] == 6);
     rig_ask_sums(&r, 5, 0, 1);
-    expect_sums(&r, 5, true, 0, 1);
+    rig_expect_sums(&r, 5, true, 0, 1);
     assert_true(rig_replied(&r, 5)->sums == 6);
     push_all(&r, 20, 1);
     rig_push_sync(&r, 30, 1, 0, 1, 1, 2); /* it is all in */
@@ -95,7 +83,7 @@ static void test_late_and_repeated(void **state)
     rig_totals(&r, 32, 1, 1, 5);
     assert_int_equal(r.version, 2);
     rig_ask_sums(&r, 33, 0, 1);
-    expect_sums(&r, 33, true, 0, 1);
+    rig_expect_sums(&r, 33, true, 0, 1);
     assert_true(rig_replied(&r, 33)->sums_over);
     rig_release(&r);
 }
@@ -160,14 +148,14 @@ static void test_snapshots(void **state)
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_true(r.sums.begun);
-    expect_sums(&r, 1, false, 0, 0);
+    rig_expect_sums(&r, 1, false, 0, 0);
     assert_false(shard_wants_snapshot(r.shard)); /* but totals */
     r.can_apply = false;
     rig_totals(&r, 2, 0, 0, 3);
     assert_int_equal(r.version, 0);
     assert_true(shard_wants_snapshot(r.shard));
     rig_ask_sums(&r, 3, 0, 0);
-    expect_sums(&r, 3, true, 0, 0);
+    rig_expect_sums(&r, 3, true, 0, 0);
     r.can_apply = true;
     rig_event(&r, SHARD_SNAPSHOT, 0);
     assert_int_equal(r.version, 1);
@@ -186,14 +174,14 @@ static void test_new_generation(void **state)
     push_all(&r, 20, 1);
     rig_totals(&r, 3, 1, 0, 7);
     rig_ask_sums(&r, 4, 1, 1);
-    expect_sums(&r, 4, false, 1, 1);
+    rig_expect_sums(&r, 4, false, 1, 1);
     push_all(&r, 30, 1);
     rig_membership(&r, 5, 2, 2);
     assert_false(r.sums.begun);
     assert_int_equal(r.buffers, 0);
     r.generation = 2;
     rig_ask_sums(&r, 6, 0, 1);
-    expect_sums(&r, 6, true, 0, 1);
+    rig_expect_sums(&r, 6, true, 0, 1);
     assert_true(rig_replied(&r, 6)->sums == 6);
     rig_ask_sums(&r, 7, 1, 0);
     assert_null(rig_find(&r, 7));

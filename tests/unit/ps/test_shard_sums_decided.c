@@ -4,18 +4,6 @@
 
 #define REPLICAS 3
 
-static void expect_sums(struct rig *r, uintptr_t tag, bool known, uint64_t step, uint32_t round)
-{
-    const struct rig_reply *reply = rig_replied(r, tag);
-    assert_int_equal(reply->code, 0);
-    assert_true(reply->has_sums);
-    assert_true(reply->sums_known == known);
-    assert_int_equal(reply->sums_step, step);
-    assert_int_equal(reply->sums_round, round);
-    assert_int_equal(reply->push, PUSH_NONE);
-    assert_false(reply->values);
-}
-
 static void open_partial_rounds(struct rig *r, uint32_t number)
 {
     struct consistency c = rig_consistency(TRAINING_SYNC, REPLICAS);
@@ -33,7 +21,7 @@ static void test_lead_decides_before_it_applies(void **state)
     rig_push_sync(&r, 2, 0, 0, 1, 1, 2);
     assert_null(rig_find(&r, 1));
     rig_push_sync(&r, 3, 0, 2, 3, 1, 2);
-    expect_sums(&r, 1, false, 0, 0);
+    rig_expect_sums(&r, 1, false, 0, 0);
     const struct rig_reply *reply = rig_replied(&r, 1);
     assert_true(reply->has_decision && reply->decision_step == 0 && reply->decision[0] == 5);
     rig_push_sync(&r, 4, 0, 1, 2, 1, 2); /* late: not part of it */
@@ -116,7 +104,7 @@ static void test_others_reduce_what_was_decided(void **state)
     decide(&r, 4, 0, &set, 1);
     assert_false(r.sums.begun);
     rig_push_sync(&r, 5, 0, 2, 3, 1, 2);
-    expect_sums(&r, 1, false, 0, 0);
+    rig_expect_sums(&r, 1, false, 0, 0);
     assert_false(rig_replied(&r, 1)->has_decision);
     rig_totals(&r, 6, 0, 0, 1);
     rig_expect_push(&r, 3, PUSH_STALE);

@@ -7,9 +7,9 @@ static void test_sync_runs_to_its_limit(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 50; seed++) {
         struct fake f;
-        setup(&f, false);
-        assign_sync(&f, 1, 2, 0, 2, 0, 5);
-        run(&f, seed);
+        fake_setup(&f, false);
+        fake_assign_sync(&f, 1, 2, 0, 2, 0, 5);
+        fake_run(&f, seed);
         assert_int_equal(f.computed, 10);
         assert_int_equal(f.added, 5);
         assert_int_equal(f.applied[0], 5);
@@ -20,12 +20,12 @@ static void test_sync_runs_to_its_limit(void **state)
         assert_int_equal(f.position_reported, 5);
         assert_int_equal(f.idle_reports, 1);
         /* a higher limit goes on without another pull of what it holds */
-        assign_sync(&f, 1, 2, 0, 2, 0, 7);
+        fake_assign_sync(&f, 1, 2, 0, 2, 0, 7);
         assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
-        run(&f, seed);
+        fake_run(&f, seed);
         assert_int_equal(f.position_reported, 7);
         assert_int_equal(f.idle_reports, 2);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -34,13 +34,13 @@ static void test_sync_pushes_nodes_of_the_tree(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 5, 1, 4, 0, 1);
-    run(&f, 3);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 5, 1, 4, 0, 1);
+    fake_run(&f, 3);
     assert_int_equal(f.computed, 3);
     assert_int_equal(f.added, 1);
     assert_int_equal(f.applied[0], 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* A gradient that is pushed as it is leaves while it is made: its pushes stand behind the
@@ -49,36 +49,36 @@ static void test_sync_pushes_with_the_computation(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 5, 1, 4, 0, 2); /* nodes [1, 2) and [2, 4) */
-    answer(&f, 0);                     /* the pulls */
-    answer(&f, 0);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 5, 1, 4, 0, 2); /* nodes [1, 2) and [2, 4) */
+    fake_answer(&f, 0);                     /* the pulls */
+    fake_answer(&f, 0);
     assert_int_equal(f.queued, 1 + SHARDS);
     assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        const struct asked push = asked_at(&f, 1 + s);
+        const struct asked push = fake_asked_at(&f, 1 + s);
         assert_true(push.push && push.pull == ASKED_PULL_NONE);
         assert_int_equal(push.slot, f.queue[0].slot);
         assert_int_equal(push.examples, 10);
         assert_int_equal(push.replica_first, 1);
         assert_int_equal(push.replica_end, 2);
     }
-    answer(&f, 1); /* before it is said to be computed: nothing follows from it */
-    answer(&f, 1);
+    fake_answer(&f, 1); /* before it is said to be computed: nothing follows from it */
+    fake_answer(&f, 1);
     assert_int_equal(f.queued, 1);
-    answer(&f, 0);
+    fake_answer(&f, 0);
     assert_int_equal(f.queued, 1); /* replica 2 */
     assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
-    answer(&f, 0);
+    fake_answer(&f, 0);
     assert_int_equal(f.queued, 1); /* replica 3 */
     assert_int_equal(f.added, 0);
-    answer(&f, 0);
+    fake_answer(&f, 0);
     assert_int_equal(f.added, 1);
     assert_int_equal(f.queued, SHARDS);
-    assert_int_equal(asked_at(&f, 0).pull, ASKED_PULL_VERSION);
-    run(&f, 1);
+    assert_int_equal(fake_asked_at(&f, 0).pull, ASKED_PULL_VERSION);
+    fake_run(&f, 1);
     assert_int_equal(f.position_reported, 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* All answers of the step may come before the word that it is computed. */
@@ -86,27 +86,27 @@ static void test_the_step_ends_before_the_computation(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 1, 0, 1, 0, 2);
-    answer(&f, 0);
-    answer(&f, 0);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 2);
+    fake_answer(&f, 0);
+    fake_answer(&f, 0);
     uint32_t slot = f.queue[0].slot;
     for (uint64_t step = 0; step < 2; step++) {
         assert_int_equal(f.queued, 1 + SHARDS);
         assert_int_equal(f.queue[0].kind, WORKER_DO_COMPUTE);
         assert_int_equal(f.queue[0].step, step);
         assert_int_equal(f.queue[0].slot, slot); /* none is lost */
-        assert_int_equal(asked_at(&f, 1).pull, ASKED_PULL_VERSION);
-        assert_int_equal(asked_at(&f, 1).version, step + 1);
-        answer(&f, 2);
-        answer(&f, 1);
+        assert_int_equal(fake_asked_at(&f, 1).pull, ASKED_PULL_VERSION);
+        assert_int_equal(fake_asked_at(&f, 1).version, step + 1);
+        fake_answer(&f, 2);
+        fake_answer(&f, 1);
         assert_int_equal(f.queued, 1);
-        answer(&f, 0);
+        fake_answer(&f, 0);
     }
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.position_reported, 2);
     assert_int_equal(f.idle_reports, 1);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* A generation that ends while a gradient leaves: nothing is begun before all is answered. */
@@ -115,25 +115,25 @@ static void test_a_generation_ends_with_a_gradient_on_its_way(void **state)
     (void)state;
     for (int computed_first = 0; computed_first < 2; computed_first++) {
         struct fake f;
-        setup(&f, false);
-        assign_sync(&f, 1, 1, 0, 1, 0, 9);
-        answer(&f, 0);
-        answer(&f, 0);
+        fake_setup(&f, false);
+        fake_assign_sync(&f, 1, 1, 0, 1, 0, 9);
+        fake_answer(&f, 0);
+        fake_answer(&f, 0);
         assert_int_equal(f.queued, 1 + SHARDS);
         f.generation = 2;
-        assign_sync(&f, 2, 1, 0, 1, 0, 9);
+        fake_assign_sync(&f, 2, 1, 0, 1, 0, 9);
         assert_int_equal(f.queued, 1 + SHARDS);
         size_t computed = computed_first ? 0 : SHARDS;
         for (size_t i = 0; i < 1 + SHARDS; i++) {
             assert_int_equal(f.queued, 1 + SHARDS - i);
-            answer(&f, i == computed || computed_first ? 0 : 1);
+            fake_answer(&f, i == computed || computed_first ? 0 : 1);
         }
         assert_int_equal(f.queued, SHARDS); /* the parameters, anew */
-        assert_int_equal(asked_at(&f, 0).pull, ASKED_PULL_VERSION);
-        assert_int_equal(asked_at(&f, 0).generation, 2);
-        run(&f, 0);
+        assert_int_equal(fake_asked_at(&f, 0).pull, ASKED_PULL_VERSION);
+        assert_int_equal(fake_asked_at(&f, 0).generation, 2);
+        fake_run(&f, 0);
         assert_int_equal(f.position_reported, 9);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -142,96 +142,96 @@ static void test_sync_end_of_epoch(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 4, 2, 4, 2, 3);
-    run(&f, 0);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 4, 2, 4, 2, 3);
+    fake_run(&f, 0);
     assert_int_equal(f.computed, 0);
     assert_int_equal(f.applied[0], 1);
     assert_int_equal(f.last_push[0].examples, 0);
     assert_int_equal(f.last_push[0].slot, WORKER_SLOT_NONE);
     assert_int_equal(f.position_reported, 3);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_sync_new_generation(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 2, 0, 1, 0, 100);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 2, 0, 1, 0, 100);
     f.park = true;
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.computed, 0); /* waits for the first pull */
     f.generation = 2;                /* the shards fence the old one */
     f.park = false;
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.computed, 0);
     f.version[0] = 7;
     f.version[1] = 7;
-    assign_sync(&f, 2, 2, 0, 2, 7, 9);
+    fake_assign_sync(&f, 2, 2, 0, 2, 7, 9);
     assert_int_equal(f.reply_code, 0);
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.computed, 4);
     assert_int_equal(f.last_push[1].generation, 2);
     assert_int_equal(f.last_push[1].step, 8);
-    assign_sync(&f, 1, 2, 0, 2, 0, 9);
+    fake_assign_sync(&f, 1, 2, 0, 2, 0, 9);
     assert_int_equal(f.reply_code, ERR_ABORTED);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_errors_are_retried(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
+    fake_setup(&f, false);
     f.fail_exchanges = 20;
     f.fail_code = ERR_UNAVAILABLE;
-    assign_sync(&f, 1, 1, 0, 1, 0, 3);
-    run(&f, 1);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    fake_run(&f, 1);
     assert_int_equal(f.position_reported, 3);
     assert_true(f.now_ms > WORKER_BACKOFF_MS_MIN);
     assert_int_equal(f.failures, 0);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_an_error_that_stays_fails_the_job(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
+    fake_setup(&f, false);
     f.fail_exchanges = 1;
     f.fail_code = ERR_INVALID;
-    assign_sync(&f, 1, 1, 0, 1, 0, 3);
-    run(&f, 1);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    fake_run(&f, 1);
     assert_int_equal(f.failures, 1);
     assert_int_equal(f.computed, 0);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_hold(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 1, 0, 1, 0, 1000);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 1000);
     for (int i = 0; i < 21; i++) {
-        answer(&f, 0);
+        fake_answer(&f, 0);
     }
     struct worker_event e = {
         .kind = WORKER_ASSIGN,
         .tag = 2,
         .assign = {.generation = 1, .replica_end = 1, .hold = true},
     };
-    feed(&f, &e);
+    fake_feed(&f, &e);
     uint64_t position = f.reply_position;
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.position_reported, position);
     assert_int_equal(f.computed, position);
     assert_int_equal(f.idle_reports, 1);
-    assign_sync(&f, 1, 1, 0, 1, 0, position + 2);
-    run(&f, 0);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, position + 2);
+    fake_run(&f, 0);
     assert_int_equal(f.position_reported, position + 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_async_takes_every_batch_once(void **state)
@@ -239,11 +239,11 @@ static void test_async_takes_every_batch_once(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
         struct fake f;
-        setup(&f, seed % 2 == 0);
+        fake_setup(&f, seed % 2 == 0);
         f.splits = 5;
         f.split_batches = 2;
-        assign_async(&f, 1, seed % 3 == 0 ? TRAINING_BOUNDED : TRAINING_ASYNC, false);
-        run(&f, seed);
+        fake_assign_async(&f, 1, seed % 3 == 0 ? TRAINING_BOUNDED : TRAINING_ASYNC, false);
+        fake_run(&f, seed);
         assert_int_equal(f.computed, 10);
         for (int s = 0; s < SHARDS; s++) {
             assert_int_equal(f.applied[s], 10);
@@ -254,7 +254,7 @@ static void test_async_takes_every_batch_once(void **state)
         assert_int_equal(f.splits_reported, 5);
         assert_int_equal(f.idle_reports, 1);
         assert_int_equal(f.position_reported, 10);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -263,7 +263,7 @@ static size_t count_pushes(const struct fake *f)
 {
     size_t n = 0;
     for (size_t i = 0; i < f->queued; i++) {
-        n += f->queue[i].kind == WORKER_DO_EXCHANGE && asked_at(f, i).push ? 1 : 0;
+        n += f->queue[i].kind == WORKER_DO_EXCHANGE && fake_asked_at(f, i).push ? 1 : 0;
     }
     return n;
 }
@@ -274,21 +274,21 @@ static void test_async_pushes_with_the_computation(void **state)
     (void)state;
     for (int overlap = 0; overlap < 2; overlap++) {
         struct fake f;
-        setup(&f, overlap);
+        fake_setup(&f, overlap);
         f.splits = 5;
         f.split_batches = 2;
-        assign_async(&f, 1, TRAINING_ASYNC, false);
+        fake_assign_async(&f, 1, TRAINING_ASYNC, false);
         while (f.queue[0].kind != WORKER_DO_COMPUTE) {
-            answer(&f, 0);
+            fake_answer(&f, 0);
         }
         assert_int_equal(count_pushes(&f), overlap ? 0 : SHARDS);
         for (size_t i = 1; !overlap && i <= SHARDS; i++) {
-            assert_true(asked_at(&f, i).push && asked_at(&f, i).slot == f.queue[0].slot);
+            assert_true(fake_asked_at(&f, i).push && fake_asked_at(&f, i).slot == f.queue[0].slot);
         }
-        run(&f, 1);
+        fake_run(&f, 1);
         assert_int_equal(f.computed, 10);
         assert_int_equal(f.splits_reported, 5);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -296,18 +296,18 @@ static void test_async_takes_over(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, true);
+    fake_setup(&f, true);
     f.splits = 2;
     f.split_batches = 2;
     f.progress[0][0] = 1;
     f.progress[1][0] = 1;
     f.progress[0][1] = 2;
     f.progress[1][1] = 2;
-    assign_async(&f, 1, TRAINING_ASYNC, false);
-    run(&f, 5);
+    fake_assign_async(&f, 1, TRAINING_ASYNC, false);
+    fake_run(&f, 5);
     assert_int_equal(f.computed, 1);
     assert_int_equal(f.splits_reported, 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* Other workers come and go: this one keeps its splits, and none is left half done. */
@@ -316,18 +316,18 @@ static void test_async_keeps_its_leases(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct fake f;
-        setup(&f, seed % 2 == 0);
+        fake_setup(&f, seed % 2 == 0);
         f.splits = 5;
         f.split_batches = 2;
-        assign_async(&f, 1, TRAINING_ASYNC, false);
+        fake_assign_async(&f, 1, TRAINING_ASYNC, false);
         for (uint64_t g = 2; g <= 4; g++) {
             for (uint64_t n = 0; n < 4 + seed % 11 && f.queued > 0; n++) {
-                answer(&f, rng_below(seed + g, n, f.queued));
+                fake_answer(&f, rng_below(seed + g, n, f.queued));
             }
             f.generation = g;
-            assign_async(&f, g, TRAINING_ASYNC, false);
+            fake_assign_async(&f, g, TRAINING_ASYNC, false);
         }
-        run(&f, seed);
+        fake_run(&f, seed);
         for (int s = 0; s < SHARDS; s++) {
             for (int k = 0; k < 5; k++) {
                 assert_int_equal(f.progress[s][k], 2);
@@ -335,7 +335,7 @@ static void test_async_keeps_its_leases(void **state)
         }
         assert_int_equal(f.splits_reported, 5);
         assert_int_equal(f.failures, 0);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -343,20 +343,20 @@ static void test_async_hold_gives_back(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, true);
+    fake_setup(&f, true);
     f.splits = 5;
     f.split_batches = 2;
-    assign_async(&f, 1, TRAINING_ASYNC, false);
+    fake_assign_async(&f, 1, TRAINING_ASYNC, false);
     for (int i = 0; i < 6; i++) {
-        answer(&f, 0);
+        fake_answer(&f, 0);
     }
-    assign_async(&f, 1, TRAINING_ASYNC, true);
-    run(&f, 0);
+    fake_assign_async(&f, 1, TRAINING_ASYNC, true);
+    fake_run(&f, 0);
     assert_true(f.computed < 10);
     assert_int_equal(f.applied[0], f.computed);
     assert_int_equal(f.applied[1], f.computed);
     assert_int_equal(f.idle_reports, 1);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* Others may wait at the shards for a worker that holds; it must not count among the slowest. */
@@ -364,28 +364,28 @@ static void test_bounded_hold_lets_others_pass(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, true);
+    fake_setup(&f, true);
     f.splits = 5;
     f.split_batches = 2;
-    assign_async(&f, 1, TRAINING_BOUNDED, false);
+    fake_assign_async(&f, 1, TRAINING_BOUNDED, false);
     for (int i = 0; i < 6; i++) {
-        answer(&f, 0);
+        fake_answer(&f, 0);
     }
     size_t before = f.idle_told; /* while it had no lease */
-    assign_async(&f, 1, TRAINING_BOUNDED, true);
-    run(&f, 0);
+    fake_assign_async(&f, 1, TRAINING_BOUNDED, true);
+    fake_run(&f, 0);
     assert_true(f.computed < 10);
     assert_int_equal(f.applied[0], f.computed);
     assert_int_equal(f.idle_told, before + 2); /* each shard once */
     assert_int_equal(f.idle_reports, 1);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void evaluate(struct fake *f, const char *pin, uint64_t first)
 {
     struct worker_event e = {
         .kind = WORKER_EVALUATE, .tag = 9, .pin_id = pin, .first = first, .count = 10};
-    feed(f, &e);
+    fake_feed(f, &e);
 }
 
 static void test_evaluation_between_batches(void **state)
@@ -393,16 +393,16 @@ static void test_evaluation_between_batches(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct fake f;
-        setup(&f, false);
-        assign_sync(&f, 1, 1, 0, 1, 0, 6);
+        fake_setup(&f, false);
+        fake_assign_sync(&f, 1, 1, 0, 1, 0, 6);
         evaluate(&f, "p1", 0);
         evaluate(&f, "p1", 10);
         evaluate(&f, "p2", 0);
-        run(&f, seed);
+        fake_run(&f, seed);
         assert_int_equal(f.evaluated, 3);
         assert_int_equal(f.computed, 6);
         assert_int_equal(f.failed_evaluations, 0);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
@@ -410,19 +410,19 @@ static void test_evaluation_that_cannot_pull(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
+    fake_setup(&f, false);
     f.fail_exchanges = 1;
     f.fail_code = ERR_NOT_FOUND;
     evaluate(&f, "gone", 0);
     evaluate(&f, "gone", 10);
-    run(&f, 2);
+    fake_run(&f, 2);
     assert_int_equal(f.failed_evaluations, 1);
     assert_int_equal(f.evaluated, 1);
     struct worker_event stop = {.kind = WORKER_STOP};
-    feed(&f, &stop);
+    fake_feed(&f, &stop);
     evaluate(&f, "late", 0);
     assert_int_equal(f.failed_evaluations, 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* Answers come in after the stop too: the loop runs what was posted before it. */
@@ -430,24 +430,24 @@ static void test_answers_after_the_stop(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 1, 0, 1, 0, 6);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 6);
     evaluate(&f, "p1", 0);
     evaluate(&f, "p1", 10);
     struct worker_event stop = {.kind = WORKER_STOP};
-    feed(&f, &stop);
+    fake_feed(&f, &stop);
     assert_int_equal(f.failed_evaluations, 2);
     f.fail_exchanges = 2 * SHARDS; /* of the pulls for training and for the evaluation */
     f.fail_code = ERR_INVALID;
-    run(&f, 3);
+    fake_run(&f, 3);
     assert_int_equal(f.failures, 0);
     assert_int_equal(f.failed_evaluations, 2);
     assert_int_equal(f.computed, 0);
-    assign_sync(&f, 2, 1, 0, 1, 0, 6);
+    fake_assign_sync(&f, 2, 1, 0, 1, 0, 6);
     assert_int_equal(f.reply_code, ERR_CANCELLED);
-    run(&f, 3);
+    fake_run(&f, 3);
     assert_int_equal(f.queued, 0);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* Two shards refuse: the master is told once, and whoever waits for an evaluation is answered. */
@@ -455,46 +455,46 @@ static void test_a_job_fails_once(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
+    fake_setup(&f, false);
     f.fail_exchanges = SHARDS;
     f.fail_code = ERR_INTERNAL;
-    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
     evaluate(&f, "p1", 0);
-    run(&f, 0);
+    fake_run(&f, 0);
     assert_int_equal(f.failures, 1);
     assert_int_equal(f.failed_evaluations, 1);
     assert_int_equal(f.evaluated, 0);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_a_failure_is_told_until_it_is_heard(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
-    assign_sync(&f, 1, 1, 0, 1, 0, 3);
+    fake_setup(&f, false);
+    fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
     f.queued = 0;
     struct worker_event failed = {
         .kind = WORKER_FAIL, .code = ERR_EXHAUSTED, .message = "no memory for gradients"};
-    feed(&f, &failed);
+    fake_feed(&f, &failed);
     assert_int_equal(f.failures, 1);
     struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_UNAVAILABLE};
     for (size_t i = 1; i <= 5; i++) {
-        feed(&f, &reported);
+        fake_feed(&f, &reported);
         assert_true(f.timer_ms > f.now_ms);
         f.now_ms = f.timer_ms;
         struct worker_event timer = {.kind = WORKER_TIMER};
-        feed(&f, &timer);
-        feed(&f, &timer); /* one that comes early says nothing */
+        fake_feed(&f, &timer);
+        fake_feed(&f, &timer); /* one that comes early says nothing */
         assert_int_equal(f.failures, 1 + i);
     }
     assert_int_equal(f.failures_again, 5);
     reported.code = 0;
     f.timer_ms = 0;
-    feed(&f, &reported);
+    fake_feed(&f, &reported);
     assert_int_equal(f.timer_ms, 0);
     assert_int_equal(f.queued, 0);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 /* The master ignores failures of generations that are over; what failed here has to be told in the
@@ -503,21 +503,21 @@ static void test_a_failure_is_told_again_in_a_new_generation(void **state)
 {
     (void)state;
     struct fake f;
-    setup(&f, false);
+    fake_setup(&f, false);
     struct worker_event failed = {.kind = WORKER_FAIL, .code = ERR_INTERNAL, .message = "broken"};
-    feed(&f, &failed);
+    fake_feed(&f, &failed);
     assert_int_equal(f.failures, 1);
     assert_int_equal(f.failure_generation, 1); /* of the StartJob: none is assigned */
     struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_ABORTED};
-    feed(&f, &reported);
+    fake_feed(&f, &reported);
     assert_int_equal(f.failures, 1);
-    assign_sync(&f, 4, 1, 0, 1, 0, 3);
+    fake_assign_sync(&f, 4, 1, 0, 1, 0, 3);
     assert_int_equal(f.reply_code, ERR_CANCELLED);
     assert_int_equal(f.failures, 2);
     assert_int_equal(f.failure_generation, 4);
-    assign_sync(&f, 4, 1, 0, 1, 0, 3); /* once */
+    fake_assign_sync(&f, 4, 1, 0, 1, 0, 3); /* once */
     assert_int_equal(f.failures, 2);
-    teardown(&f);
+    fake_teardown(&f);
 }
 
 static void test_a_lease_of_what_is_not_there(void **state)
@@ -528,8 +528,8 @@ static void test_a_lease_of_what_is_not_there(void **state)
     } cases[] = {{5, 1}, {0, 3}, {UINT32_MAX, UINT32_MAX}, {4, UINT32_MAX}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fake f;
-        setup(&f, true);
-        assign_async(&f, 1, TRAINING_ASYNC, false);
+        fake_setup(&f, true);
+        fake_assign_async(&f, 1, TRAINING_ASYNC, false);
         assert_int_equal(f.queue[0].kind, WORKER_DO_LEASE);
         struct worker_event lease = {
             .kind = WORKER_LEASED,
@@ -537,10 +537,10 @@ static void test_a_lease_of_what_is_not_there(void **state)
             .lease = WORKER_LEASE_GRANTED,
             .granted = {.split = cases[i].split, .batch_end = cases[i].batch_end}};
         f.queued = 0;
-        feed(&f, &lease);
+        fake_feed(&f, &lease);
         assert_int_equal(f.failures, 1);
         assert_int_equal(f.queued, 0);
-        teardown(&f);
+        fake_teardown(&f);
     }
 }
 
