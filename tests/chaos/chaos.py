@@ -215,6 +215,8 @@ def trial_of_kills(options, data, mode, rule, reference):
             if status["state"] != "SUCCEEDED":
                 raise Trouble(f"{job} ended {status['state']}: {status['reason']}")
             check_records(status, options.records, options.epochs)
+            if options.stood_max > 0 and stood > options.stood_max:
+                raise Trouble(f"{job} stood for {stood:.1f} s, more than {options.stood_max:.0f}")
             if mode == "sync" and cluster.export(job) != reference[rule]:
                 raise Trouble(f"{job} has other bits than one worker and one server without any kill")
             say(f"  {mode} {rule}: {job} SUCCEEDED, {status['steps']} steps, generation {status['generation']}, "
@@ -373,6 +375,8 @@ def main():
     p.add_argument("--worker-s", type=float, default=2, help="seconds between kills of workers; 0: none")
     p.add_argument("--ps-s", type=float, default=10)
     p.add_argument("--master-s", type=float, default=15)
+    p.add_argument("--stood-max", type=float, default=0,
+                   help="the longest time in seconds in which a job may come no further; 0: any")
     p = commands.add_parser("big")
     p.add_argument("--width", type=int, default=16384, help="of the two hidden layers (16384: 281 M parameters)")
     p.add_argument("--steps", type=int, default=8)

@@ -116,6 +116,32 @@ class Rooms(unittest.TestCase):
             self.assertFalse(self.compiles("services/cli/cli.c", header), header)
 
 
+class Scripts(unittest.TestCase):
+    """What the scripts that build run, in which order: `script/bootstrap` and `cmake` only write it down here."""
+
+    def runs(self, *command):
+        with tempfile.TemporaryDirectory() as tree:
+            shutil.copytree(os.path.join(SOURCE, "script"), tree + "/script")
+            os.mkdir(tree + "/bin")
+            for path, status in ("script/bootstrap", 0), ("bin/cmake", 1):
+                with open(f"{tree}/{path}", "w", encoding="utf-8") as f:
+                    f.write(f'#!/bin/bash\necho "${{0##*/}} $*" >>"{tree}/ran"\nexit {status}\n')
+                os.chmod(f"{tree}/{path}", 0o755)
+            subprocess.run([f"{tree}/{command[0]}", *command[1:]], capture_output=True, cwd=tree, stdin=subprocess.DEVNULL,
+                           env={**os.environ, "PATH": f"{tree}/bin:{os.environ['PATH']}"}, timeout=60, check=False)
+            with open(tree + "/ran", encoding="utf-8") as f:
+                return f.read().splitlines()
+
+    def test_what_they_need_is_installed_first(self):
+        for command, packages in ((("script/build",), "build"), (("script/demo",), "build"), (("script/sim",), "tools"),
+                                  (("script/sim", "--mutants"), "tools"), (("script/bench",), "tools"),
+                                  (("script/bench", "graph"), "tools"), (("script/bench", "cluster"), "tools")):
+            ran = self.runs(*command)
+            self.assertEqual(ran[0], "bootstrap " + packages, command)
+            self.assertTrue(ran[-1].startswith("cmake "), ran)
+        self.assertEqual(self.runs("script/bench", "--plot", "x.svg")[0], "bootstrap plots")
+
+
 class WhiteSpace(unittest.TestCase):
     @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
     def test_format(self):
