@@ -51,6 +51,12 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
         (void)snprintf(f->held, sizeof f->held, "%s/%d", q->jobs[0]->job,
                        (int)q->jobs[0]->generation);
     }
+    f->works[0] = '\0';
+    for (size_t i = 0; i < q->n_works; i++) {
+        size_t n = strlen(f->works);
+        (void)snprintf(f->works + n, sizeof f->works - n, "%s %s;", q->works[i]->job,
+                       q->works[i]->what);
+    }
     f->heartbeats++;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -205,6 +211,22 @@ static void answer_push(struct fixture *f, struct rpc_call *call, uint64_t excha
     send_values(f, call, &m);
 }
 
+static void answer_pin(struct fixture *f, struct rpc_call *call, uint64_t exchange)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    m.exchange = exchange;
+    m.version = f->version;
+    send_values(f, call, &m);
+}
+
+static void keep_back(struct fixture *f, struct rpc_call *call, uint64_t exchange)
+{
+    assert_null(f->held_call);
+    f->held_call = rpc_call_ref(call);
+    f->held_exchange = exchange;
+    pthread_cond_broadcast(&f->changed);
+}
+
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     struct fixture *f = service;
@@ -222,11 +244,12 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         return;
     }
     if (q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED) {
-        Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
-        m.exchange = q->exchange;
-        m.version = f->version;
         assert_string_equal(q->pinned->pin_id, "pin-1");
-        send_values(f, call, &m);
+        if (f->hold_pins) {
+            keep_back(f, call, q->exchange);
+        } else {
+            answer_pin(f, call, q->exchange);
+        }
         pthread_mutex_unlock(&f->lock);
         return;
     }
@@ -247,9 +270,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         assert_non_null(t->pull);
         shell_note(f, NOTE_PUSHED);
         if (f->hold) {
-            assert_null(f->held_call);
-            f->held_call = rpc_call_ref(call);
-            f->held_exchange = q->exchange;
+            keep_back(f, call, q->exchange);
         } else {
             answer_push(f, call, q->exchange);
         }
@@ -311,6 +332,7 @@ static void start_worker(struct fixture *f, const char *grace)
     const char *master = rpc_server_address(f->server, 0);
     const char *flags[] = {"/proc/self/exe",
                            AS_WORKER,
+                           f->dir,
                            "--exit-with-parent",
                            "--grace-ms",
                            grace,
@@ -479,6 +501,13 @@ void shell_let_go(struct fixture *f)
     pthread_mutex_unlock(&f->lock);
 }
 
+void shell_answer_pin(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    answer_pin(f, f->held_call, f->held_exchange);
+    pthread_mutex_unlock(&f->lock);
+}
+
 void shell_assert_ended(struct fixture *f)
 {
     char how[64];
@@ -511,5 +540,5 @@ int shell_be_a_worker(int argc, char **argv)
         .drain = worker_shell_drain,
         .stop = worker_shell_stop,
     };
-    return service_main(argc, argv, &service);
+    return service_main(argc - 1, argv + 1, &service);
 }

@@ -59,6 +59,7 @@ struct fixture {
     bool hold;                    /* answers to pushes are kept back */
     struct rpc_call *held_call;   /* with this one */
     uint64_t held_exchange;
+    bool hold_pins; /* the same for what an evaluation reads */
     uint64_t version;
     bool lease;                /* the second split is free; else nobody gets any */
     unsigned leases;           /* requests for them */
@@ -69,7 +70,8 @@ struct fixture {
     int32_t code; /* of the failure that it reported */
     char message[256];
     unsigned heartbeats;
-    char held[64]; /* what the last one said: "job-1/3" */
+    char held[64];   /* what the last one said: "job-1/3" */
+    char works[128]; /* and that it is at: "job-1 step;" for each */
     uint64_t sequence;
     enum note notes[NOTES_MAX];
     size_t note_count;
@@ -91,8 +93,11 @@ void shell_hold_pushes(struct fixture *f);
 /* Wait until one came. */
 void shell_wait_held(struct fixture *f);
 void shell_let_go(struct fixture *f);
+/* Of an evaluation: what shell_wait_held() waited for. */
+void shell_answer_pin(struct fixture *f);
 void shell_assert_ended(struct fixture *f);
 void shell_wait_for(struct fixture *f, enum note what);
+/* argv[1] is the test's directory. */
 int shell_be_a_worker(int argc, char **argv);
 
 #endif
