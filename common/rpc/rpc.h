@@ -247,6 +247,9 @@ struct rpc_status {
     struct err err;         /* code 0: well. "master.v1.Join at host:port: " and the peer's words */
     unsigned char *details; /* a packed google.rpc.Status, or NULL */
     size_t details_bytes;
+    /* Of ERR_UNAVAILABLE and ERR_TIMEOUT: the peer said so, and it is not that there was none. */
+    bool answered;
+    bool connected; /* of the same: at the end of the call */
 };
 
 void rpc_status_release(struct rpc_status *status);

@@ -71,6 +71,10 @@ int rpc_call_end(struct rpc_call *call, const struct err *end, struct rpc_field 
     if (end) {
         call->end = *end;
     }
+    if (end && (end->code == ERR_UNAVAILABLE || end->code == ERR_TIMEOUT)) {
+        call->trailers.field[call->trailers.count++] = (struct rpc_field){
+            .key = mem_strdup(RPC_ANSWERED_KEY), .value = mem_strdup("1"), .bytes = 1};
+    }
     if (detail) {
         call->trailers.field[call->trailers.count++] = *detail;
     }

@@ -17,7 +17,7 @@ struct rpc_field {
 };
 
 struct rpc_fields {
-    struct rpc_field field[RPC_METADATA_MAX + 1]; /* one more for the details */
+    struct rpc_field field[RPC_METADATA_MAX + 2]; /* for the details and RPC_ANSWERED_KEY, too */
     size_t count;
 };
 

@@ -322,9 +322,11 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
     }
     char tried[64] = "";
     if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
-        bool connected =
+        status->answered = rpc_header_find(&o->trailing, RPC_ANSWERED_KEY) != NULL;
+        status->connected =
             grpc_channel_check_connectivity_state(o->channel->grpc, 0) == GRPC_CHANNEL_READY;
-        snprintf(tried, sizeof(tried), "%s (tried for %llu ms)", connected ? "" : ", not connected",
+        snprintf(tried, sizeof(tried), "%s (tried for %llu ms)",
+                 status->connected ? "" : ", not connected",
                  (unsigned long long)(chrono_now_ms() - o->start_ms));
     }
     size_t bytes = GRPC_SLICE_LENGTH(o->details);

@@ -8,6 +8,10 @@
 #define RPC_DETAILS_KEY "grpc-status-details-bin"
 /* Trailers travel as headers, which peers limit to 8 or 16 KiB in all. */
 #define RPC_DETAILS_BYTES_MAX 4096
+/* On an answer whose code gRPC also makes up by itself, when there is no peer or no time: it is
+ * one.
+ */
+#define RPC_ANSWERED_KEY "gradus-answered"
 #define RPC_TYPE_URL "type.googleapis.com/"
 
 /* Pack @err and @detail; returns owned, or NULL when over RPC_DETAILS_BYTES_MAX. */

@@ -175,7 +175,7 @@ static void last_log_line(const char *path, char line[SPAWN_LOG_TAIL_BYTES])
  * it. In place. */
 static void keep_reason(char *line)
 {
-    char *reason = strstr(line, " reason=\"");
+    char *reason = line[0] == '\0' ? NULL : strstr(line, " reason=\"");
     if (reason == NULL || strncmp(line, "time=", 5) != 0) {
         return;
     }
@@ -203,8 +203,9 @@ static int ended_before_ready(struct spawn *s, struct err *err)
     spawn_describe(s, how, sizeof how);
     last_log_line(s->log_path, line);
     keep_reason(line);
-    return err_set(err, ERR_ABORTED, "%s ended before it was ready: %s%s%s", s->name, how,
-                   line[0] != '\0' ? ": " : "", line);
+    return err_set(err, ERR_ABORTED, "%s ended before it was ready: %s%s%s%s%s", s->name, how,
+                   line[0] != '\0' ? ": " : "", line, s->log_path != NULL ? "; its log is " : "",
+                   s->log_path != NULL ? s->log_path : "");
 }
 
 int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned timeout_ms,

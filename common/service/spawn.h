@@ -33,7 +33,8 @@ struct spawn {
 int spawn_start(struct spawn *s, const char *name, char *const argv[], const char *log_path,
                 struct err *err);
 /* The first line that it prints, without the newline, into @line. Errors: ERR_TIMEOUT; ERR_ABORTED
- * it ended before (how, and the last line of its log); ERR_INVALID the line is too long. */
+ * it ended before (how, the last line of its log, and where that is); ERR_INVALID the line is too
+ * long. */
 int spawn_ready_line(struct spawn *s, char line[SPAWN_LINE_BYTES_MAX], unsigned timeout_ms,
                      struct err *err);
 /* The value of @key in a ready line "… key=value …" into @out; false when absent or too long. */

@@ -6,10 +6,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "rule/plugin/plugin.h"
 
@@ -34,9 +36,43 @@ void cli_note(const char *fmt, ...)
     buf_release(&text);
 }
 
+/* Owner: the main thread, the only one that tells users anything. */
+static struct {
+    char *file;
+    struct diags errors;
+} remembered;
+
+void cli_remember(const char *file, const struct diags *diags)
+{
+    if (remembered.file == NULL || remembered.file[0] == '\0') {
+        free(remembered.file);
+        remembered.file = mem_strdup(file);
+    }
+    diags_append(&remembered.errors, diags);
+}
+
+void cli_remembered(int code, bool print)
+{
+    if (print && code != CLI_OK && remembered.errors.count > 0) {
+        struct buf out = {0};
+        bool invalid = remembered.file[0] != '\0' || code == CLI_USAGE;
+        output_diags_json(remembered.file, invalid ? "invalid" : "failed", &remembered.errors,
+                          &out);
+        (void)fputs(buf_str(&out), stdout);
+        buf_release(&out);
+    }
+    diags_release(&remembered.errors);
+    free(remembered.file);
+    remembered.file = NULL;
+}
+
 int cli_fail(const struct err *err)
 {
+    struct diags diags = {0};
     cli_say(err->msg);
+    diags_add(&diags, "", 0, 0, "%s", err->msg);
+    cli_remember("", &diags);
+    diags_release(&diags);
     switch (err->code) {
     case ERR_INVALID:
         return CLI_USAGE;
@@ -66,6 +102,23 @@ int cli_load_rules(const struct cli_common *common)
         return CLI_OK;
     }
     return cli_fail(&err);
+}
+
+void cli_add_word(const char *word, struct buf *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "/._-:,+@%";
+    if (word[strspn(word, plain)] == '\0') {
+        buf_add_str(out, word);
+        return;
+    }
+    buf_add_char(out, '\'');
+    for (; *word != '\0'; word++) {
+        buf_add_str(out, *word == '\'' ? "'\\'" : "");
+        buf_add_char(out, *word);
+        buf_add_str(out, *word == '\'' ? "'" : "");
+    }
+    buf_add_char(out, '\'');
 }
 
 char *cli_state_dir(const char *given)

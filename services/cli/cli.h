@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "config/diag.h"
 #include "config/field.h"
 #include "service/service.h"
 
@@ -18,7 +20,7 @@ enum cli_exit {
     CLI_FAILED = 1,      /* the job failed, or the command did */
     CLI_USAGE = 2,       /* wrong arguments, or a job file with errors */
     CLI_CANCELLED = 3,   /* the job was cancelled */
-    CLI_UNAVAILABLE = 4, /* the master cannot be reached */
+    CLI_UNAVAILABLE = 4, /* the master cannot be reached, or does not answer */
     CLI_NOT_FOUND = 5,   /* no such job, file or checkpoint */
 };
 
@@ -88,8 +90,15 @@ struct cli_common {
         .def = "", .help = "Directory of update rules as shared objects, beside those built in"    \
     }
 
-/* "gradus: " and the message on stderr; returns the exit code that goes with the error. */
+/* "gradus: " and the message on stderr; returns the exit code that goes with the error. With --json
+ * stdout gets it, too, when the command ends with another code than CLI_OK. */
 int cli_fail(const struct err *err);
+/* For --json alone: what is wrong with @file, or with the command line (""); copies. */
+void cli_remember(const char *file, const struct diags *diags);
+/* All of that as one object on stdout, with @print; nothing when there was nothing. Forgets it. */
+void cli_remembered(int code, bool print);
+/* Append @word as one word for a shell. */
+void cli_add_word(const char *word, struct buf *out);
 /* Load the plug-ins of --rules-dir; what is refused is told on stderr, and is no error. For
  * commands with CLI_RULES_DIR_ROW, before anything else. Returns CLI_OK, or the exit code when
  * there is no such directory. */

@@ -31,8 +31,12 @@ static int no_master(const struct places *places, bool local, struct err *err)
 {
     if (places->given) {
         const char *dir = places->items[0].state_dir;
-        return err_set(err, ERR_NOT_FOUND,
-                       "no master runs in %s; `gradus-master --state-dir %s` starts one", dir, dir);
+        struct buf hint = {0};
+        places_start_hint(dir, &hint);
+        int rc = err_set(err, ERR_NOT_FOUND, "no master runs in %s; `%s` starts one", dir,
+                         buf_str(&hint));
+        buf_release(&hint);
+        return rc;
     }
     return err_set(err, ERR_UNAVAILABLE,
                    "no master answers at " SERVICE_MASTER_ADDRESS
@@ -70,22 +74,40 @@ static int unreachable(const struct client *c, struct err *err)
     return err_wrap(err, "the master cannot be reached at %s", rpc_channel_target(c->channel));
 }
 
+/* @err, that of a call, for people: who is not there, who takes too long, and what the master says
+ * are different things. */
+static int explain(const struct client *c, const struct rpc_status *status, struct err *err)
+{
+    plain_err(err);
+    if (err->code != ERR_TIMEOUT && err->code != ERR_UNAVAILABLE) {
+        return err->code;
+    }
+    if (status->answered) {
+        err->code = ERR_UNKNOWN;
+        return err->code;
+    }
+    return err->code == ERR_TIMEOUT && status->connected
+               ? err_wrap(err, "the master has not answered in time")
+               : unreachable(c, err);
+}
+
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err)
 {
+    struct rpc_status status = {.details = NULL};
     struct rpc_request request = {
         .service = &gradus__v1__jobs__descriptor,
         .method = method,
         .body = body,
         .timeout_ms = timeout_ms,
         .wait_for_ready = true,
+        .status = &status,
     };
     int rc = rpc_call_blocking(c->channel, &request, reply, err);
     plain_reply(rc == 0 && reply != NULL ? *reply : NULL);
-    if (rc != 0) {
-        plain_err(err);
-    }
-    return rc == ERR_TIMEOUT || rc == ERR_UNAVAILABLE ? unreachable(c, err) : rc;
+    rc = rc != 0 ? explain(c, &status, err) : 0;
+    rpc_status_release(&status);
+    return rc;
 }
 
 /* ---- calls that are waited for ---- */
@@ -94,7 +116,7 @@ int client_call(struct client *c, const char *method, const ProtobufCMessage *bo
 struct outcome {
     pthread_mutex_t mutex;
     bool done;
-    struct err err;
+    struct rpc_status status; /* without its details */
     struct rpc_msg *reply;
     int event_fd;
 };
@@ -104,7 +126,8 @@ static void on_done(void *ctx, const struct rpc_status *status, struct rpc_msg *
     struct outcome *o = ctx;
     pthread_mutex_lock(&o->mutex);
     o->done = true;
-    o->err = status->err;
+    o->status = *status;
+    o->status.details = NULL;
     o->reply = status->err.code == 0 ? rpc_msg_ref(reply) : NULL;
     pthread_mutex_unlock(&o->mutex);
     uint64_t one = 1;
@@ -173,13 +196,13 @@ int client_call_last(struct client *c, const char *method, const ProtobufCMessag
                         .event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     *stopped = false;
     int rc = call_and_wait(c, &request, &o, stopped, err);
+    if (rc == 0 && !*stopped && o.status.err.code != 0) {
+        *err = o.status.err;
+        rc = explain(c, &o.status, err);
+    }
     client_close(c); /* no callback comes after it */
     plain_reply(o.reply);
-    plain_err(&o.err);
-    if (rc == 0 && !*stopped && o.err.code != 0) {
-        *err = o.err;
-        rc = o.err.code;
-    } else if (rc == 0 && !*stopped) {
+    if (rc == 0 && !*stopped) {
         *reply = rpc_msg_ref(o.reply);
     }
     rpc_msg_unref(o.reply);

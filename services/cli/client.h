@@ -26,14 +26,16 @@ int client_open_common(struct client *c, const struct cli_common *common, bool l
                        struct err *err);
 void client_close(struct client *c);
 /* One unary call of service Jobs; tries to connect until @timeout_ms. @reply is owned:
- * rpc_msg_unref(). Errors name the master's address and how long it was tried. */
+ * rpc_msg_unref(). Errors name the master's address and how long it was tried: ERR_UNAVAILABLE it
+ * cannot be reached; ERR_TIMEOUT nor can it, or it does not answer; ERR_UNKNOWN it answers that it
+ * cannot do it now (with a code that would be one of these two), and what the others mean to it. */
 int client_call(struct client *c, const char *method, const ProtobufCMessage *body,
                 unsigned timeout_ms, struct rpc_msg **reply, struct err *err);
 /* SIGINT and SIGTERM: whoever waits for long blocks them first of all. */
 sigset_t client_signals(void);
 /* A call that may take as long as @timeout_ms once the master is connected, and the last of @c,
- * which is closed. client_signals(), which are blocked, end it: *@stopped, and 0. The same errors;
- * ERR_TIMEOUT comes from the call alone. */
+ * which is closed; with 0 for as long as the master lives. client_signals(), which are blocked, end
+ * it: *@stopped, and 0. The same errors; ERR_TIMEOUT comes from the call alone. */
 int client_call_last(struct client *c, const char *method, const ProtobufCMessage *body,
                      unsigned timeout_ms, struct rpc_msg **reply, bool *stopped, struct err *err);
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradus checkpoint: write one now, and say where it lies. */
+/* gradus checkpoint: write one now, and say where it lies. It waits for as long as that takes,
+ * which depends on the job, its disks and what else goes on. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "cli/find_job.h"
+#include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/query.h"
-
-#define TIMEOUT_MS 600000
 
 struct options {
     struct cli_common common;
@@ -15,24 +17,53 @@ struct options {
 static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+static void show(const struct cli_common *common, const Gradus__V1__CheckpointJobResponse *r)
 {
-    const Gradus__V1__CheckpointJobResponse *r = (const Gradus__V1__CheckpointJobResponse *)reply;
+    struct buf out = {0};
     if (common->json) {
-        output_object(out, "checkpoint", r->path, (const char *)NULL);
+        output_object(&out, "checkpoint", r->path, (const char *)NULL);
     } else {
-        buf_printf(out, "%s\n", r->path);
+        buf_printf(&out, "%s\n", r->path);
     }
+    query_print(common, &out);
+    buf_release(&out);
+}
+
+static int write_one(const struct options *o, const char *job, struct rpc_msg **reply,
+                     bool *stopped, struct err *err)
+{
+    struct found_job found = {0};
+    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    int rc = find_live_job(&o->common, job, &found, err);
+    if (rc == 0) {
+        request.job = mem_strdup(job);
+        rc = client_call_last(&found.client, "Checkpoint", &request.base, 0, reply, stopped, err);
+        free(request.job);
+    }
+    found_job_release(&found);
+    return rc;
 }
 
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
-    int code = query_job(&o->common, request.job, "Checkpoint", &request.base, TIMEOUT_MS, show);
-    free(request.job);
-    return code;
+    const char *job = args->positional[0];
+    struct rpc_msg *reply = NULL;
+    struct err err = {0};
+    bool stopped = false;
+    follow_block_signals();
+    int rc = write_one(o, job, &reply, &stopped, &err);
+    if (rc == 0 && stopped) {
+        cli_note("not waiting any more; job %s goes on making its checkpoint, and "
+                 "`gradus status %s%s` shows the newest one",
+                 job, job, args->where);
+        return FOLLOW_STOPPED;
+    }
+    if (rc == 0) {
+        show(&o->common, (const Gradus__V1__CheckpointJobResponse *)reply->body);
+    }
+    rpc_msg_unref(reply);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
 }
 
 const struct cli_command cmd_checkpoint = {
@@ -40,6 +71,8 @@ const struct cli_command cmd_checkpoint = {
     .summary = "Write a checkpoint of a running job now",
     .usage = "JOB",
     .examples = "  gradus checkpoint digits-1\n",
+    .notes = "Its path goes to stdout once it is complete, however long that takes. Ctrl-C stops "
+             "waiting; the job goes on making it.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

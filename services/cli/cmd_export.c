@@ -44,16 +44,17 @@ static const struct field fields[] = {
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
+    struct err err = {0};
     bool from = o->from[0] != '\0';
     if (args->positional_count != (from ? 1U : 2U)) {
-        cli_say(from ? "with --from give OUT alone: gradus export --from DIR OUT"
-                     : "give the job and the file to write: gradus export JOB OUT");
-        return CLI_USAGE;
+        (void)err_set(&err, ERR_INVALID, "%s",
+                      from ? "with --from give OUT alone: gradus export --from DIR OUT"
+                           : "give the job and the file to write: gradus export JOB OUT");
+        return cli_fail(&err);
     }
     const char *out_path = args->positional[from ? 0 : 1];
     char *path = NULL;
     struct checkpoint *checkpoint = NULL;
-    struct err err = {0};
     int rc = from ? checkpoint_resolve(o->from, &path, &err)
                   : find_checkpoint(args->positional[0], &o->common, &path, &err);
     if (rc == 0) {

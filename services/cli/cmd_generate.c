@@ -46,12 +46,12 @@ static int run(const struct cli_args *args)
     const struct options *o = args->options;
     struct err err = {0};
     if (strcmp(args->positional[0], "digits") != 0) {
-        cli_note("unknown data set %s; known: digits", args->positional[0]);
-        return CLI_USAGE;
+        (void)err_set(&err, ERR_INVALID, "unknown data set %s; known: digits", args->positional[0]);
+        return cli_fail(&err);
     }
     if (o->out[0] == '\0') {
-        cli_say("--out DIR is missing: gradus generate digits --out DIR");
-        return CLI_USAGE;
+        (void)err_set(&err, ERR_INVALID, "--out DIR is missing: gradus generate digits --out DIR");
+        return cli_fail(&err);
     }
     if (file_make_dirs(o->out, &err) != 0 ||
         digits_generate(o->out, (uint64_t)o->train, (uint64_t)o->test, (uint64_t)o->seed, &err) !=

@@ -72,7 +72,8 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
     int code = CLI_FAILED;
     if (local_start(&local, state_dir, o->common.rules_dir, (size_t)file->spec.cluster.ps,
                     (size_t)file->spec.cluster.workers.max, &err) != 0) {
-        cli_note("start the local cluster: %s", err.msg);
+        (void)err_wrap(&err, "start the local cluster");
+        (void)cli_fail(&err); /* a process that is late is no master that cannot be reached */
     } else {
         code = train(&local, file, args, o->common.json);
     }
@@ -80,13 +81,13 @@ static int run_in(const char *state_dir, const struct job_file *file, const stru
     return code;
 }
 
-/* What cannot be told from the file is the job's to fail with. */
-static int check_memory(const struct job_spec *spec, bool overcommit)
+/* What `gradus plan` would say: a job that cannot be is not started. */
+static int check_plan(const struct job_spec *spec, bool overcommit)
 {
     struct memory_need need;
-    struct err err;
+    struct err err = {0};
     if (memory_need_of_job(spec, &need, &err) != 0) {
-        return CLI_OK;
+        return cli_fail(&err);
     }
     const struct host_memory host = host_memory("");
     if (memory_need_fits(&need, &host)) {
@@ -100,10 +101,11 @@ static int check_memory(const struct job_spec *spec, bool overcommit)
         cli_note("that may not be enough; it goes on for --overcommit");
         return CLI_OK;
     }
-    cli_note(
+    (void)err_set(
+        &err, ERR_EXHAUSTED,
         "the job may not fit in the memory of this host; fewer workers or servers take less, and "
         "--overcommit tries it all the same");
-    return CLI_FAILED;
+    return cli_fail(&err);
 }
 
 static int run(const struct cli_args *args)
@@ -114,7 +116,7 @@ static int run(const struct cli_args *args)
     if (code != CLI_OK) {
         return code;
     }
-    code = check_memory(&file.spec, o->overcommit);
+    code = check_plan(&file.spec, o->overcommit);
     if (code != CLI_OK) {
         job_file_release(&file);
         return code;
@@ -141,7 +143,8 @@ const struct cli_command cmd_run = {
     .usage = "JOB.yaml",
     .examples = "  gradus run examples/digits.yaml --set data.dir=digits\n"
                 "  gradus run job.yaml --set training.mode=async --set cluster.workers=2 --json\n",
-    .notes = "Progress goes to stderr, the result to stdout.\nCtrl-C once cancels the job and "
+    .notes = "Nothing is started when `gradus plan` finds an error. Progress goes to stderr, the "
+             "result to stdout.\nCtrl-C once cancels the job and "
              "leaves a checkpoint; twice stops at once.\nAfterwards `gradus list`, `status JOB`, "
              "`evaluate JOB` and `export JOB OUT` find the job by themselves. Runs at the same "
              "time each take a state directory of their own.\nSettings of the processes can be "

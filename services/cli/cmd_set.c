@@ -40,12 +40,16 @@ static void say_pending(const char *why, const struct cli_args *args)
 static int fail(const struct err *err, const struct cli_args *args)
 {
     if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
-        say_pending("not in force within --timeout", args);
-        return CLI_FAILED;
+        struct err late;
+        (void)err_set(&late, ERR_STATE,
+                      "not in force within --timeout; the change may still happen: "
+                      "`gradus status %s%s` shows it",
+                      args->positional[0], args->where);
+        return cli_fail(&late);
     }
     int code = cli_fail(err);
-    if (err->code == ERR_UNAVAILABLE) {
-        say_pending("the master went away", args);
+    if (err->code == ERR_UNAVAILABLE || err->code == ERR_UNKNOWN) {
+        say_pending(err->code == ERR_UNKNOWN ? "not done yet" : "the master went away", args);
     }
     return code;
 }

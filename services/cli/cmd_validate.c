@@ -26,14 +26,6 @@ static void print_valid(const char *file, const char *job, const char *checked_a
     buf_release(&out);
 }
 
-static void print_errors(const char *file, const struct diags *diags)
-{
-    struct buf out = {0};
-    output_diags_json(file, diags, &out);
-    (void)fputs(buf_str(&out), stdout);
-    buf_release(&out);
-}
-
 /* What the data or the model has against the file; messages of layers name their line. */
 static void print_misfit(const char *file, const struct err *err, bool has_data, bool json)
 {
@@ -45,7 +37,7 @@ static void print_misfit(const char *file, const struct err *err, bool has_data,
     const char *at = strstr(err->msg, ", line ");
     unsigned line = at == NULL ? 0 : (unsigned)strtoul(at + sizeof ", line " - 1, NULL, 10);
     diags_add(&diags, file, line, 0, "%s: %s", has_data ? "model" : "data", err->msg);
-    print_errors(file, &diags);
+    cli_remember(file, &diags);
     diags_release(&diags);
 }
 
@@ -95,7 +87,7 @@ static int run(const struct cli_args *args)
     if (code == CLI_OK) {
         code = check_model(path, &file, o->common.json);
     } else if (diags.count > 0) {
-        print_errors(path, &diags);
+        cli_remember(path, &diags);
     }
     diags_release(&diags);
     job_file_release(&file);

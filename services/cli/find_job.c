@@ -21,15 +21,14 @@ static bool has_ended(const Gradus__V1__Job *job)
 }
 
 /* A row says what was when its master ended; say what is. */
-static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir)
+static Gradus__V1__Job *unpack(const void *data, size_t n, const char *hint)
 {
     Gradus__V1__Job *job = gradus__v1__job__unpack(NULL, n, data);
     if (job != NULL) {
         plain_message(&job->base);
     }
     if (job != NULL && !has_ended(job)) {
-        char *reason =
-            mem_printf("no master runs; `gradus-master --state-dir %s` goes on with it", state_dir);
+        char *reason = mem_printf("no master runs; `%s` goes on with it", hint);
         if (job->reason[0] != '\0') { /* the empty one is a constant */
             free(job->reason);
         }
@@ -39,7 +38,7 @@ static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir
 }
 
 struct rows {
-    const char *state_dir;
+    const char *hint;
     Gradus__V1__Job **items;
     size_t count, capacity;
 };
@@ -49,7 +48,7 @@ static int collect(void *ctx, const struct store_row *row, struct err *err)
     struct rows *rows = ctx;
     (void)err;
     Gradus__V1__Job *job =
-        row->damage == NULL ? unpack(row->job, row->job_bytes, rows->state_dir) : NULL;
+        row->damage == NULL ? unpack(row->job, row->job_bytes, rows->hint) : NULL;
     if (job != NULL) { /* the others can be looked at all the same */
         rows->items = mem_grow(rows->items, &rows->capacity, rows->count + 1, sizeof(void *));
         rows->items[rows->count++] = job;
@@ -61,7 +60,9 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
               struct err *err)
 {
     struct store *store = NULL;
-    struct rows rows = {.state_dir = state_dir};
+    struct buf hint = {0};
+    places_start_hint(state_dir, &hint);
+    struct rows rows = {.hint = buf_str(&hint)};
     int rc = store_sqlite_read(state_dir, &store, err);
     if (rc == 0) {
         rc = store->ops->load(store, limit, collect, &rows, err);
@@ -75,6 +76,7 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
     while (rows.count > limit) { /* those that have not ended come on top of it */
         gradus__v1__job__free_unpacked(rows.items[--rows.count], NULL);
     }
+    buf_release(&hint);
     *jobs = rows.items;
     *count = rows.count;
     return rc;
@@ -90,7 +92,10 @@ static int find_row(const char *state_dir, const char *id, struct found_job *out
         store->ops->close(store);
     }
     if (rc == 0) {
-        out->row = unpack(packed.data, packed.len, state_dir);
+        struct buf hint = {0};
+        places_start_hint(state_dir, &hint);
+        out->row = unpack(packed.data, packed.len, buf_str(&hint));
+        buf_release(&hint);
         out->job = out->row;
         rc = out->row != NULL
                  ? 0
@@ -125,7 +130,8 @@ static int look_at(const struct place *place, const char *id, struct found_job *
 {
     struct err local = {0};
     int rc = place->address != NULL ? ask(place->address, id, out, &local) : ERR_UNAVAILABLE;
-    if (rc == ERR_UNAVAILABLE && place->state_dir != NULL) { /* or another process has its port */
+    bool no_word = rc == ERR_UNAVAILABLE || rc == ERR_UNKNOWN; /* or another one has its port */
+    if (no_word && place->state_dir != NULL) {
         local = (struct err){0};
         rc = find_row(place->state_dir, id, out, &local);
     }

@@ -63,6 +63,9 @@ int job_file_read(struct job_file *file, const struct cli_args *args,
         (void)fprintf(stderr, "gradus: %s: %zu error%s\n", args->positional[0], diags.count,
                       diags.count == 1 ? "" : "s");
     }
+    if (diags.count > 0) {
+        cli_remember(args->positional[0], &diags);
+    }
     buf_release(&messages);
     diags_release(&diags);
     return code;

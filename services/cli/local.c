@@ -21,6 +21,7 @@
 #define AGAIN_MS_MAX 4000
 #define FAILURES_MAX 20 /* in a row: one that cannot live is not started for ever */
 #define ARGUMENTS_MAX 16
+#define PROBE_BYTES 65536
 
 static int find_bin_dir(struct local *l, struct err *err)
 {
@@ -133,6 +134,21 @@ static int start_worker(struct local *l, size_t i, struct err *err)
     return rc;
 }
 
+/* A full disk takes the reason of an end with it, for there the logs are. Is it full? */
+static void add_disk(const struct local *l, struct err *err)
+{
+    static const char block[PROBE_BYTES];
+    struct err local = {0};
+    char *path = file_join(l->log_dir, "probe");
+    if (file_write_atomic(path, block, sizeof block, &local) != 0) {
+        char *all = mem_printf("%s; %s", err->msg, local.msg);
+        (void)err_set(err, err->code, "%s", all);
+        free(all);
+    }
+    (void)unlink(path);
+    free(path);
+}
+
 int local_start(struct local *l, const char *state_dir, const char *rules_dir, size_t ps,
                 size_t workers, struct err *err)
 {
@@ -160,6 +176,9 @@ int local_start(struct local *l, const char *state_dir, const char *rules_dir, s
     }
     for (size_t i = 0; i < workers && rc == 0; i++) {
         rc = await_ready(&l->workers[i].process, NULL, 0, err);
+    }
+    if (rc != 0 && l->log_dir != NULL) {
+        add_disk(l, err);
     }
     return rc;
 }

@@ -56,15 +56,19 @@ static void usage(FILE *to)
                       buf_str(&summary) + NAME_COLUMNS);
         buf_release(&summary);
     }
-    (void)fputs(
-        "\nA first job:\n"
-        "  gradus generate digits --out digits\n"
-        "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
-        "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR and\n"
-        "GRADUS_RULES_DIR in the environment stand for the flags of these names.\n"
-        "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
-        "3 cancelled; 4 the master cannot be reached; 5 not found; 130 stopped by Ctrl-C.\n",
-        to);
+    (void)fputs("\nA first job:\n"
+                "  gradus generate digits --out digits\n"
+                "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
+                "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR and\n"
+                "GRADUS_RULES_DIR in the environment stand for the flags of these names.\n"
+                "With --json a command that fails also prints one object on stdout: the result,\n"
+                "for a job that has failed, else file (a job file, or null), status (invalid:\n"
+                "arguments or job file; failed: anything else) and the list errors, each with\n"
+                "file, line, column, key and message.\n"
+                "Exit codes: 0 done, the job succeeded; 1 failed; 2 wrong arguments or job file;\n"
+                "3 cancelled; 4 the master cannot be reached, or does not answer; 5 not found;\n"
+                "130 stopped by Ctrl-C.\n",
+                to);
 }
 
 static const struct cli_command *find(const char *name)
@@ -113,24 +117,6 @@ static const char *typed(const struct config_command *c, const struct config_lin
     return value[0] == '\0' ? NULL : value;
 }
 
-/* One word for a shell. */
-static void add_word(const char *word, struct buf *out)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "/._-:,+@%";
-    if (word[strspn(word, plain)] == '\0') {
-        buf_add_str(out, word);
-        return;
-    }
-    buf_add_char(out, '\'');
-    for (; *word != '\0'; word++) {
-        buf_add_str(out, *word == '\'' ? "'\\'" : "");
-        buf_add_char(out, *word);
-        buf_add_str(out, *word == '\'' ? "'" : "");
-    }
-    buf_add_char(out, '\'');
-}
-
 /* What was typed goes before what the environment says, also where --state-dir is typed and
  * GRADUS_MASTER is set. */
 static void prefer_typed(const struct config_command *c, const struct config_line *line)
@@ -156,7 +142,7 @@ static int take_line(const struct cli_command *command, const struct config_comm
     const char *master = typed(c, line, "master"), *state_dir = typed(c, line, "state_dir");
     if (master != NULL || state_dir != NULL) {
         buf_add_str(&where, master != NULL ? " --master " : " --state-dir ");
-        add_word(master != NULL ? master : state_dir, &where);
+        cli_add_word(master != NULL ? master : state_dir, &where);
     }
     prefer_typed(c, line);
     const struct cli_args args = {
@@ -170,6 +156,23 @@ static int take_line(const struct cli_command *command, const struct config_comm
     int code = command->run(&args);
     buf_release(&where);
     return code;
+}
+
+static bool wants_json(const struct config_group *group)
+{
+    const struct field *row = field_find(group->fields, group->count, "json");
+    return row != NULL && *(const bool *)(const void *)((const char *)group->object + row->offset);
+}
+
+/* The words of the command line are no file. */
+static void remember_wrong(const struct diags *wrong)
+{
+    struct diags diags = {0};
+    for (size_t i = 0; i < wrong->count; i++) {
+        diags_add(&diags, "", 0, 0, "%s: %s", wrong->items[i].file, wrong->items[i].message);
+    }
+    cli_remember("", &diags);
+    diags_release(&diags);
 }
 
 static int run_command(const struct cli_command *command, int argc, char **argv)
@@ -206,6 +209,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     buf_release(&text);
     if (wrong != 0) {
         (void)fprintf(stderr, "`%s --help` tells more.\n", program);
+        remember_wrong(&diags);
         code = CLI_USAGE;
     } else if (line.ask == CONFIG_VERSION) {
         char *none[] = {NULL};
@@ -213,6 +217,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     } else {
         code = take_line(command, &c, &line, options);
     }
+    cli_remembered(code, wants_json(&group));
     diags_release(&diags);
     config_release(&c, &line);
     free(options);

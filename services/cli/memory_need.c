@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/job_file.h"
 #include "job/plan/plan.h"
+#include "job/plan/plan_update.h"
 
 /* As measured: code, threads, gRPC and what a connection takes. */
 #define MASTER_BYTES (UINT64_C(24) << 20)
@@ -183,6 +184,7 @@ static int need_of_model(const struct job_spec *spec, const struct model *model,
     struct plan plan = {0};
     struct output_update update = {0};
     int rc = plan_make(variables, n, &spec->cluster, &plan, err);
+    rc = rc != 0 ? rc : plan_update_check(&plan, &spec->update, err);
     rc = rc != 0 ? rc : output_update_init(&update, &plan, spec, err);
     if (rc == 0) {
         memory_need_of(&update, model, train, test, out);

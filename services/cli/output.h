@@ -43,8 +43,10 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
 void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                          double label_scale, struct buf *out);
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);
-/* {"file", "status": "invalid", "errors": [{"file", "line", "column", "key", "message"}, …]} */
-void output_diags_json(const char *file, const struct diags *diags, struct buf *out);
+/* {"file", "status", "errors": [{"file", "line", "column", "key", "message"}, …]}; a file that is
+ * "" is null. */
+void output_diags_json(const char *file, const char *status, const struct diags *diags,
+                       struct buf *out);
 /* {"key": "value", …} from a NULL-terminated list of pairs. */
 void output_object(struct buf *out, ...);
 /* One line of progress: epoch, step, metrics, examples/s, time left, nodes, and what was stale,

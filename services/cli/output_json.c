@@ -395,15 +395,23 @@ static json_t *position(unsigned number)
     return number == 0 ? json_null() : json_integer((json_int_t)number);
 }
 
-void output_diags_json(const char *file, const struct diags *diags, struct buf *out)
+static json_t *file_or_null(const char *file)
+{
+    return file[0] == '\0' ? json_null() : json_text(file);
+}
+
+void output_diags_json(const char *file, const char *status, const struct diags *diags,
+                       struct buf *out)
 {
     json_t *object = json_object(), *errors = json_array();
     for (size_t i = 0; i < diags->count; i++) {
         const struct diag *d = &diags->items[i];
         json_t *error = json_object();
         struct buf key = {0};
-        diag_key(d->message, &key);
-        json_put(error, "file", json_text(d->file));
+        if (d->file[0] != '\0') { /* other words are no keys of a job file */
+            diag_key(d->message, &key);
+        }
+        json_put(error, "file", file_or_null(d->file));
         json_put(error, "line", position(d->line));
         json_put(error, "column", position(d->column));
         json_put(error, "key", json_text(buf_str(&key)));
@@ -411,8 +419,8 @@ void output_diags_json(const char *file, const struct diags *diags, struct buf *
         json_append(errors, error);
         buf_release(&key);
     }
-    json_put(object, "file", json_text(file));
-    json_put(object, "status", json_text("invalid"));
+    json_put(object, "file", file_or_null(file));
+    json_put(object, "status", json_text(status));
     json_put(object, "errors", errors);
     json_print(object, 9, true, out);
 }

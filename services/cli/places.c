@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "master/store/store.h"
 #include "service/address.h"
 #include "service/service.h"
 
@@ -166,6 +167,43 @@ void places_remember(const char *state_dir)
     }
     free(dir);
     free(path);
+}
+
+/* Where the master of @state_dir has its checkpoints, by its database; NULL where it is usual, or
+ * cannot be told. Returns owned. */
+static char *unusual_root(const char *state_dir)
+{
+    struct store *store = NULL;
+    struct buf root = {0};
+    char *real = realpath(state_dir, NULL);
+    char *usual = file_join(real != NULL ? real : state_dir, "checkpoints");
+    if (store_sqlite_read(state_dir, &store, NULL) == 0) {
+        (void)store->ops->get_text(store, STORE_CHECKPOINT_ROOT, &root, NULL);
+        store->ops->close(store);
+    }
+    if (root.len > 0 && strcmp(buf_str(&root), usual) == 0) {
+        buf_reset(&root);
+    }
+    char *found = root.len > 0 ? mem_strdup(buf_str(&root)) : NULL;
+    buf_release(&root);
+    free(usual);
+    free(real);
+    return found;
+}
+
+void places_start_hint(const char *state_dir, struct buf *out)
+{
+    char *root = unusual_root(state_dir);
+    buf_add_str(out, "gradus-master --state-dir ");
+    cli_add_word(state_dir, out);
+    if (root != NULL) {
+        buf_add_str(out, " --checkpoint-dir ");
+        cli_add_word(root, out);
+    }
+    if (places_answers(SERVICE_MASTER_ADDRESS)) {
+        buf_add_str(out, " --listen 127.0.0.1:0");
+    }
+    free(root);
 }
 
 void places_describe(const struct places *p, struct buf *out)

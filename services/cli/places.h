@@ -31,6 +31,10 @@ void places_release(struct places *p);
 void places_remember(const char *state_dir);
 /* Append where was looked, for people: "127.0.0.1:7000 (no master answers), /x and /y". */
 void places_describe(const struct places *p, struct buf *out);
+/* Append what to type so that a master goes on with what is in @state_dir: its checkpoint directory
+ * is named where it is not the usual one, and an address where another process has that of masters.
+ */
+void places_start_hint(const char *state_dir, struct buf *out);
 /* Whether somebody listens at "host:port". */
 bool places_answers(const char *address);
 

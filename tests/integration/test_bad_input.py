@@ -80,15 +80,25 @@ class JobFile(ClusterTest):
 
 class Data(ClusterTest):
     def broken(self, change):
-        """Run on a copy of the digits that `change` has damaged; returns what the user is told."""
+        """Submit with a copy of the digits that `change` has damaged; returns what the user is told."""
         directory = os.path.join(self.dir, "digits")
         shutil.copytree(self.shared + "/digits", directory)
         change(directory)
-        done = gradus(*self.run_args(DIGITS, "state", data__dir=directory))
+        return self.fails(DIGITS, data__dir=directory)
+
+    def fails(self, file, **sets):
+        """The reason of the job, which `gradus run` gives before it starts anything."""
+        if not hasattr(self, "master"):
+            self.master, _, _ = self.start_cluster()
+        done = gradus("submit", file, "--watch", "--json", "--master", self.master.address, *self.job(**sets))
         self.assertEqual(done.returncode, 1, done.stderr)
         result = json.loads(done.stdout)
         self.assertEqual(result["state"], "FAILED")
         self.assertEqual(result["checkpoint"], "")
+        done = gradus(*self.run_args(file, "state", **sets))
+        said = json.loads(done.stdout)["errors"][0]["message"]
+        self.assertIn(said, result["reason"])
+        self.assertFalse(os.path.exists(self.dir + "/state"))
         return result["reason"]
 
     def test_missing_file(self):
@@ -145,9 +155,7 @@ class Data(ClusterTest):
             lines = f.read().replace("units: 10", "units: 7").splitlines()
         with open(path, "w") as f:
             f.write("\n".join(lines))
-        done = gradus(*self.run_args(path, "state"))
-        self.assertEqual(done.returncode, 1, done.stderr)
-        reason = json.loads(done.stdout)["reason"]
+        reason = self.fails(path)
         line = [i + 1 for i, text in enumerate(lines) if "units: 7" in text][0]
         for part in ("dense_3", f"line {line}", "[7]", "[10]"):  # the line of the user's file
             self.assertIn(part, reason)
@@ -155,10 +163,7 @@ class Data(ClusterTest):
     def csv(self, text, **sets):
         with open(os.path.join(self.dir, "iris.csv"), "w") as f:
             f.write(text)
-        done = gradus("run", SOURCE + "/examples/iris.yaml", "--json", "--state-dir", self.dir + "/state",
-                      *self.job(data__dir=self.dir, **sets))
-        self.assertEqual(done.returncode, 1, done.stderr)
-        return json.loads(done.stdout)["reason"]
+        return self.fails(SOURCE + "/examples/iris.yaml", data__dir=self.dir, **sets)
 
     ROWS = "5.1,3.5,1.4,0.2,a\n4.9,3.0,1.4,0.2,b\n" * 20
 

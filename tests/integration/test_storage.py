@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disks that are full, gone or damaged: a job waits and says for what, and nothing of it is lost."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -86,8 +87,9 @@ class StateTest(StorageTest):
         self.assertIn("the state of jobs cannot be stored", self.health()[1])
         self.wait_steps(job, 300)
         refused = gradus("submit", self.file, "--master", self.master.address, *self.sets())
-        self.assertNotEqual(refused.returncode, 0)
+        self.assertEqual(refused.returncode, 1)
         self.assertIn("cannot be stored, so it is not taken", refused.stderr)
+        self.assertNotIn("cannot be reached", refused.stderr)
         # A generation that is not stored is not used: what is left of the job stands still, and waits.
         self.workers[1].stop(signal.SIGKILL)
         self.wait_for("the worker to be missed", lambda: len(self.now(job)["workers"]) == 1)
@@ -99,6 +101,15 @@ class StateTest(StorageTest):
         self.assertGreater(self.now(job)["generation"], status["generation"])
         gradus("cancel", job, "--now", "--master", self.master.address)
         self.wait_for("the end", lambda: self.now(job)["state"] == "CANCELLED")
+
+    def test_a_run_on_a_full_disk_says_so(self):
+        disk = SmallDisk(self, self.dir + "/run", "600k")
+        os.makedirs(disk.path + "/logs")
+        disk.fill()
+        done = gradus(*self.run_args(self.file, "run"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertIn("No space left on device", json.loads(done.stdout)["errors"][0]["message"])
 
     def test_an_end_is_final(self):
         disk = self.small_cluster()

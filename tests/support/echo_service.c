@@ -161,6 +161,10 @@ static void on_unary(struct rpc_call *call, struct rpc_msg *msg, void *ctx)
     const echo_item *item = (const echo_item *)msg->body;
     if (strcmp(item->text, "fail") == 0 || strcmp(item->text, "fail-detail") == 0) {
         fail(call, item->text[4] != '\0');
+    } else if (strcmp(item->text, "not now") == 0) {
+        struct err err;
+        err_set(&err, ERR_UNAVAILABLE, "not now");
+        rpc_fail(call, &err);
     } else if (strcmp(item->text, "hang") == 0) {
         hold(ctx, call);
     } else if (strcmp(item->text, "sink") == 0) {

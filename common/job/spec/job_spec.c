@@ -104,8 +104,8 @@ static void read_section(struct job_reader *r, enum job_section_id id)
     const struct yaml_entry *entry = yaml_find(r->root, section->name);
     if (entry == NULL) {
         if (section->required) {
-            yaml_diag(r->diags, r->file, r->root, "the section '%s' is missing; allowed: %s",
-                      section->name, section->help);
+            yaml_diag(r->diags, r->file, r->root, "the section '%s' is missing: %s", section->name,
+                      section->help);
         }
         return;
     }

@@ -17,7 +17,6 @@
 
 /* What the store remembers: who we are, and which directory has had its mark. */
 #define KEY_OWNER "owner"
-#define KEY_ROOT "checkpoint_root"
 
 /* ---- opening ---- */
 
@@ -47,7 +46,7 @@ static int open_owner(struct shell *s, struct err *err)
 static bool is_known(struct shell *s, const char *root)
 {
     struct buf known = {0};
-    bool same = s->store->ops->get_text(s->store, KEY_ROOT, &known, NULL) == 0 &&
+    bool same = s->store->ops->get_text(s->store, STORE_CHECKPOINT_ROOT, &known, NULL) == 0 &&
                 strcmp(buf_str(&known), root) == 0;
     buf_release(&known);
     return same;
@@ -85,7 +84,7 @@ int shell_root_open(struct shell *s, struct err *err)
     } else if (rc == 0) {
         rc = claim_root_make(root, err);
         rc = rc < 0 ? err_wrap(err, "checkpoint directory")
-                    : s->store->ops->put_text(s->store, KEY_ROOT, root, err);
+                    : s->store->ops->put_text(s->store, STORE_CHECKPOINT_ROOT, root, err);
     }
     char *real = rc == 0 ? realpath(root, NULL) : NULL;
     s->checkpoints.root = real != NULL ? real : mem_strdup(root);

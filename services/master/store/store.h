@@ -24,6 +24,9 @@ struct store_row {
     const char *damage; /* load: why this is not what was stored; NULL: it is */
 };
 
+/* A text besides jobs: the directory in which the jobs' checkpoints are, as an absolute path. */
+#define STORE_CHECKPOINT_ROOT "checkpoint_root"
+
 struct store;
 struct store_ops {
     /* Insert the row, or replace the one with its id. Errors: ERR_EXHAUSTED, ERR_CORRUPT,

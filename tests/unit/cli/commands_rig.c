@@ -103,6 +103,18 @@ static void interrupt(void)
     free(path);
 }
 
+static bool is_refused(struct rpc_call *call)
+{
+    struct err err;
+    if (master.refuses == 0) {
+        return false;
+    }
+    (void)err_set(&err, master.refuses, "the disk is full");
+    master.refuses = 0;
+    (void)rpc_fail(call, &err);
+    return true;
+}
+
 /* RUNNING, then at once what it is told. */
 static void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
@@ -153,13 +165,22 @@ static void on_cancel(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)service;
     hear("Cancel", msg);
     Gradus__V1__Job job = a_job();
-    (void)rpc_reply(call, &job.base, NULL);
+    if (!is_refused(call)) {
+        (void)rpc_reply(call, &job.base, NULL);
+    }
 }
 
 static void on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
     hear("Checkpoint", msg);
+    if (master.interrupts) {
+        interrupt();
+        return;
+    }
+    if (is_refused(call)) {
+        return;
+    }
     Gradus__V1__CheckpointJobResponse r = GRADUS__V1__CHECKPOINT_JOB_RESPONSE__INIT;
     r.path = PATH;
     r.step = 12;
@@ -242,7 +263,7 @@ static const struct rpc_method METHODS[] = {
     {.name = "Trace", .request = on_trace},
 };
 
-static void put(const char *name, const char *text)
+void cli_put(const char *name, const char *text)
 {
     char *path = file_join(home, name);
     FILE *f = fopen(path, "we");
@@ -263,14 +284,14 @@ int cli_set_up(void **state)
     char *epochs = strstr(CHANGED, "epochs: 2");
     assert_non_null(epochs);
     epochs[8] = '9';
-    put("job.yaml", JOB_FILE);
-    put("bad.yaml", "name: tiny\nmodle: 1\n");
+    cli_put("job.yaml", JOB_FILE);
+    cli_put("bad.yaml", "name: tiny\nmodle: 1\n");
     struct buf rows = {0};
     for (int i = 0; i < 32; i++) {
         buf_printf(&rows, "%d.%d,%d,%d\n", i % 2 * 4, i % 7, i % 3, i % 2);
     }
-    put("train.csv", buf_str(&rows));
-    put("test.csv", buf_str(&rows));
+    cli_put("train.csv", buf_str(&rows));
+    cli_put("test.csv", buf_str(&rows));
     buf_release(&rows);
     assert_int_equal(setenv("HOME", home, 1), 0);
     assert_int_equal(unsetenv("XDG_STATE_HOME"), 0);

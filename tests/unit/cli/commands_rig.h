@@ -30,7 +30,8 @@ struct master_state {
     bool evaluates;  /* the job that is watched has been evaluated at two steps */
     bool traces;     /* it has something to say about steps */
     int breaks;      /* what the next watch ends with, after a message; 0: nothing */
-    bool interrupts; /* in the middle of a watch somebody presses Ctrl-C */
+    bool interrupts; /* in the middle of a watch or a checkpoint somebody presses Ctrl-C */
+    int refuses;     /* what the next cancelling or checkpoint is answered with; 0: as asked */
     char request_ids[2][64];
 };
 
@@ -41,6 +42,8 @@ extern const char JOB_FILE[];
 extern struct master_state master;
 int cli_set_up(void **state);
 int cli_tear_down(void **state);
+/* A file in @home. */
+void cli_put(const char *name, const char *text);
 void cli_read_file(const char *name, struct buf *to);
 /* `gradus @words`, in @home; what it prints in `out` and `err_out`. */
 int cli_gradus(const char *words);

@@ -49,6 +49,20 @@ static void test_cancels(void **state)
     assert_int_equal(master.calls, calls);
 }
 
+/* A master that says that it cannot is one that can be reached. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const int codes[] = {ERR_UNAVAILABLE, ERR_TIMEOUT, ERR_STATE};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        master.refuses = codes[i];
+        cli_expect_of(1, "cancel digits-7");
+        cli_says(&err_out, "the disk is full");
+        cli_says_not(&err_out, "cannot be reached");
+        cli_says_not(&err_out, "has not answered");
+    }
+}
+
 static void test_checkpoints(void **state)
 {
     (void)state;
@@ -58,6 +72,15 @@ static void test_checkpoints(void **state)
     assert_string_equal(buf_str(&out), "/c/digits-7/step-000000012\n");
     cli_expect_of(0, "checkpoint digits-7 --json");
     cli_says(&out, "\"checkpoint\": \"/c/digits-7/step-000000012\"");
+    master.refuses = ERR_UNAVAILABLE;
+    cli_expect_of(1, "checkpoint digits-7");
+    cli_says(&err_out, "the disk is full");
+    cli_says_not(&err_out, "cannot be reached");
+    master.interrupts = true;
+    cli_expect_of(130, "checkpoint digits-7");
+    cli_says(&err_out, "not waiting any more; job digits-7 goes on making its checkpoint");
+    assert_int_equal(out.len, 0);
+    master.interrupts = false;
     cli_expect_of(1, "trace digits-7");
     assert_string_equal(((const Gradus__V1__TraceJobRequest *)cli_heard("Trace"))->job, "digits-7");
     cli_says(&err_out, "it does not run");
@@ -177,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_lists),       cmocka_unit_test(test_cancels),
         cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_sets),
         cmocka_unit_test(test_submits),     cmocka_unit_test(test_watches),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("commands", tests, cli_set_up, cli_tear_down);
 }

@@ -164,6 +164,69 @@ static void test_generates(void **state)
     buf_release(&images);
 }
 
+/* A program that reads stdout gets an object also when nothing came of it. */
+static void test_failures_as_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *status, *more;
+        int code;
+    } FAILURES[] = {
+        {"plan bad.yaml --json", "invalid", "\"line\": 2", 2},
+        {"run bad.yaml --json", "invalid", "\"file\": \"bad.yaml\"", 2},
+        {"submit bad.yaml --json", "invalid", "\"key\": \"modle\"", 2},
+        {"plan missing.yaml --json", "invalid", "\"file\": \"missing.yaml\"", 5},
+        {"validate --json", "invalid", "too few arguments", 2},
+        {"status nobody-1 --json --state-dir nowhere", "failed", "\"file\": null", 5},
+        {"list --limit 0 --json", "invalid", "--limit: ", 2},
+        {"export --json job-1", "invalid", "the file to write", 2},
+        {"nodes --json --master 127.0.0.1:1", "failed", "cannot be reached", 4},
+    };
+    for (size_t i = 0; i < sizeof FAILURES / sizeof *FAILURES; i++) {
+        cli_expect(FAILURES[i].code, FAILURES[i].words);
+        char *status = mem_printf("\"status\": \"%s\"", FAILURES[i].status);
+        cli_says(&out, status);
+        cli_says(&out, FAILURES[i].more);
+        assert_true(out.len > 0 && out.data[0] == '{'); /* one object */
+        assert_null(strstr(buf_str(&out), "\n{"));
+        free(status);
+    }
+    cli_expect(2, "plan bad.yaml");
+    assert_int_equal(out.len, 0);
+}
+
+/* What `plan` finds, `run` finds before it starts anything. */
+static void test_runs_no_job_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char kernel[] = "its kernel would be";
+    cli_put("huge.yaml",
+            "name: huge\nmodel:\n  input: 60000\n  layers:\n    - dense: {units: 60000}\n"
+            "  loss: mean_squared_error\n"
+            "data: {train: {file: none.csv}}\n"
+            "update: {rule: sgd, learning_rate: 0.1}\n");
+    cli_expect(2, "plan huge.yaml");
+    cli_says(&err_out, kernel);
+    cli_expect(2, "run huge.yaml --state-dir huge");
+    cli_says(&err_out, kernel);
+    cli_expect(2, "run huge.yaml --json --state-dir huge");
+    cli_says(&out, kernel);
+    char *dir = file_join(home, "huge");
+    assert_false(file_exists(dir));
+    free(dir);
+    /* A cluster that does not start says where it tells why. */
+    char *broken = file_join(home, "broken"), *database = file_join(broken, "master.db");
+    assert_int_equal(file_make_dirs(broken, NULL), 0);
+    cli_put("broken/master.db",
+            "this is the file of another program, and not a short one either\n");
+    cli_expect(1, "run job.yaml --state-dir broken --json");
+    cli_says(&err_out, "start the local cluster: master ended before it was ready: exit code 1: ");
+    cli_says(&err_out, "/master.log");
+    cli_says(&out, "\"status\": \"failed\"");
+    free(database);
+    free(broken);
+}
+
 /* A job of a second, and what is left of it. */
 static void test_runs(void **state)
 {
@@ -210,10 +273,15 @@ static void test_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_validates),   cmocka_unit_test(test_generates),
-        cmocka_unit_test(test_rules),       cmocka_unit_test(test_traces),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_validates),
+        cmocka_unit_test(test_generates),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_traces),
         cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_failures_as_json),
+        cmocka_unit_test(test_runs_no_job_that_cannot_be),
     };
     return cmocka_run_group_tests_name("commands_local", tests, cli_set_up, cli_tear_down);
 }

@@ -88,6 +88,35 @@ static void test_a_row_is_found(void **state)
     free(dir);
 }
 
+/* What to type works as it is: the checkpoints may be somewhere else. */
+static void test_the_hint_names_the_checkpoints(void **state)
+{
+    char *dir = file_join(*state, "e e"), *root = file_join(*state, "ck");
+    struct store *s = NULL;
+    struct err err = {0};
+    leave(dir, "open-2", GRADUS__V1__JOB_STATE__RUNNING, 6);
+    assert_int_equal(store_sqlite_open(dir, "test", &s, &err), 0);
+    assert_int_equal(s->ops->put_text(s, STORE_CHECKPOINT_ROOT, root, &err), 0);
+    s->ops->close(s);
+    struct cli_common common = options(dir);
+    struct found_job found = {0};
+    assert_int_equal(find_job(&common, "open-2", &found, &err), 0);
+    char *says = mem_printf("`gradus-master --state-dir '%s' --checkpoint-dir %s", dir, root);
+    assert_non_null(strstr(found.job->reason, says));
+    found_job_release(&found);
+    char *usual = mem_printf("%s/checkpoints", dir);
+    assert_int_equal(store_sqlite_open(dir, "test", &s, &err), 0);
+    assert_int_equal(s->ops->put_text(s, STORE_CHECKPOINT_ROOT, usual, &err), 0);
+    s->ops->close(s);
+    assert_int_equal(find_job(&common, "open-2", &found, &err), 0);
+    assert_null(strstr(found.job->reason, "--checkpoint-dir"));
+    found_job_release(&found);
+    free(usual);
+    free(says);
+    free(root);
+    free(dir);
+}
+
 static void test_the_newest_goes_first(void **state)
 {
     char *old = file_join(*state, "old"), *new = file_join(*state, "new");
@@ -131,6 +160,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_row_is_found),
+        TEST(test_the_hint_names_the_checkpoints),
         TEST(test_the_newest_goes_first),
         TEST(test_rows_newest_first),
     };

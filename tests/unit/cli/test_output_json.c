@@ -9,7 +9,7 @@ static void test_errors_as_json(void **state)
     struct buf out = {0};
     diags_add(&diags, "job.yaml", 3, 7, "training.mode: 'sink' is not known");
     diags_add(&diags, "--set foo=1", 0, 0, "unknown key 'foo'; allowed: data");
-    output_diags_json("job.yaml", &diags, &out);
+    output_diags_json("job.yaml", "invalid", &diags, &out);
     json_t *json = output_parse(&out), *errors = json_object_get(json, "errors");
     assert_string_equal(json_string_value(json_object_get(json, "status")), "invalid");
     assert_int_equal(json_array_size(errors), 2);

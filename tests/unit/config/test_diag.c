@@ -54,7 +54,7 @@ static void test_keys(void **state)
         {"data.train.file is missing; allowed: text", "data.train.file"},
         {"unknown key 'lables' in data.train; did you mean 'labels'?", "data.train.lables"},
         {"unknown key 'foo'; allowed: data", "foo"},
-        {"the section 'model' is missing; allowed: The network", "model"},
+        {"the section 'model' is missing: The network", "model"},
         {"mapping values are not allowed in this context", ""},
         {"open x.yaml: No such file or directory", ""},
         {"unknown key ", ""},

@@ -99,15 +99,14 @@ static void test_unknown_keys_name_the_nearest(void **state)
 static void test_missing_parts(void **state)
 {
     (void)state;
-    job_check_refused(
-        "training: {}\n", NULL, 0,
-        "job.yaml:1:1: name is missing; allowed: text\n"
-        "job.yaml:1:1: the section 'data' is missing; allowed: Where the records are and "
-        "how they become numbers\n"
-        "job.yaml:1:1: the section 'model' is missing; allowed: The network, what it "
-        "minimises and what is measured\n"
-        "job.yaml:1:1: the section 'update' is missing; allowed: The rule that turns "
-        "gradients into new values\n");
+    job_check_refused("training: {}\n", NULL, 0,
+                      "job.yaml:1:1: name is missing; allowed: text\n"
+                      "job.yaml:1:1: the section 'data' is missing: Where the records are and "
+                      "how they become numbers\n"
+                      "job.yaml:1:1: the section 'model' is missing: The network, what it "
+                      "minimises and what is measured\n"
+                      "job.yaml:1:1: the section 'update' is missing: The rule that turns "
+                      "gradients into new values\n");
     job_check_refused("name: x\ndata:\nmodel:\nupdate:\ntraining:\ncluster:\n", NULL, 0,
                       "job.yaml:2:6: data.train.file is missing; allowed: text\n"
                       "job.yaml:3:7: model.loss is missing; allowed: one of softmax_cross_entropy, "

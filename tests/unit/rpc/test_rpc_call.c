@@ -541,9 +541,29 @@ static void test_unreachable(void **state)
 {
     (void)state;
     struct fixture f;
+    struct rpc_status status;
     start(&f, NULL);
+    struct call *not_now = call_new("not now"); /* an answer, and no failed connection */
+    not_now->request.status = &status;
+    expect_error(&f, not_now, ERR_UNAVAILABLE, ": not now");
+    assert_true(status.answered);
+    assert_true(status.connected);
+    rpc_status_release(&status);
+    struct call *hang = call_new("hang");
+    hang->request.status = &status;
+    hang->request.timeout_ms = 50;
+    expect_error(&f, hang, ERR_TIMEOUT, "");
+    assert_false(status.answered);
+    assert_true(status.connected);
+    rpc_status_release(&status);
+    assert_true(latch_wait(&f.echo.cancelled, 1));
     rpc_server_stop(f.server); /* now nobody listens on that port */
-    expect_error(&f, call_new("x"), ERR_UNAVAILABLE, "not connected (tried for ");
+    struct call *alone = call_new("x");
+    alone->request.status = &status;
+    expect_error(&f, alone, ERR_UNAVAILABLE, "not connected (tried for ");
+    assert_false(status.answered);
+    assert_false(status.connected);
+    rpc_status_release(&status);
     struct err err = {0};
     assert_int_equal(rpc_channel_wait_ready(f.channel, 30, &err), ERR_UNAVAILABLE);
     assert_contains(err.msg, rpc_channel_target(f.channel));

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "service/spawn.h"
 
 /* A log in a directory of its own; the path is gone after the test. */
@@ -75,7 +76,11 @@ static void test_an_early_end_says_why(void **state)
     struct err err = {0};
     start(&s, "echo first >&2; echo 'port in use' >&2; exit 3", *state);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
-    assert_string_equal(err.msg, "child ended before it was ready: exit code 3: port in use");
+    char *says =
+        mem_printf("child ended before it was ready: exit code 3: port in use; its log is %s",
+                   (const char *)*state);
+    assert_string_equal(err.msg, says);
+    free(says);
     spawn_release(&s);
     /* Of a line of a log people need the reason only. */
     start(&s,
@@ -84,8 +89,11 @@ static void test_an_early_end_says_why(void **state)
           "exit 1",
           *state);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
-    assert_string_equal(err.msg, "child ended before it was ready: exit code 1: "
-                                 "say \"a\\n\": port in use");
+    says = mem_printf("child ended before it was ready: exit code 1: "
+                      "say \"a\\n\": port in use; its log is %s",
+                      (const char *)*state);
+    assert_string_equal(err.msg, says);
+    free(says);
     spawn_release(&s);
     start(&s, "kill -9 $$", NULL);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
