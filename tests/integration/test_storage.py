@@ -180,6 +180,34 @@ class StateTest(StorageTest):
         self.assertIn("gradus_master_rows_unreadable 1", page)
         self.assertEqual(self.submit(), "digits-4")  # its number is not used again
 
+    def test_a_damaged_page_costs_its_jobs(self):
+        self.cluster(workers=0, ps=0)
+        jobs = [self.submit() for _ in range(6)]
+        self.assertEqual(self.master.stop(), 0)
+        path = self.state_dir + "/master.db"
+        with open(path, "r+b") as f:
+            pages = [f.read(4096) for _ in range(os.path.getsize(path) // 4096)]
+            of_jobs = {i: [job for job in jobs if job.encode() in page] for i, page in enumerate(pages)
+                       if page[0] == 13 and b"training" in page}  # 13: with rows, sqlite.org/fileformat2.html 1.6
+            page, lost = list(of_jobs.items())[1]
+            f.seek(page * 4096)
+            f.write(b"\xff" * 64)
+        with open(path, "rb") as f:
+            damaged = f.read()
+        self.assertIn(len(lost), (1, 2))
+        self.master = self.start("master", *self.master_args)
+        for job in set(jobs) - set(lost):
+            self.assertEqual(self.now(job)["state"], "PENDING")
+        log = self.log_of(self.master)
+        self.assertRegex(log, f"level=error .*database_repaired.* jobs={6 - len(lost)} lost={len(lost)} ")
+        for job in lost:
+            self.assertRegex(log, f"row_set_aside.*job={job}.*damaged page")
+        kept = [name for name in os.listdir(self.state_dir) if name.startswith("master.db.damaged-")]
+        self.assertEqual(len(kept), 1)
+        with open(f"{self.state_dir}/{kept[0]}", "rb") as f:
+            self.assertEqual(f.read(), damaged)
+        self.assertEqual(self.submit(), "digits-7")
+
     def test_old_jobs_that_wait_are_not_forgotten(self):
         self.cluster(workers=0, ps=0)
         waits = self.submit()

@@ -17,6 +17,7 @@
 
 /* What the store remembers: who we are, and which directory has had its mark. */
 #define KEY_OWNER "owner"
+#define JOBS_SEARCHED 1000 /* that have ended: in which directories the owner is looked for */
 
 /* ---- opening ---- */
 
@@ -29,13 +30,51 @@ static char *absolute(const char *path)
     return all;
 }
 
-static int open_owner(struct shell *s, struct err *err)
+struct search {
+    const char *root;
+    char owner[CLAIM_OWNER_BYTES];
+};
+
+static int look_at_claim(void *ctx, const struct store_row *row, struct err *err)
+{
+    (void)err;
+    struct search *search = ctx;
+    if (search->owner[0] == '\0') {
+        char *dir = file_join(search->root, row->id);
+        (void)claim_read(dir, search->owner, NULL);
+        free(dir);
+    }
+    return 0;
+}
+
+/* A new one; but when the store has lost ours, the directories of our jobs still say it. */
+static int find_owner(struct shell *s, const char *root, struct err *err)
+{
+    struct buf lost = {0};
+    struct search search = {.root = root};
+    int rc = 0;
+    if (s->store->ops->get_text(s->store, STORE_TEXTS_LOST, &lost, NULL) == 0) {
+        rc = claim_root_check(root, err); /* with a new one our checkpoints would be another's */
+        rc =
+            rc < 0 ? rc : s->store->ops->load(s->store, JOBS_SEARCHED, look_at_claim, &search, err);
+    }
+    if (search.owner[0] != '\0') {
+        memcpy(s->checkpoints.owner, search.owner, sizeof search.owner);
+        log_info("owner_found", "owner=%s", search.owner);
+    } else {
+        claim_owner_new(s->checkpoints.owner);
+    }
+    buf_release(&lost);
+    return rc;
+}
+
+static int open_owner(struct shell *s, const char *root, struct err *err)
 {
     struct buf known = {0};
     int rc = s->store->ops->get_text(s->store, KEY_OWNER, &known, err);
     if (rc == ERR_NOT_FOUND) {
-        claim_owner_new(s->checkpoints.owner);
-        rc = s->store->ops->put_text(s->store, KEY_OWNER, s->checkpoints.owner, err);
+        rc = find_owner(s, root, err);
+        rc = rc < 0 ? rc : s->store->ops->put_text(s->store, KEY_OWNER, s->checkpoints.owner, err);
     } else if (rc == 0) {
         (void)snprintf(s->checkpoints.owner, sizeof s->checkpoints.owner, "%s", buf_str(&known));
     }
@@ -76,7 +115,7 @@ int shell_root_open(struct shell *s, struct err *err)
         absolute(s->settings->checkpoint_dir[0] != '\0' ? s->settings->checkpoint_dir : beside);
     free(beside);
     struct err local = {0};
-    int rc = open_owner(s, err);
+    int rc = open_owner(s, root, err);
     if (rc == 0 && is_known(s, root)) {
         if (claim_root_check(root, &local) < 0) { /* it comes back, or somebody is told */
             tell(s, &local);

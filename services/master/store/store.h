@@ -54,10 +54,13 @@ struct store {
     const struct store_ops *ops;
 };
 
-/* @state_dir/master.db, made when it is missing. @owner ("gradus-master pid 7 at host:port") is
- * shown to who tries to open it while we have it. Errors: ERR_STATE another master has it, named;
- * ERR_CORRUPT damaged; ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version.
- */
+/* The key of a text that is there when others were lost with a damaged page. */
+#define STORE_TEXTS_LOST "texts_lost"
+
+/* @state_dir/master.db, made when it is missing; damaged pages cost the rows on them (see
+ * store_repair.h). @owner ("gradus-master pid 7 at host:port") is shown to who tries to open it
+ * while we have it. Errors: ERR_STATE another master has it, named; ERR_CORRUPT no row can be read;
+ * ERR_INVALID a file of another program; ERR_UNSUPPORTED of a newer version. */
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out,
                       struct err *err);
 /* The same for somebody who only looks, with no lock, while no master has it: put() fails. Errors:

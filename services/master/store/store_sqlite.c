@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
+#include "master/store/store_repair.h"
 
 #define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of others */
 #define SCHEMA_VERSION 2
@@ -148,6 +149,7 @@ static bool is_whole(sqlite3_stmt *st, int job)
 static const char *damage_of(sqlite3_stmt *st)
 {
     return sqlite3_column_type(st, 0) != SQLITE_TEXT ? "it has no id"
+           : sqlite3_column_bytes(st, 6) == 0        ? "it was on a damaged page of the database"
            : sqlite3_column_int64(st, 2) < 0         ? "its number is negative"
            : !is_whole(st, 6)                        ? "its checksum is not that of its content"
                                                      : NULL;
@@ -354,8 +356,7 @@ static int transaction(struct sqlite_store *s, const char *sql, struct err *err)
     return rc < 0 ? rc : run(s, "COMMIT", err);
 }
 
-/* Is it ours and of a version that we know? A new file gets the schema, an older one what is new.
- */
+/* Is it ours, of a version we know? A new file gets the schema, an older one what is new. */
 static int check_schema(struct sqlite_store *s, struct err *err)
 {
     int application = 0, version = 0, tables = 0;
@@ -426,6 +427,17 @@ static int open_even_if_full(struct sqlite_store *s, struct err *err)
     return rc;
 }
 
+static int open_what_is_whole(struct sqlite_store *s, struct err *err)
+{
+    int rc = open_even_if_full(s, err);
+    if (rc < 0 || !store_is_damaged(s->db)) {
+        return rc;
+    }
+    close_database(s);
+    rc = store_repair(s->path, err);
+    return rc < 0 ? rc : open_even_if_full(s, err);
+}
+
 int store_sqlite_open(const char *state_dir, const char *owner, struct store **out, struct err *err)
 {
     int rc = file_make_dirs(state_dir, err);
@@ -436,7 +448,7 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     s->base.ops = &OPS;
     s->path = file_join(state_dir, "master.db");
     rc = lock(s, state_dir, owner, err);
-    rc = rc < 0 ? rc : open_even_if_full(s, err);
+    rc = rc < 0 ? rc : open_what_is_whole(s, err);
     if (rc < 0) {
         close_store(&s->base);
         (void)err_wrap(err, "open the store");

@@ -45,7 +45,7 @@ void service_set_unhealthy(struct service_context *sc, const char *why)
 
 static struct {
     char key[32], value[256];
-} texts[2];
+} texts[3];
 static size_t text_count;
 static int get_code, put_code;
 
@@ -70,9 +70,22 @@ static int put_text(struct store *s, const char *key, const char *value, struct 
     if (put_code != 0) {
         return err_set(err, put_code, "the disk is full");
     }
-    assert_in_range(text_count, 0, 1);
+    assert_in_range(text_count, 0, 2);
     (void)snprintf(texts[text_count].key, sizeof texts->key, "%s", key);
     (void)snprintf(texts[text_count++].value, sizeof texts->value, "%s", value);
+    return 0;
+}
+
+static int load(struct store *s, size_t finished_limit,
+                int (*each)(void *ctx, const struct store_row *row, struct err *err), void *ctx,
+                struct err *err)
+{
+    (void)s;
+    (void)finished_limit;
+    const struct store_row rows[] = {{.id = "a-1"}, {.id = "a-2"}, {.id = "a-3"}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(each(ctx, &rows[i], err), 0);
+    }
     return 0;
 }
 
@@ -81,7 +94,7 @@ static int put_text(struct store *s, const char *key, const char *value, struct 
 static int set_up(void **state)
 {
     (void)state;
-    static const struct store_ops ops = {.get_text = get_text, .put_text = put_text};
+    static const struct store_ops ops = {.load = load, .get_text = get_text, .put_text = put_text};
     static struct store store = {&ops};
     struct err err;
     (void)snprintf(dir, sizeof dir, "/tmp/gradus-root-XXXXXX");
@@ -203,6 +216,35 @@ static void the_store_may_fail(void **state)
     free(root);
 }
 
+/* Its jobs keep their checkpoints. */
+static void an_owner_that_was_lost_is_found(void **state)
+{
+    (void)state;
+    static const char OWNER[] = "0123456789abcdef0123456789abcdef";
+    char *root = file_join(dir, "checkpoints");
+    assert_int_equal(claim_root_make(root, NULL), 0);
+    assert_int_equal(claim_make(root, "a-2", OWNER, 0, NULL), 0); /* a-1 has no checkpoint */
+    open_well();
+    assert_string_not_equal(shell.checkpoints.owner, OWNER); /* nothing was lost: somebody else's */
+    text_count = 1;
+    (void)strcpy(texts[0].key, STORE_TEXTS_LOST);
+    open_well();
+    assert_string_equal(shell.checkpoints.owner, OWNER);
+    assert_string_equal(texts[1].value, OWNER);
+    assert_int_equal(file_remove_tree(root, NULL), 0);
+    text_count = 1;
+    struct err err = {0};
+    free(shell.checkpoints.root);
+    assert_int_equal(shell_root_open(&shell, &err), ERR_UNAVAILABLE); /* no new one meanwhile */
+    assert_non_null(strstr(err.msg, "is its disk mounted?"));
+    assert_int_equal(text_count, 1);
+    assert_int_equal(claim_root_make(root, NULL), 0);
+    open_well(); /* nobody knows it any more */
+    assert_int_equal(strspn(shell.checkpoints.owner, "0123456789abcdef"), 32);
+    assert_string_not_equal(shell.checkpoints.owner, OWNER);
+    free(root);
+}
+
 /* ---- watching ---- */
 
 static void watch(void *ctx)
@@ -298,8 +340,11 @@ static void a_disk_that_hangs_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_root_is_made_once),     TEST(a_root_of_somebodys_choice),
-        TEST(the_store_may_fail),        TEST(a_lost_disk_is_told_and_comes_back),
+        TEST(the_root_is_made_once),
+        TEST(a_root_of_somebodys_choice),
+        TEST(an_owner_that_was_lost_is_found),
+        TEST(the_store_may_fail),
+        TEST(a_lost_disk_is_told_and_comes_back),
         TEST(a_disk_that_hangs_is_told),
     };
     return cmocka_run_group_tests_name("shell_root", tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "support/test.h"
 #include "support/tmp_dir.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,37 +313,150 @@ static void a_damaged_file_is_refused(void **state)
     assert_non_null(strstr(err.msg, "is damaged"));
 }
 
-/* A page in the middle: what opens well may not be readable to its end. */
-static void rows_that_cannot_be_read_are_not_taken_for_none(void **state)
+/* ---- damaged pages ---- */
+
+#define LEAF 13 /* the first byte of a page with rows (sqlite.org/fileformat2.html 1.6) */
+#define INDEX_LEAF 10
+
+/* Damage the pages that begin with @type and hold @text; how many these are. */
+static size_t damage(unsigned char type, const char *text)
 {
-    (void)state;
-    struct store *s = open_store();
-    for (int i = 1; i < 1000; i++) {
-        char id[32];
-        snprintf(id, sizeof id, "a-%d", i);
-        assert_int_equal(put(s, id, "a", (uint64_t)i, "", 1, NULL), 0);
-    }
-    sql("PRAGMA wal_checkpoint(TRUNCATE)");
-    s->ops->close(s);
     struct buf file = {0};
     char *path = file_join(dir, "master.db");
-    assert_int_equal(file_read(path, 1u << 24, &file, NULL), 0);
     size_t pages = 0;
+    assert_int_equal(file_read(path, 1u << 24, &file, NULL), 0);
     for (size_t at = 4096; at + 4096 <= file.len; at += 4096) {
-        if (file.data[at] == 13 && ++pages == 3) { /* a leaf with rows (fileformat2.html 1.6) */
-            memset(file.data + at, 0xee, 4096);
+        if ((unsigned char)file.data[at] == type &&
+            memmem(file.data + at, 4096, text, strlen(text)) != NULL) {
+            memset(file.data + at, 0xff, 64);
+            pages++;
         }
     }
-    assert_true(pages >= 3);
     write_db(file.data, file.len);
     buf_release(&file);
     free(path);
-    s = open_store();
-    struct buf rows = {0};
-    struct err err = {0};
-    assert_int_equal(s->ops->load(s, 1000, collect, &rows, &err), ERR_CORRUPT);
-    buf_release(&rows);
+    return pages;
+}
+
+/* Six jobs, of which each fills a page. */
+static void make_six(void)
+{
+    struct store *s = open_store();
+    assert_int_equal(s->ops->put_text(s, "who", "me", NULL), 0);
+    for (int i = 1; i <= 6; i++) {
+        char id[16], job[3500];
+        snprintf(id, sizeof id, "a-%d", i);
+        memset(job, '0' + i, sizeof job);
+        struct store_row row = {.id = id,
+                                .name = "a",
+                                .request_id = id,
+                                .number = (uint64_t)i,
+                                .state = JOB_PENDING,
+                                .job = job,
+                                .job_bytes = sizeof job};
+        assert_int_equal(s->ops->put(s, &row, NULL), 0);
+    }
     s->ops->close(s);
+}
+
+static int list(void *ctx, const struct store_row *row, struct err *err)
+{
+    (void)err;
+    buf_add_str(ctx, row->id);
+    buf_add_str(ctx, row->damage != NULL ? "! " : row->job_bytes == 3500 ? " " : "? ");
+    return 0;
+}
+
+static void check_list(const char *expected)
+{
+    struct store *s = open_store();
+    struct buf rows = {0}, text = {0};
+    assert_int_equal(s->ops->load(s, 10, list, &rows, NULL), 0);
+    assert_string_equal(buf_str(&rows), expected);
+    assert_int_equal(s->ops->get_text(s, "who", &text, NULL), 0);
+    s->ops->close(s);
+    buf_release(&rows);
+    buf_release(&text);
+}
+
+/* How many files beside master.db hold a damaged one. */
+static size_t kept(void)
+{
+    size_t count = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        count += strncmp(e->d_name, "master.db.damaged-", 18) == 0;
+        assert_null(strstr(e->d_name, ".new"));
+    }
+    closedir(d);
+    return count;
+}
+
+static void a_damaged_page_costs_the_jobs_on_it(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    uint64_t number = 0;
+    make_six();
+    assert_int_equal(damage(LEAF, "666666"), 1);
+    for (int i = 0; i < 2; i++) { /* once repaired it is whole */
+        check_list("a-1 a-2 a-3 a-4 a-5 a-6! ");
+        assert_int_equal(kept(), 1);
+    }
+    struct store *s = open_store();
+    assert_int_equal(s->ops->get(s, "a-6", &text, NULL), ERR_CORRUPT);
+    assert_int_equal(s->ops->find_request(s, "a-5", &text, NULL), 0);
+    assert_int_equal(s->ops->next_number(s, "a", &number, NULL), 0);
+    assert_int_equal(number, 7); /* the checkpoints of a-6 are of no other job */
+    s->ops->close(s);
+    buf_release(&text);
+}
+
+static void a_job_in_no_index_is_lost_alone(void **state)
+{
+    (void)state;
+    make_six();
+    assert_int_equal(damage(LEAF, "333333"), 1);
+    assert_true(damage(INDEX_LEAF, "a") >= 3);
+    check_list("a-1 a-2 a-4 a-5 a-6 ");
+    assert_int_equal(kept(), 1);
+}
+
+static void damaged_indexes_cost_nothing(void **state)
+{
+    (void)state;
+    make_six();
+    assert_true(damage(INDEX_LEAF, "a") >= 3);
+    check_list("a-1 a-2 a-3 a-4 a-5 a-6 ");
+}
+
+static void texts_that_are_lost_are_told(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    make_six();
+    assert_int_equal(damage(LEAF, "whome"), 1);
+    struct store *s = open_store();
+    assert_int_equal(s->ops->get_text(s, "who", &text, NULL), ERR_NOT_FOUND);
+    assert_int_equal(s->ops->get_text(s, STORE_TEXTS_LOST, &text, NULL), 0);
+    s->ops->close(s);
+    buf_release(&text);
+}
+
+static void a_file_without_a_job_that_can_be_read_stays(void **state)
+{
+    (void)state;
+    struct store *s = NULL;
+    struct err err = {0};
+    make_six();
+    for (int i = 1; i <= 6; i++) {
+        char job[] = {(char)('0' + i), (char)('0' + i), (char)('0' + i), '\0'};
+        assert_int_equal(damage(LEAF, job), 1);
+    }
+    assert_int_equal(store_sqlite_open(dir, "t", &s, &err), ERR_CORRUPT);
+    assert_non_null(strstr(err.msg, "none of its jobs can be read"));
+    assert_int_equal(kept(), 0);
 }
 
 static void a_newer_schema_is_refused(void **state)
@@ -432,7 +546,11 @@ int main(void)
         TEST(one_master_per_directory),
         TEST(other_files_are_refused),
         TEST(a_damaged_file_is_refused),
-        TEST(rows_that_cannot_be_read_are_not_taken_for_none),
+        TEST(a_damaged_page_costs_the_jobs_on_it),
+        TEST(a_job_in_no_index_is_lost_alone),
+        TEST(damaged_indexes_cost_nothing),
+        TEST(texts_that_are_lost_are_told),
+        TEST(a_file_without_a_job_that_can_be_read_stays),
         TEST(a_newer_schema_is_refused),
         TEST(a_directory_that_cannot_be_is_refused),
     };
