@@ -92,7 +92,7 @@ int file_sync_dir(const char *path, struct err *err)
     return rc;
 }
 
-static int sync_parent(const char *path, struct err *err)
+int file_sync_parent(const char *path, struct err *err)
 {
     char dir[PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s", path);
@@ -128,7 +128,7 @@ int file_writer_commit(struct file_writer *w, struct err *err)
         rc = err_errno(err, errno, "rename %s to %s", w->tmp_path, w->path);
     }
     if (rc == 0) {
-        rc = sync_parent(w->path, err);
+        rc = file_sync_parent(w->path, err);
     } else {
         (void)unlink(w->tmp_path);
     }

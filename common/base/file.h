@@ -31,6 +31,7 @@ void file_writer_abort(struct file_writer *w);                  /* safe after co
 
 /* fsync of a directory: its entries are there after a crash. */
 int file_sync_dir(const char *path, struct err *err);
+int file_sync_parent(const char *path, struct err *err); /* of the directory that @path is in */
 
 /* mkdir -p. */
 int file_make_dirs(const char *path, struct err *err);

@@ -63,8 +63,8 @@ static void start_send(struct rpc_call *call, const struct send *send)
 {
     grpc_op ops[4];
     size_t n = 0;
-    grpc_metadata headers[RPC_METADATA_MAX + 2];
-    grpc_metadata trailers[RPC_METADATA_MAX + 2];
+    grpc_metadata headers[RPC_FIELDS_MAX];
+    grpc_metadata trailers[RPC_FIELDS_MAX];
     size_t header_count = 0;
     size_t trailer_count = 0;
     grpc_slice text = grpc_empty_slice();

@@ -16,8 +16,10 @@ struct rpc_field {
     size_t bytes;
 };
 
+#define RPC_FIELDS_MAX (RPC_METADATA_MAX + 2) /* the details and RPC_ANSWERED_KEY, too */
+
 struct rpc_fields {
-    struct rpc_field field[RPC_METADATA_MAX + 2]; /* for the details and RPC_ANSWERED_KEY, too */
+    struct rpc_field field[RPC_FIELDS_MAX];
     size_t count;
 };
 

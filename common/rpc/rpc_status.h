@@ -8,9 +8,7 @@
 #define RPC_DETAILS_KEY "grpc-status-details-bin"
 /* Trailers travel as headers, which peers limit to 8 or 16 KiB in all. */
 #define RPC_DETAILS_BYTES_MAX 4096
-/* On an answer whose code gRPC also makes up by itself, when there is no peer or no time: it is
- * one.
- */
+/* Tells an answer of the peer from one that gRPC makes up when there is no peer, or no time. */
 #define RPC_ANSWERED_KEY "gradus-answered"
 #define RPC_TYPE_URL "type.googleapis.com/"
 

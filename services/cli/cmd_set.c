@@ -31,19 +31,18 @@ static const struct field fields[] = {
      .help = "How long to wait until the change is in force"},
 };
 
+#define PENDING "%s; the change may still happen: `gradus status %s%s` shows it"
+
 static void say_pending(const char *why, const struct cli_args *args)
 {
-    cli_note("%s; the change may still happen: `gradus status %s%s` shows it", why,
-             args->positional[0], args->where);
+    cli_note(PENDING, why, args->positional[0], args->where);
 }
 
 static int fail(const struct err *err, const struct cli_args *args)
 {
     if (err->code == ERR_TIMEOUT) { /* the master answered before, so it is there */
         struct err late;
-        (void)err_set(&late, ERR_STATE,
-                      "not in force within --timeout; the change may still happen: "
-                      "`gradus status %s%s` shows it",
+        (void)err_set(&late, ERR_STATE, PENDING, "not in force within --timeout",
                       args->positional[0], args->where);
         return cli_fail(&late);
     }

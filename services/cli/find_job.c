@@ -13,22 +13,26 @@
 
 /* ---- rows that a master has left ---- */
 
-static bool has_ended(const Gradus__V1__Job *job)
+bool job_has_ended(const Gradus__V1__Job *job)
 {
     return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
            job->state == GRADUS__V1__JOB_STATE__FAILED ||
            job->state == GRADUS__V1__JOB_STATE__CANCELLED;
 }
 
-/* A row says what was when its master ended; say what is. */
-static Gradus__V1__Job *unpack(const void *data, size_t n, const char *hint)
+/* A row says what was when its master ended; say what is. @hint: what starts one in @state_dir,
+ * once that was needed. */
+static Gradus__V1__Job *unpack(const void *data, size_t n, const char *state_dir, struct buf *hint)
 {
     Gradus__V1__Job *job = gradus__v1__job__unpack(NULL, n, data);
     if (job != NULL) {
         plain_message(&job->base);
     }
-    if (job != NULL && !has_ended(job)) {
-        char *reason = mem_printf("no master runs; `%s` goes on with it", hint);
+    if (job != NULL && !job_has_ended(job)) {
+        if (hint->len == 0) {
+            places_start_hint(state_dir, hint);
+        }
+        char *reason = mem_printf("no master runs; `%s` goes on with it", buf_str(hint));
         if (job->reason[0] != '\0') { /* the empty one is a constant */
             free(job->reason);
         }
@@ -38,7 +42,8 @@ static Gradus__V1__Job *unpack(const void *data, size_t n, const char *hint)
 }
 
 struct rows {
-    const char *hint;
+    const char *state_dir;
+    struct buf hint;
     Gradus__V1__Job **items;
     size_t count, capacity;
 };
@@ -48,7 +53,7 @@ static int collect(void *ctx, const struct store_row *row, struct err *err)
     struct rows *rows = ctx;
     (void)err;
     Gradus__V1__Job *job =
-        row->damage == NULL ? unpack(row->job, row->job_bytes, rows->hint) : NULL;
+        row->damage == NULL ? unpack(row->job, row->job_bytes, rows->state_dir, &rows->hint) : NULL;
     if (job != NULL) { /* the others can be looked at all the same */
         rows->items = mem_grow(rows->items, &rows->capacity, rows->count + 1, sizeof(void *));
         rows->items[rows->count++] = job;
@@ -60,9 +65,7 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
               struct err *err)
 {
     struct store *store = NULL;
-    struct buf hint = {0};
-    places_start_hint(state_dir, &hint);
-    struct rows rows = {.hint = buf_str(&hint)};
+    struct rows rows = {.state_dir = state_dir};
     int rc = store_sqlite_read(state_dir, &store, err);
     if (rc == 0) {
         rc = store->ops->load(store, limit, collect, &rows, err);
@@ -76,7 +79,7 @@ int find_rows(const char *state_dir, size_t limit, Gradus__V1__Job ***jobs, size
     while (rows.count > limit) { /* those that have not ended come on top of it */
         gradus__v1__job__free_unpacked(rows.items[--rows.count], NULL);
     }
-    buf_release(&hint);
+    buf_release(&rows.hint);
     *jobs = rows.items;
     *count = rows.count;
     return rc;
@@ -93,8 +96,7 @@ static int find_row(const char *state_dir, const char *id, struct found_job *out
     }
     if (rc == 0) {
         struct buf hint = {0};
-        places_start_hint(state_dir, &hint);
-        out->row = unpack(packed.data, packed.len, buf_str(&hint));
+        out->row = unpack(packed.data, packed.len, state_dir, &hint);
         buf_release(&hint);
         out->job = out->row;
         rc = out->row != NULL
@@ -243,7 +245,7 @@ int find_job(const struct cli_common *common, const char *id, struct found_job *
 
 static bool can_change(const struct found_job *f)
 {
-    return f->job != NULL && f->row == NULL && !has_ended(f->job);
+    return f->job != NULL && f->row == NULL && !job_has_ended(f->job);
 }
 
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
@@ -265,8 +267,8 @@ int find_live_job(const struct cli_common *common, const char *id, struct found_
     if (rc == 0 && s.best.row != NULL) {
         const Gradus__V1__Job *job = s.best.job;
         rc = err_set(err, ERR_STATE, "no master runs in %s, where job %s is: %s%s%s",
-                     s.best.state_dir, id, wire_state_name(job->state), has_ended(job) ? "" : "; ",
-                     has_ended(job) ? "" : job->reason);
+                     s.best.state_dir, id, wire_state_name(job->state),
+                     job_has_ended(job) ? "" : "; ", job_has_ended(job) ? "" : job->reason);
     }
     if (rc == 0) {
         *out = s.best;

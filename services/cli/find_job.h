@@ -25,6 +25,7 @@ int find_job(const struct cli_common *common, const char *id, struct found_job *
 int find_live_job(const struct cli_common *common, const char *id, struct found_job *out,
                   struct err *err);
 void found_job_release(struct found_job *f);
+bool job_has_ended(const Gradus__V1__Job *job);
 
 /* Jobs of a state directory that no master uses, the newest first, at most @limit. @jobs returns
  * owned: release each with gradus__v1__job__free_unpacked() and the array with free(). Errors:

@@ -18,6 +18,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/find_job.h"
 #include "cli/output.h"
 #include "cli/plain.h"
 #include "cli/terminal.h"
@@ -131,13 +132,6 @@ static void clear_line(struct follower *f)
     }
 }
 
-static bool final(const Gradus__V1__Job *job)
-{
-    return job->state == GRADUS__V1__JOB_STATE__SUCCEEDED ||
-           job->state == GRADUS__V1__JOB_STATE__FAILED ||
-           job->state == GRADUS__V1__JOB_STATE__CANCELLED;
-}
-
 /* The newest evaluation's train metrics may still lack what workers have not reported. */
 static bool settled(struct follower *f, const Gradus__V1__Job *job)
 {
@@ -147,7 +141,7 @@ static bool settled(struct follower *f, const Gradus__V1__Job *job)
         f->newest_step = newest->step;
         f->newest_since_ms = now;
     }
-    return final(job) || now >= f->newest_since_ms + SETTLE_MS;
+    return job_has_ended(job) || now >= f->newest_since_ms + SETTLE_MS;
 }
 
 /* Each once. Returns true if any was shown. */
@@ -299,7 +293,7 @@ static int on_job(struct follower *f, struct rpc_msg *newest)
     f->lost_since_ms = 0;
     const Gradus__V1__Job *job = (const Gradus__V1__Job *)newest->body;
     (void)show_evaluations(f, job);
-    if (final(job)) {
+    if (job_has_ended(job)) {
         return finish(f, job);
     }
     show_progress(f, job);

@@ -295,23 +295,14 @@ static int write_new(struct repair *r, struct err *err)
 /* At every moment there is a database at @path. */
 static int exchange(const char *path, const char *made, const char *aside, struct err *err)
 {
-    char *dir = mem_strdup(path);
-    char *slash = strrchr(dir, '/');
-    int rc = 0;
-    if (slash != NULL) {
-        *slash = '\0';
-    }
     if (link(path, aside) != 0) {
-        rc = err_errno(err, errno, "keep the damaged %s as %s", path, aside);
-    } else if (file_sync_dir(slash != NULL ? dir : ".", err) < 0) {
-        rc = err->code;
-    } else if (rename(made, path) != 0) {
-        rc = err_errno(err, errno, "rename %s", made);
-    } else {
-        rc = file_sync_dir(slash != NULL ? dir : ".", err);
+        return err_errno(err, errno, "keep the damaged %s as %s", path, aside);
     }
-    free(dir);
-    return rc;
+    int rc = file_sync_parent(path, err);
+    if (rc == 0 && rename(made, path) != 0) {
+        rc = err_errno(err, errno, "rename %s", made);
+    }
+    return rc < 0 ? rc : file_sync_parent(path, err);
 }
 
 static void tell(const struct repair *r, const char *aside)
