@@ -216,7 +216,6 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
                                         .worker = c->name,
                                         .plan = &c->plan,
                                         .variable_offsets = offsets,
-                                        .addresses = &target,
                                         .exchanges_max = 1,
                                         .gradients_max = 1,
                                         .gradients = type,
@@ -226,8 +225,9 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
                                         .loop = c->loop,
                                         .answered = answered,
                                         .ctx = c};
+    const struct ps_client_place place = {.address = target};
     if (c->channel == NULL || ps_client_new(&options, &c->ps, &err) != 0 ||
-        loop_start(c->loop, "job", &err) != 0) {
+        ps_client_place(c->ps, 0, &place, &err) != 0 || loop_start(c->loop, "job", &err) != 0) {
         die("start", &err);
     }
 }

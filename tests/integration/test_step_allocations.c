@@ -155,12 +155,11 @@ static void count(const char *training, enum value_type gradients, enum value_ty
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.changed, NULL);
     struct loop *loop = loop_new(0);
-    const char *address = rpc_server_address(rig.server, 0);
+    const struct ps_client_place place = {.address = rpc_server_address(rig.server, 0)};
     struct ps_client_options options = {.job = job,
                                         .worker = "w0",
                                         .plan = &plan,
                                         .variable_offsets = offsets,
-                                        .addresses = &address,
                                         .exchanges_max = 2,
                                         .gradients_max = 1,
                                         .gradients = gradients,
@@ -171,6 +170,7 @@ static void count(const char *training, enum value_type gradients, enum value_ty
                                         .answered = answered,
                                         .ctx = &s};
     assert_int_equal(ps_client_new(&options, &s.client, &err), 0);
+    assert_int_equal(ps_client_place(s.client, 0, &place, &err), 0);
     assert_int_equal(loop_start(loop, "job", &err), 0);
     assert_int_equal(loop_post(loop, step, &s, &err), 0);
     pthread_mutex_lock(&s.lock);

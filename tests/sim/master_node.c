@@ -86,6 +86,48 @@ static void learn_plan(struct world *w, struct sim_job *j, const struct plan *pl
     }
 }
 
+/* Servers get other addresses: streams to the old ones break, or live until the workers leave. */
+static void move_shards(struct world *w, struct sim_job *j, uint64_t generation)
+{
+    const uint32_t job = (uint32_t)(j - w->jobs);
+    if (w->quiet || w->schedule->knobs.moved_part == 0 || generation <= j->moved) {
+        return;
+    }
+    j->moved = generation;
+    for (uint32_t s = 0; s < j->shard_count; s++) {
+        if (world_draw(w, "moved", ++w->moves, 1000000) >= w->schedule->knobs.moved_part) {
+            continue;
+        }
+        TRACE(w, 0, "shard %u of %s has another address from generation %llu on", s, j->id,
+              (unsigned long long)generation);
+        j->addresses[s]++;
+        bool breaks = world_draw(w, "moved away", w->moves, 2) == 0;
+        for (uint32_t i = 0; i < w->stream_count && breaks; i++) {
+            if (w->streams[i].job == job && w->streams[i].shard == s) {
+                stream_break(w, i);
+            }
+        }
+    }
+}
+
+static void fill_places(struct world *w, struct sim_job *j, struct unary_request *q,
+                        const struct master_call *c)
+{
+    if (c->kind != MASTER_CALL_ASSIGN && c->kind != MASTER_CALL_EVALUATE) {
+        return;
+    }
+    if (c->shard_count != j->shard_count) {
+        violated(w, INVARIANT_ORDER, "a call says where %zu shards are", c->shard_count);
+    }
+    move_shards(w, j, c->generation);
+    for (size_t i = 0; i < c->shard_count; i++) {
+        const struct master_shard_location *l = &c->shards[i];
+        q->places[l->shard] =
+            (struct sim_place){(uint8_t)node_at(w, l->address), j->addresses[l->shard], l->opening};
+    }
+    q->shard_count = (uint32_t)c->shard_count;
+}
+
 static void fill_call(struct world *w, struct unary_request *q, const struct master_call *c)
 {
     struct sim_job *j = &w->jobs[job_index(w, c->job)];
@@ -119,16 +161,13 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
         q->leases[i] = c->leases[i];
     }
     q->lease_count = (uint32_t)c->lease_count;
-    for (size_t i = 0; i < c->shard_count; i++) {
-        q->shard_nodes[c->shards[i].shard] = (uint8_t)node_at(w, c->shards[i].address);
-    }
-    q->shard_count = (uint32_t)c->shard_count;
     snprintf(q->pin_id, sizeof q->pin_id, "%s", c->pin_id == NULL ? "" : c->pin_id);
     const char *directory = c->kind == MASTER_CALL_OPEN ? c->restore : c->directory;
     snprintf(q->directory, sizeof q->directory, "%s", directory == NULL ? "" : directory);
     q->first = c->first;
     q->count = c->count;
     learn_plan(w, j, c->plan);
+    fill_places(w, j, q, c);
 }
 
 static void call(struct world *w, const struct master_call *c)
@@ -147,7 +186,7 @@ static void call(struct world *w, const struct master_call *c)
             check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);
         }
     }
-    if (c->kind != MASTER_CALL_INSPECT && c->kind != MASTER_CALL_EVALUATE) {
+    if (c->kind != MASTER_CALL_INSPECT) {
         check_generation(w, u->req.job, c->generation);
     }
     if (c->kind == MASTER_CALL_OPEN && c->restore[0] == '\0' &&

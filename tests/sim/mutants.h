@@ -83,7 +83,9 @@
     X(record_after_take, TRACED, "a RECORD that comes after its TAKE begins a recording")          \
     X(record_replaced, TRACED, "a RECORD of another trace replaces the one that is recorded")      \
     X(record_for_ever, TRACED, "a recording whose time is up keeps others from theirs")            \
-    X(record_ends_early, TRACED, "a worker does not wait for the exchanges of its last step")
+    X(record_ends_early, TRACED, "a worker does not wait for the exchanges of its last step")      \
+    X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
+    X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 
 enum mutant {
     MUTANT_NONE,

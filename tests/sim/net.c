@@ -291,13 +291,15 @@ uint32_t stream_open(struct world *w, uint32_t worker, uint32_t ps, uint32_t job
 {
     w->streams = mem_grow(w->streams, &w->stream_capacity, w->stream_count + 1, sizeof *w->streams);
     struct stream *s = &w->streams[w->stream_count];
+    const struct sim_worker_job *j = w->nodes[worker].job;
     *s = (struct stream){.worker = worker,
                          .worker_life = w->nodes[worker].life,
                          .ps = ps,
                          .ps_life = w->nodes[ps].life,
                          .job = job,
                          .shard = shard,
-                         .serial = w->nodes[worker].job->serial};
+                         .serial = j->serial,
+                         .nowhere = j->links[shard].place.address != w->jobs[job].addresses[shard]};
     return (uint32_t)w->stream_count++;
 }
 
@@ -328,6 +330,14 @@ void stream_break(struct world *w, uint32_t index)
     TRACE(w, s->worker, "stream to shard %u breaks", s->shard);
     tell_worker(w, index, w->now_us + draw(w, s->ps, s->worker, 50 * SIM_MS) + 1);
     tell_server(w, index, w->now_us + draw(w, s->worker, s->ps, 50 * SIM_MS) + 1);
+}
+
+/* What is open on it ends at once, and the server learns of it. */
+void stream_leave(struct world *w, uint32_t index)
+{
+    struct stream *s = &w->streams[index];
+    tell_worker(w, index, w->now_us);
+    tell_server(w, index, w->now_us + travel_us(w, s->worker, s->ps));
 }
 
 void stream_close(struct world *w, uint32_t index)
@@ -410,7 +420,7 @@ void on_exchange(struct world *w, const struct event *e)
     struct exchange *x = &w->exchanges[e->arg];
     struct stream *s = &w->streams[x->stream];
     struct sim_node *n = &w->nodes[s->ps];
-    if (s->gone || !n->up || n->life != s->ps_life) {
+    if (s->gone || s->nowhere || !n->up || n->life != s->ps_life) {
         if (!s->gone) {
             s->gone = true; /* nobody there, or another process */
             tell_worker(w, x->stream, w->now_us + travel_us(w, s->ps, s->worker));

@@ -204,6 +204,8 @@ static int read_line(struct scenario *c, char *line)
         c->s.knobs.memory_tight = true;
         c->s.knobs.memory_more = n;
         c->s.knobs.memory_us = 4000;
+    } else if (strcmp(line, "moves") == 0) { /* every shard, in every generation */
+        c->s.knobs.moved_part = 1000000;
     } else if (strncmp(line, "training ", 9) == 0) {
         buf_printf(&c->training, "  %s\n", line + 9);
         c->evaluates = c->evaluates || strncmp(line + 9, "evaluate_every:", 15) == 0;

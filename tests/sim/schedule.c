@@ -344,6 +344,15 @@ static void refused_connections(struct sim_schedule *s)
     s->knobs.refused_part = chance(&m, 60) ? (uint32_t)about(&m, 100000, 1000000) : 0;
 }
 
+/* Shards that are elsewhere in a new generation: with draws of their own, too. */
+static void moved_shards(struct sim_schedule *s)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "moved")};
+    if (chance(&m, 15) && !schedule_freezes(s)) {
+        s->knobs.moved_part = (uint32_t)about(&m, 100000, 1000000);
+    }
+}
+
 /* A job that needs none of its workers goes on when one stops for good between any two pushes,
  * although the master never finds out. Nothing else goes wrong: what would, would end it. */
 static void freeze(struct maker *of, struct sim_schedule *s)
@@ -764,6 +773,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
         strangers(&m);
     }
     late_messages(s);
+    moved_shards(s);
     goes_for_good(&m, s);
     heard_late(&m, s);
     traces(&m, s, traced_percent);

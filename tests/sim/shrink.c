@@ -60,21 +60,21 @@ static bool drop_faults(struct world *w, struct sim_schedule *s, const struct fa
 static bool calm_knobs(struct world *w, struct sim_schedule *s, const struct failure *f)
 {
     bool better = false;
-    for (uint32_t i = 0; i < 17; i++) {
+    for (uint32_t i = 0; i < 18; i++) {
         struct sim_schedule smaller = *s;
         struct sim_knobs *k = &smaller.knobs;
-        uint32_t *parts[] = {&k->loss_part,          &k->twice_part,      &k->tail_part,
-                             &k->break_part,         &k->late_part,       &k->reader_part,
-                             &k->early_part,         &k->lost_part,       &k->full_part,
-                             &k->room_workers,       &k->full_modes_part, &k->refused_part,
-                             &k->memory_refused_part};
-        if (i < 13) {
+        uint32_t *parts[] = {&k->loss_part,           &k->twice_part,      &k->tail_part,
+                             &k->break_part,          &k->late_part,       &k->reader_part,
+                             &k->early_part,          &k->lost_part,       &k->full_part,
+                             &k->room_workers,        &k->full_modes_part, &k->refused_part,
+                             &k->memory_refused_part, &k->moved_part};
+        if (i < 14) {
             *parts[i] = 0;
-        } else if (i == 13) {
-            k->skew = false;
         } else if (i == 14) {
-            k->memory_tight = false;
+            k->skew = false;
         } else if (i == 15) {
+            k->memory_tight = false;
+        } else if (i == 16) {
             k->memory_more = 0;
         } else {
             k->readers_max = 8;

@@ -132,6 +132,7 @@ struct sim_knobs {
      * than that, or in another mode, has none. Each server draws its own, near these. */
     uint32_t full_part, room_workers, full_modes_part;
     uint32_t refused_part; /* of the ends of processes, that the master sees before the time-out */
+    uint32_t moved_part;   /* of shards, that have another address in a new generation */
     bool skew;             /* clocks differ, and run at 0.9 to 1.1 */
     /* Servers have memory for the gradients that their shards reserve, and for so many more; each
      * comes in for up to so long. Parts of those beyond a reserve are refused by the machine. */
@@ -218,6 +219,12 @@ struct flat_ledger { /* a ledger in a message */
 #define SIM_LEASES_MAX 8
 #define SIM_WORKS_MAX 3
 
+/* Where a shard is: its server may have had other addresses before. */
+struct sim_place {
+    uint8_t node, address;
+    uint64_t opening;
+};
+
 /* The fields of all requests; each kind uses some. */
 struct unary_request {
     enum master_call_kind call;
@@ -233,7 +240,7 @@ struct unary_request {
     uint32_t worker_count;
     struct lease leases[SIM_LEASES_MAX];
     uint32_t lease_count;
-    uint8_t shard_nodes[SIM_SHARDS_MAX]; /* START: where they are */
+    struct sim_place places[SIM_SHARDS_MAX]; /* ASSIGN, EVALUATE */
     uint32_t shard_count;
     char pin_id[64], directory[80];
     uint64_t first, count;
@@ -303,6 +310,7 @@ struct stream { /* of one worker's job and one shard */
     bool broken;                    /* the worker knows */
     bool gone;                      /* the server knows */
     struct sim_inlet *inlet;        /* NULL: all that arrived is read */
+    bool nowhere;                   /* nobody listens at this address any more */
 };
 
 struct exchange { /* a request or an answer on its way */
@@ -399,7 +407,7 @@ struct sim_inlet {
 
 struct sim_link {    /* of a worker's job to a shard */
     uint32_t stream; /* SIM_NONE */
-    uint8_t node;
+    struct sim_place place;
 };
 
 struct pending_exchange {
@@ -463,6 +471,7 @@ struct sim_worker_job {
     bool there, loaded, started, halted;
     uint32_t serial; /* of worker jobs in this world */
     uint64_t started_generation;
+    uint64_t core_generation; /* of the StartJob that the core was made for */
     struct fence fence;
     uint32_t job;
     uint16_t name; /* the node's when it was started */
@@ -560,10 +569,12 @@ struct sim_job {
     uint32_t shard_count, elements;
     uint32_t shard_elements[SIM_SHARDS_MAX];
     uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
-    struct consistency first; /* of the job file */
-    bool changed, partial;    /* was it ever */
-    bool cancelled;           /* a client asked for it */
-    uint64_t opened;          /* the generation of the last start */
+    struct consistency first;          /* of the job file */
+    bool changed, partial;             /* was it ever */
+    bool cancelled;                    /* a client asked for it */
+    uint64_t opened;                   /* the generation of the last start */
+    uint8_t addresses[SIM_SHARDS_MAX]; /* how often each shard has moved */
+    uint64_t moved;                    /* the newest generation in which they might have */
     /* Per version of the present opening: what the first shard that made it applied. */
     struct {
         bool known, sync;
@@ -739,8 +750,8 @@ struct world {
     void (*look)(struct world *w); /* after every event, and at look_us; NULL: nobody does */
     void *look_ctx;
     uint64_t look_us;
-    bool look_waits;           /* for that time, even when all is over */
-    uint64_t serials, answers; /* the latter: that may be early */
+    bool look_waits;                  /* for that time, even when all is over */
+    uint64_t serials, answers, moves; /* answers: that may be early; moves: of shards */
     struct sim_counts counts;
 };
 
@@ -786,6 +797,7 @@ void stream_send(struct world *w, uint32_t exchange);   /* worker → server */
 void stream_answer(struct world *w, uint32_t exchange); /* server → worker */
 void stream_close(struct world *w, uint32_t stream);    /* the worker does not want it any more */
 void stream_break(struct world *w, uint32_t stream);
+void stream_leave(struct world *w, uint32_t stream); /* the shard is elsewhere */
 void on_exchange(struct world *w, const struct event *e);
 void on_answer(struct world *w, const struct event *e);
 void on_broken(struct world *w, const struct event *e);

@@ -94,7 +94,6 @@ static void call_worker(struct world *w, const struct sim_fault *f, enum master_
     u->req.fence = fence_of(w, f);
     u->req.generation = GENERATIONS[f->number / 4 % 4];
     u->req.incarnation = n->incarnation;
-    u->req.shard_count = n->job->shard_count;
     u->served_life[0] = n->life; /* it arrives at once, while the job is here */
     worker_called(w, f->node, index, 0);
     if (n->up && !n->job->there) {

@@ -252,8 +252,8 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              k->skew ? ", clocks differ" : "");
     line(ctx, text);
     snprintf(text, sizeof text,
-             "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6", k->full_part,
-             k->room_workers, k->full_modes_part, k->refused_part);
+             "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6, moved %u/1e6",
+             k->full_part, k->room_workers, k->full_modes_part, k->refused_part, k->moved_part);
     line(ctx, text);
     if (k->memory_tight) {
         snprintf(text, sizeof text,

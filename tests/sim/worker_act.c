@@ -239,6 +239,21 @@ static void join(struct world *w, uint32_t node, const struct worker_action *a)
 
 /* ---- exchanges ---- */
 
+static void place(struct world *w, uint32_t node, const struct worker_action *a)
+{
+    struct sim_link *link = &w->nodes[node].job->links[a->shard];
+    unsigned at = 0, address = 0;
+    if (sscanf(a->place.address, "%u/%u", &at, &address) != 2) {
+        violated(w, INVARIANT_ORDER, "a shard is said to be at '%s'", a->place.address);
+    }
+    if (link->stream != SIM_NONE) {
+        TRACE(w, node, "leaves shard %u where it was", a->shard);
+        stream_leave(w, link->stream);
+        link->stream = SIM_NONE;
+    }
+    link->place = (struct sim_place){(uint8_t)at, (uint8_t)address, a->place.opening};
+}
+
 static void fill_gradient(struct world *w, const struct sim_worker_job *j,
                           const struct worker_request *r, struct exchange *x)
 {
@@ -273,7 +288,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
     struct sim_worker_job *j = w->nodes[node].job;
     struct sim_link *link = &j->links[r->shard];
     if (link->stream == SIM_NONE || w->streams[link->stream].broken) {
-        link->stream = stream_open(w, node, link->node, j->job, r->shard);
+        link->stream = stream_open(w, node, link->place.node, j->job, r->shard);
     }
     uint32_t index = exchange_new(w);
     struct exchange *x = &w->exchanges[index];
@@ -282,7 +297,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
     x->stream = link->stream;
     x->number = r->exchange;
     x->generation = r->generation;
-    x->opening = j->fence.opening;
+    x->opening = link->place.opening;
     x->name = j->name;
     x->ask = r->ask;
     if (pushes) {
@@ -355,6 +370,9 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         j->computing = *a;
         world_at(w, w->now_us + w->schedule->knobs.compute_us + 1, EVENT_COMPUTED, node, j->serial,
                  0);
+        break;
+    case WORKER_DO_PLACE:
+        place(w, node, a);
         break;
     case WORKER_DO_JOIN:
         join(w, node, a);

@@ -124,18 +124,21 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
         const struct sim_job *job = &w->jobs[j->job];
         struct worker_config config = {
             .generation = q->generation,
-            .shard_count = q->shard_count,
+            .shard_count = job->shard_count,
             .rounds = job_rounds(job),
             .shape = {job->records, job->batch_records,
                       job->split_batches > 0 ? job->split_batches : 1},
         };
         j->core = worker_new(&config);
+        j->core_generation = q->generation;
         j->started = true;
         j->name = n->name;
-        j->shard_count = q->shard_count;
-        for (uint32_t s = 0; s < q->shard_count; s++) {
-            j->links[s].node = q->shard_nodes[s];
-        }
+        j->shard_count = job->shard_count;
+    }
+    if (j->core_generation != q->generation) { /* what it knows, holds and has measured is over */
+        violated(w, INVARIANT_ORDER,
+                 "a worker answers StartJob of generation %llu with that of %llu",
+                 (unsigned long long)q->generation, (unsigned long long)j->core_generation);
     }
     (void)unary_reply(w, m->index, m->attempt);
     unary_answer(w, m->index, m->attempt);
@@ -154,11 +157,27 @@ static uint64_t keep_call(struct sim_worker_job *j, const struct mail *m)
     return 0;
 }
 
+/* Addresses as the core knows them: node, and which of its addresses. */
+struct said_places {
+    char text[SIM_SHARDS_MAX][16];
+    struct worker_place at[SIM_SHARDS_MAX];
+};
+
+static const struct worker_place *read_places(const struct unary_request *q, struct said_places *p)
+{
+    for (uint32_t s = 0; s < q->shard_count; s++) {
+        snprintf(p->text[s], sizeof p->text[s], "%u/%u", q->places[s].node, q->places[s].address);
+        p->at[s] = (struct worker_place){p->text[s], q->places[s].opening};
+    }
+    return p->at;
+}
+
 static void assign(struct world *w, uint32_t node, const struct mail *m)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     const struct unary_request *q = &w->unaries[m->index].req;
     uint32_t done[SIM_SPLITS_MAX];
+    struct said_places places;
     struct ledger ledger;
     struct worker_event e = {.kind = WORKER_ASSIGN};
     e.assign = (struct worker_assignment){
@@ -182,6 +201,7 @@ static void assign(struct world *w, uint32_t node, const struct mail *m)
         memcpy(done, q->ledger.done, sizeof done);
         ledger = (struct ledger){q->ledger.shape, q->ledger.epoch, q->ledger.split_count, done};
         e.assign.ledger = &ledger;
+        e.places = read_places(q, &places);
         e.assign.consistency = q->consistency;
         j->consistency = q->consistency;
         bool sync = q->consistency.mode == TRAINING_SYNC;
@@ -204,13 +224,18 @@ static void evaluate(struct world *w, uint32_t node, const struct mail *m)
     struct sim_worker_job *j = w->nodes[node].job;
     const struct unary_request *q = &w->unaries[m->index].req;
     char pin_id[64];
+    struct said_places places;
     memcpy(pin_id, q->pin_id, sizeof pin_id);
     if (w->tests_us > w->now_us) {
         unary_refuse(w, m->index, m->attempt, ERR_CORRUPT, "the test records cannot be read");
         return;
     }
-    struct worker_event e = {
-        .kind = WORKER_EVALUATE, .pin_id = pin_id, .first = q->first, .count = q->count};
+    struct worker_event e = {.kind = WORKER_EVALUATE,
+                             .pin_id = pin_id,
+                             .first = q->first,
+                             .count = q->count,
+                             .generation = q->generation,
+                             .places = read_places(q, &places)};
     e.tag = keep_call(j, m);
     if (e.tag == 0) {
         unary_refuse(w, m->index, m->attempt, ERR_EXHAUSTED, "too many calls wait already");

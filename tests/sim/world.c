@@ -291,6 +291,7 @@ static void clear(struct world *w)
     w->client_request = 0;
     w->serials = 0;
     w->inlet_serials = 0;
+    w->moves = 0;
     w->answers = 0;
     w->broken = INVARIANT_NONE;
     memset(w->blocked_until, 0, sizeof w->blocked_until);

@@ -49,7 +49,7 @@ bool call_follows_generation(enum master_call_kind kind)
 
 bool call_has_generation(enum master_call_kind kind)
 {
-    return kind != MASTER_CALL_INSPECT && kind != MASTER_CALL_EVALUATE;
+    return kind != MASTER_CALL_INSPECT;
 }
 
 /* ---- rows ---- */

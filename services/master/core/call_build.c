@@ -4,6 +4,18 @@
 #include "job/progress/tree.h"
 #include "master/core/core.h"
 
+/* Where the shards are in the generation that the call names. */
+static void build_places(struct master *m, const struct job *j, struct master_call *out)
+{
+    struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
+    for (size_t i = 0; i < j->shard_count; i++) {
+        const struct node *n = j->shards[i].node;
+        shards[i] = (struct master_shard_location){(uint32_t)i, n->id, n->address, j->opening};
+    }
+    out->shards = shards;
+    out->shard_count = j->shard_count;
+}
+
 static void build_assign(struct master *m, const struct call *c, struct master_call *out)
 {
     const struct job *j = c->job;
@@ -13,6 +25,7 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
         index += j->workers[i].started;
     }
     const struct job_worker *w = &j->workers[i];
+    build_places(m, j, out);
     out->consistency = &j->record.consistency;
     out->hold = c->hold;
     if (!job_is_sync(j)) {
@@ -57,20 +70,6 @@ static void build_position(const struct job *j, struct master_call *out)
     out->version = j->course.step + j->version_shift;
 }
 
-static void build_start(struct master *m, const struct job *j, struct master_call *out)
-{
-    struct master_shard_location *shards = action_memory(m, j->shard_count, sizeof *shards);
-    for (size_t i = 0; i < j->shard_count; i++) {
-        shards[i] = (struct master_shard_location){(uint32_t)i, j->shards[i].node->id,
-                                                   j->shards[i].node->address};
-    }
-    out->shards = shards;
-    out->shard_count = j->shard_count;
-    out->plan = &j->plan;
-    out->train = &j->train;
-    out->test = &j->test;
-}
-
 /* The fields of @c's kind, from the state of its job now. */
 void call_build(struct master *m, const struct call *c, struct master_call *out)
 {
@@ -84,7 +83,9 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         build_workers(m, j, out);
         break;
     case MASTER_CALL_START:
-        build_start(m, j, out);
+        out->plan = &j->plan;
+        out->train = &j->train;
+        out->test = &j->test;
         break;
     case MASTER_CALL_MEMBERSHIP:
         out->shard = c->index;
@@ -106,6 +107,7 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
         out->directory = j->milestone.directory;
         break;
     case MASTER_CALL_EVALUATE:
+        build_places(m, j, out);
         out->pin_id = j->milestone.pin_id;
         out->first = (uint64_t)c->index * MASTER_EVALUATION_CHUNK;
         out->count = j->test.records - out->first < MASTER_EVALUATION_CHUNK

@@ -274,6 +274,7 @@ const char *master_call_name(enum master_call_kind kind); /* "Assign" */
 struct master_shard_location {
     uint32_t shard;
     const char *node, *address;
+    uint64_t opening;
 };
 
 struct master_call {
@@ -283,7 +284,7 @@ struct master_call {
     uint64_t incarnation; /* of the process that is meant */
     const char *job;
     struct fence fence;
-    uint64_t generation;         /* all but INSPECT, EVALUATE */
+    uint64_t generation;         /* all but INSPECT */
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */
@@ -293,7 +294,7 @@ struct master_call {
     const struct consistency *consistency; /* OPEN, MEMBERSHIP, ASSIGN */
     const char *const *workers;            /* OPEN, MEMBERSHIP */
     size_t worker_count;
-    const struct master_shard_location *shards; /* START */
+    const struct master_shard_location *shards; /* ASSIGN, EVALUATE: where they are in it */
     size_t shard_count;
     const struct dataset_info *train, *test; /* START; test->records 0: none */
     uint32_t replica_first, replica_end;     /* ASSIGN */

@@ -160,6 +160,38 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
     }
 }
 
+/* Where the shards are. The list and what it points to are one allocation, the caller's. */
+static Gradus__V1__ShardLocation **locations(const struct master_call *call)
+{
+    size_t n = call->shard_count;
+    Gradus__V1__ShardLocation **list = mem_new(1, n * (sizeof *list + sizeof **list) + 1);
+    Gradus__V1__ShardLocation *shards = (Gradus__V1__ShardLocation *)(void *)(list + n);
+    for (size_t i = 0; i < n; i++) {
+        gradus__v1__shard_location__init(&shards[i]);
+        shards[i].shard = call->shards[i].shard;
+        shards[i].node = borrow(call->shards[i].node);
+        shards[i].address = borrow(call->shards[i].address);
+        shards[i].opening = call->shards[i].opening;
+        list[i] = &shards[i];
+    }
+    return list;
+}
+
+static void evaluate(struct shell *s, const struct master_call *call)
+{
+    Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
+    q.job = borrow(call->job);
+    q.pin_id = borrow(call->pin_id);
+    q.first = call->first;
+    q.count = call->count;
+    q.secret = wire_secret_to_proto(&call->fence);
+    q.generation = call->generation;
+    q.shards = locations(call);
+    q.n_shards = call->shard_count;
+    start(s, call, false, &q.base);
+    free(q.shards);
+}
+
 static void assign(struct shell *s, const struct master_call *call)
 {
     Gradus__V1__AssignRequest q = GRADUS__V1__ASSIGN_REQUEST__INIT;
@@ -192,7 +224,10 @@ static void assign(struct shell *s, const struct master_call *call)
     q.number = call->number;
     q.incarnation = call->incarnation;
     q.secret = wire_secret_to_proto(&call->fence);
+    q.shards = locations(call);
+    q.n_shards = call->shard_count;
     start(s, call, false, &q.base);
+    free(q.shards);
     free(list);
     free(leases);
 }
@@ -213,47 +248,25 @@ static void worker_call(struct shell *s, const struct master_call *call)
         Gradus__V1__StartJobRequest q = GRADUS__V1__START_JOB_REQUEST__INIT;
         Gradus__V1__Plan plan;
         Gradus__V1__DataInfo data;
-        Gradus__V1__ShardLocation *shards = mem_new(call->shard_count, sizeof *shards);
-        Gradus__V1__ShardLocation **list =
-            mem_new(call->shard_count, sizeof(Gradus__V1__ShardLocation *));
-        for (size_t i = 0; i < call->shard_count; i++) {
-            gradus__v1__shard_location__init(&shards[i]);
-            shards[i].shard = call->shards[i].shard;
-            shards[i].node = borrow(call->shards[i].node);
-            shards[i].address = borrow(call->shards[i].address);
-            list[i] = &shards[i];
-        }
         wire_plan_to_proto(call->plan, &plan);
         wire_data_to_proto(call->train, call->test->records == 0 ? NULL : call->test, &data);
         q.job = borrow(call->job);
         q.text = borrow(call->text);
         q.plan = &plan;
-        q.shards = list;
-        q.n_shards = call->shard_count;
         q.data = &data;
         q.generation = call->generation;
-        q.opening = call->fence.opening;
         q.secret = wire_secret_to_proto(&call->fence);
         q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
         wire_plan_release(&plan);
-        free(list);
-        free(shards);
         return;
     }
     case MASTER_CALL_ASSIGN:
         assign(s, call);
         return;
-    case MASTER_CALL_EVALUATE: {
-        Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
-        q.job = borrow(call->job);
-        q.pin_id = borrow(call->pin_id);
-        q.first = call->first;
-        q.count = call->count;
-        q.secret = wire_secret_to_proto(&call->fence);
-        start(s, call, false, &q.base);
+    case MASTER_CALL_EVALUATE:
+        evaluate(s, call);
         return;
-    }
     default: {
         Gradus__V1__StopJobRequest q = GRADUS__V1__STOP_JOB_REQUEST__INIT;
         q.job = borrow(call->job);

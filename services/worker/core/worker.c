@@ -63,6 +63,7 @@ struct worker *worker_new(const struct worker_config *config)
         w->versions[i] = mem_new(config->shard_count, sizeof(uint64_t));
         worker_set_forget(w, (enum worker_set)i);
     }
+    w->placed = mem_new(config->shard_count, sizeof *w->placed);
     w->gradient_versions = mem_new(config->shard_count, sizeof(uint64_t));
     w->pushes = mem_new(config->shard_count, sizeof *w->pushes);
     w->sums_wanted = mem_new(config->shard_count, sizeof(bool));
@@ -78,6 +79,10 @@ void worker_free(struct worker *w)
     for (int i = 0; i < WORKER_SET_COUNT; i++) {
         free(w->versions[i]);
     }
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        free(w->placed[s].address);
+    }
+    free(w->placed);
     free(w->gradient_versions);
     free(w->pushes);
     free(w->sums_wanted);

@@ -55,6 +55,12 @@ struct worker_config {
     struct ledger_shape shape;
 };
 
+/* Where a shard is, and the number that it was opened with there (job/fence.h). */
+struct worker_place {
+    const char *address;
+    uint64_t opening;
+};
+
 struct worker_lease {
     uint64_t epoch;
     uint32_t split, batch_end;
@@ -103,13 +109,16 @@ struct worker_event {
     struct worker_assignment assign;
     const char *pin_id; /* EVALUATE */
     uint64_t first, count;
+    /* ASSIGN of a new generation, EVALUATE: of each shard, in that generation; borrowed for the
+     * event. NULL: where they are already. */
+    const struct worker_place *places;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
     bool partial;                  /* of an `early` one: the rest of the values is still coming */
     struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
                                       of sums, by shard */
     enum worker_lease_kind lease;  /* LEASED */
-    uint64_t generation;           /* LEASED, SPLIT_REPORTED: of the request */
+    uint64_t generation;           /* EVALUATE, LEASED, SPLIT_REPORTED: of the request */
     struct worker_lease granted;   /* LEASED */
 };
 
@@ -120,6 +129,8 @@ enum worker_action_kind {
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
     WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
+    WORKER_DO_PLACE,    /* `shard` is at `place` from now on: what is open with it ends with
+                           ERR_UNAVAILABLE, as if the stream had broken */
     WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
                            the last sums of all shards joined; to be kept for this step */
     WORKER_DO_EXCHANGE,
@@ -165,8 +176,9 @@ struct worker_action {
     /* COMPUTE: of this gradient; in the core's memory until it is told that it is COMPUTED. */
     const struct worker_request *pushes;
     size_t push_count;
-    uint32_t round, shard;                     /* JOIN */
+    uint32_t round, shard;                     /* JOIN; PLACE: shard */
     bool known;                                /* JOIN */
+    struct worker_place place;                 /* PLACE; in the core's memory until the next one */
     struct worker_lease held[WORKER_HELD_MAX]; /* LEASE */
     size_t held_count;
     uint64_t first, count; /* EVALUATE */

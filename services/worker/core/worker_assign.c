@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/mutant.h"
 #include "base/text.h"
 #include "worker/core/worker_state.h"
@@ -57,6 +58,29 @@ static void hold(struct worker *w, uint64_t tag)
     }
 }
 
+void worker_take_places(struct worker *w, uint64_t generation, const struct worker_place *places)
+{
+    bool over = generation <= w->placed_generation && !MUTANT(late_places);
+    if (places == NULL || over) {
+        return;
+    }
+    w->placed_generation = generation;
+    for (uint32_t s = 0; s < w->config.shard_count; s++) {
+        struct placed *p = &w->placed[s];
+        bool known = p->address != NULL;
+        if (known && (MUTANT(first_places) || (p->opening == places[s].opening &&
+                                               strcmp(p->address, places[s].address) == 0))) {
+            continue;
+        }
+        free(p->address);
+        p->address = mem_strdup(places[s].address);
+        p->opening = places[s].opening;
+        struct worker_action *action = worker_add(w, WORKER_DO_PLACE);
+        action->shard = s;
+        action->place = (struct worker_place){p->address, p->opening};
+    }
+}
+
 void worker_on_assign(struct worker *w, const struct worker_event *event)
 {
     const struct worker_assignment *a = &event->assign;
@@ -94,6 +118,7 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         }
         return;
     }
+    worker_take_places(w, a->generation, event->places);
     w->next = *a;
     w->next.ledger = NULL;
     take_ledger(&w->next_ledger, a->ledger, &w->config.shape);

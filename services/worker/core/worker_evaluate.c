@@ -74,6 +74,7 @@ void worker_on_evaluate(struct worker *w, const struct worker_event *event)
                        WORKER_EVALUATIONS_MAX);
         return;
     }
+    worker_take_places(w, event->generation, event->places);
     struct evaluation *e = &w->evaluations[w->evaluation_count++];
     *e = (struct evaluation){.tag = event->tag, .first = event->first, .count = event->count};
     text_copy(e->pin_id, sizeof e->pin_id, event->pin_id);

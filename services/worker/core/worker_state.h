@@ -152,6 +152,12 @@ enum computing {
     COMPUTING_EVALUATION,
 };
 
+/* Where a shard is; address NULL: nobody has said so yet. */
+struct placed {
+    char *address;
+    uint64_t opening;
+};
+
 #define WORKER_VERSION_NONE UINT64_MAX /* never pulled, or a pull is under way */
 #define WORKER_LEAD 0                  /* the shard that decides for all */
 
@@ -170,6 +176,8 @@ struct worker {
     struct worker_assignment next;
     struct ledger next_ledger;
     uint64_t position;
+    struct placed *placed; /* [shard_count] in the newest generation that was heard of: */
+    uint64_t placed_generation;
 
     /* parameters */
     enum worker_set current;
@@ -278,6 +286,9 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
 void worker_evaluation_fail(struct worker *w, int code, const char *message);
 /* worker_assign.c */
 void worker_on_assign(struct worker *w, const struct worker_event *event);
+/* Of the newest generation count, also when an evaluation brings them: what is open with a shard
+ * that has moved is of a generation that is over, or is sent again to where it is. */
+void worker_take_places(struct worker *w, uint64_t generation, const struct worker_place *places);
 bool worker_quiet(const struct worker *w);
 void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
 /* worker_report.c */

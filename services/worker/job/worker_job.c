@@ -106,6 +106,15 @@ void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
     worker_job_trace_sent(j, r, begin, end);
 }
 
+static void do_place(struct worker_job *j, const struct worker_action *a)
+{
+    struct err err = {0};
+    const struct ps_client_place place = {a->place.address, a->place.opening};
+    if (ps_client_place(j->client, a->shard, &place, &err) != 0) {
+        worker_job_fail(j, &err);
+    }
+}
+
 static void do_join(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
@@ -169,6 +178,9 @@ static void execute(struct worker_job *j, const struct worker_action *a)
         break;
     case WORKER_DO_EVALUATE:
         do_evaluate(j, a);
+        break;
+    case WORKER_DO_PLACE:
+        do_place(j, a);
         break;
     case WORKER_DO_JOIN:
         do_join(j, a);

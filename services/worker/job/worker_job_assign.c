@@ -4,6 +4,7 @@
 #include "worker/job/worker_job_assign.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "wire/wire.h"
 
@@ -117,5 +118,25 @@ int worker_job_assign_from_proto(const Gradus__V1__AssignRequest *r, uint64_t ge
         a.ledger = ledger;
     }
     *out = a;
+    return 0;
+}
+
+int worker_job_places_from_proto(Gradus__V1__ShardLocation *const *list, size_t count,
+                                 uint32_t shard_count, struct worker_place *out, struct err *err)
+{
+    memset(out, 0, shard_count * sizeof *out);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t shard = list[i]->shard;
+        if (shard >= shard_count || out[shard].address != NULL) {
+            return err_set(err, ERR_INVALID,
+                           "the location of shard %" PRIu32 " is given twice or unknown", shard);
+        }
+        out[shard] = (struct worker_place){list[i]->address, list[i]->opening};
+    }
+    for (uint32_t s = 0; s < shard_count; s++) {
+        if (out[s].address == NULL) {
+            return err_set(err, ERR_INVALID, "the location of shard %" PRIu32 " is missing", s);
+        }
+    }
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker.Assign from the wire to the core, checked. */
+/* Worker.Assign, and where shards are, from the wire to the core, checked. */
 #ifndef GRADUS_WORKER_JOB_WORKER_JOB_ASSIGN_H
 #define GRADUS_WORKER_JOB_WORKER_JOB_ASSIGN_H
 
@@ -14,5 +14,10 @@
 int worker_job_assign_from_proto(const Gradus__V1__AssignRequest *r, uint64_t generation,
                                  const struct ledger_shape *data, struct ledger *ledger,
                                  struct worker_assignment *out, struct err *err);
+
+/* Where each of @shard_count shards is, into @out, which borrows from @list. Errors: ERR_INVALID
+ * unless each is named once. */
+int worker_job_places_from_proto(Gradus__V1__ShardLocation *const *list, size_t count,
+                                 uint32_t shard_count, struct worker_place *out, struct err *err);
 
 #endif

@@ -55,19 +55,21 @@ static void post_request(struct worker_job *j, struct rpc_call *call, struct rpc
     }
 }
 
-static uint64_t keep_call(struct worker_job *j, struct rpc_call *call)
+/* It is answered when the core says so. False: it is already, with an error. */
+static bool keep_call(struct worker_job *j, struct rpc_call *call, struct worker_event *event)
 {
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
         if (j->calls[i].call == NULL) {
             j->calls[i].call = rpc_call_ref(call);
-            j->calls[i].tag = ++j->tag_last;
+            j->calls[i].tag = event->tag = ++j->tag_last;
             if (j->calls_kept++ == 0) { /* assignments are answered at once */
                 work_begin(&j->tells->evaluations, "Evaluate", 0, "");
             }
-            return j->tag_last;
+            return true;
         }
     }
-    return 0;
+    worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
+    return false;
 }
 
 struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
@@ -188,32 +190,14 @@ static void on_answer(void *ctx, const struct ps_answer *a)
     }
 }
 
-static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
-                          const char *worker, struct err *err)
+/* Where the shards are is said when there is something to ask of them. */
+static int make_client(struct worker_job *j, const char *worker, struct err *err)
 {
-    const char **addresses = mem_new(j->plan.shard_count, sizeof *addresses);
-    int rc = 0;
-    for (size_t i = 0; i < r->n_shards && rc == 0; i++) {
-        uint32_t shard = r->shards[i]->shard;
-        if (shard >= j->plan.shard_count || addresses[shard] != NULL) {
-            rc = err_set(err, ERR_INVALID, "the location of shard %u is given twice or unknown",
-                         shard);
-        } else {
-            addresses[shard] = r->shards[i]->address;
-        }
-    }
-    for (uint32_t s = 0; s < j->plan.shard_count && rc == 0; s++) {
-        if (addresses[s] == NULL) {
-            rc = err_set(err, ERR_INVALID, "the location of shard %u is missing", s);
-        }
-    }
     struct ps_client_options options = {
         .job = j->id,
         .worker = worker,
         .plan = &j->plan,
         .variable_offsets = j->model.offsets,
-        .addresses = addresses,
-        .opening = r->opening,
         .message_bytes_max = j->message_bytes_max,
         .exchanges_max = WORKER_EXCHANGES_MAX,
         .gradients_max = WORKER_SLOTS_MAX,
@@ -227,13 +211,10 @@ static int connect_shards(struct worker_job *j, const Gradus__V1__StartJobReques
         .ctx = j,
     };
     struct ps_client *client = NULL;
-    if (rc == 0) {
-        rc = ps_client_new(&options, &client, err);
-    }
+    int rc = ps_client_new(&options, &client, err);
     pthread_mutex_lock(&j->mail->mutex);
     j->client = client;
     pthread_mutex_unlock(&j->mail->mutex);
-    free(addresses);
     return rc;
 }
 
@@ -256,7 +237,7 @@ static int start(struct worker_job *j, const Gradus__V1__StartJobRequest *r,
         rc = worker_job_sums_init(&j->sums, &j->plan, &j->model.spec.update, err);
     }
     if (rc == 0) {
-        rc = connect_shards(j, r, node->id, err);
+        rc = make_client(j, node->id, err);
     }
     return rc;
 }
@@ -327,20 +308,23 @@ static void handle_assign(struct worker_job *j, struct rpc_call *call, const Pro
         .records = dataset_info(j->model.train)->records,
         .batch_records = (uint32_t)j->model.spec.training.batch_size,
     };
-    if (worker_job_assign_from_proto(r, worker_generation(j->core), &data, &ledger, &event.assign,
-                                     &err) != 0) {
-        (void)rpc_fail(call, &err);
-        return;
+    struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);
+    int rc = worker_job_assign_from_proto(r, worker_generation(j->core), &data, &ledger,
+                                          &event.assign, &err);
+    if (rc == 0 && event.assign.ledger != NULL) { /* of a new generation */
+        event.places = places;
+        rc =
+            worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err);
     }
-    event.tag = keep_call(j, call);
-    if (event.tag == 0) {
-        worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
-    } else {
+    if (rc != 0) {
+        (void)rpc_fail(call, &err);
+    } else if (keep_call(j, call, &event)) {
         j->assigned = true;
         j->idle = false;
         worker_job_step(j, &event);
     }
     ledger_release(&ledger);
+    free(places);
 }
 
 static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
@@ -360,17 +344,22 @@ static void handle_evaluate(struct worker_job *j, struct rpc_call *call,
         .pin_id = r->pin_id,
         .first = r->first,
         .count = r->count,
+        .generation = r->generation,
     };
     if (strlen(r->pin_id) + 2 > EXCHANGE_PIN_ID_BYTES || r->pin_id[0] == '\0') {
         worker_job_fail_call(call, ERR_INVALID, "pin_id must have 1 to 128 bytes");
         return;
     }
-    event.tag = keep_call(j, call);
-    if (event.tag == 0) {
-        worker_job_fail_call(call, ERR_EXHAUSTED, "too many calls wait already");
-        return;
+    struct err err = {0};
+    struct worker_place *places = mem_new(j->plan.shard_count, sizeof *places);
+    if (worker_job_places_from_proto(r->shards, r->n_shards, j->plan.shard_count, places, &err) !=
+        0) {
+        (void)rpc_fail(call, &err);
+    } else if (keep_call(j, call, &event)) {
+        event.places = places;
+        worker_job_step(j, &event);
     }
-    worker_job_step(j, &event);
+    free(places);
 }
 
 static void handle_trace(struct worker_job *j, struct rpc_call *call, const ProtobufCMessage *body)

@@ -163,7 +163,7 @@ static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct
 static void handle_start(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__StartJobRequest *r = (const Gradus__V1__StartJobRequest *)msg->body;
-    const struct fence fence = wire_fence_from_proto(r->opening, &r->secret);
+    const struct fence fence = wire_fence_from_proto(0, &r->secret);
     struct err err = {0};
     if (!is_meant(w, call, r->incarnation)) {
         return;

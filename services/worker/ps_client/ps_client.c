@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/chrono.h"
 #include "base/mem.h"
@@ -87,6 +88,10 @@ static void windows_end(struct shard_link *link)
 
 static int link_open(struct shard_link *link, struct err *err)
 {
+    if (link->channel == NULL) {
+        return err_set(err, ERR_UNAVAILABLE, "shard %" PRIu32 ": nobody has said where it is",
+                       link->shard);
+    }
     pthread_mutex_lock(&link->mutex);
     struct rpc_stream *old = link->broken ? link->stream : NULL;
     if (old != NULL) {
@@ -165,8 +170,8 @@ void ps_client_exchange(struct ps_client *c, const struct ps_client_request *req
 
 /* ---- life ---- */
 
-static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shard,
-                     const struct ps_client_options *o, struct err *err)
+static void link_init(struct shard_link *link, struct ps_client *c, uint32_t shard,
+                      const struct ps_client_options *o)
 {
     link->client = c;
     link->shard = shard;
@@ -180,7 +185,36 @@ static int link_init(struct shard_link *link, struct ps_client *c, uint32_t shar
         link->variable_ends[p->variable] = p->offset + p->count; /* they lie in a row */
     }
     link->elements = o->plan->shard_elements[shard];
-    link->address = mem_strdup(o->addresses[shard]);
+}
+
+/* End what is open there; when this returns all of it is answered, and nothing comes any more. */
+static void link_leave(struct shard_link *link)
+{
+    pthread_mutex_lock(&link->mutex);
+    struct rpc_channel *channel = link->channel;
+    link->channel = NULL; /* nobody cancels it from now on */
+    pthread_mutex_unlock(&link->mutex);
+    if (link->stream != NULL) {
+        rpc_stream_free(link->stream);
+        link->stream = NULL;
+    }
+    rpc_channel_free(channel);
+    windows_end(link);
+    link->broken = false;
+}
+
+int ps_client_place(struct ps_client *c, uint32_t shard, const struct ps_client_place *place,
+                    struct err *err)
+{
+    struct shard_link *link = &c->links[shard];
+    if (link->address != NULL && link->opening == place->opening &&
+        strcmp(link->address, place->address) == 0) {
+        return 0;
+    }
+    link_leave(link);
+    free(link->address);
+    link->address = mem_strdup(place->address);
+    link->opening = place->opening;
     return link_connect(link, err);
 }
 
@@ -190,7 +224,6 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     struct ps_client *c = mem_new(1, sizeof *c);
     c->job = mem_strdup(o->job);
     c->worker = mem_strdup(o->worker);
-    c->opening = o->opening;
     c->plan = o->plan;
     c->variable_offsets = o->variable_offsets;
     c->message_bytes_max = o->message_bytes_max;
@@ -208,21 +241,17 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     pthread_mutex_init(&c->sending_mutex, NULL);
     pthread_cond_init(&c->sending_cond, NULL);
     c->rpc_loop = rpc_loop_new(&local);
-    int rc = c->rpc_loop == NULL ? local.code : 0;
     c->links = mem_new(o->plan->shard_count, sizeof *c->links);
     c->link_count = o->plan->shard_count;
     for (uint32_t s = 0; s < c->link_count; s++) {
         pthread_mutex_init(&c->links[s].mutex, NULL);
         ps_client_tail_init(&c->links[s]);
+        link_init(&c->links[s], c, s, o);
     }
-    for (uint32_t s = 0; s < c->link_count && rc == 0; s++) {
-        rc = link_init(&c->links[s], c, s, o, &local);
-    }
-    if (rc != 0) {
-        err_set(err, rc, "%s", local.msg);
+    if (c->rpc_loop == NULL) {
         ps_client_close(c);
         ps_client_free(c);
-        return rc;
+        return err_set(err, local.code, "%s", local.msg);
     }
     *out = c;
     return 0;
@@ -234,7 +263,9 @@ void ps_client_cancel(struct ps_client *c)
         struct shard_link *link = &c->links[s];
         pthread_mutex_lock(&link->mutex);
         link->cancelled = true;
-        rpc_channel_cancel(link->channel);
+        if (link->channel != NULL) {
+            rpc_channel_cancel(link->channel);
+        }
         pthread_cond_broadcast(&link->landed);
         pthread_mutex_unlock(&link->mutex);
     }

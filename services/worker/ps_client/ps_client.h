@@ -11,7 +11,8 @@
  * Owner: one thread, that of the loop, calls everything; answers come through `answered` on the
  * same thread, because the client posts them to the loop. options.exchanges_max are open at once
  * per shard; more are answered with ERR_EXHAUSTED. A broken stream answers its open exchanges with
- * ERR_UNAVAILABLE and is opened again by the next exchange. */
+ * ERR_UNAVAILABLE and is opened again by the next exchange. So are exchanges with a shard that has
+ * no place yet. */
 #ifndef GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 #define GRADUS_WORKER_PS_CLIENT_PS_CLIENT_H
 
@@ -67,8 +68,6 @@ struct ps_client_options {
     const char *job, *worker;
     const struct plan *plan;          /* borrows */
     const uint64_t *variable_offsets; /* [variables] of each in the flat arrays; borrows */
-    const char *const *addresses;     /* [shards] */
-    uint64_t opening;                 /* of the shards (job/fence.h) */
     size_t message_bytes_max;
     size_t exchanges_max;                  /* open at once with one shard */
     uint32_t gradients_max;                /* arrays that are pushed from */
@@ -84,8 +83,18 @@ struct ps_client_options {
     void *ctx;
 };
 
-/* Errors: ERR_INVALID an address. */
+/* Errors: those of rpc_loop_new(). */
 int ps_client_new(const struct ps_client_options *options, struct ps_client **out, struct err *err);
+/* Where a shard is. */
+struct ps_client_place {
+    const char *address;
+    uint64_t opening; /* that it was opened with there (job/fence.h) */
+};
+/* It is there from now on: if that is news, what is open with it is answered with ERR_UNAVAILABLE
+ * and its next exchange connects anew. Not between ps_client_begin() and ps_client_made_all().
+ * Errors: ERR_INVALID the address: it is nowhere then. */
+int ps_client_place(struct ps_client *c, uint32_t shard, const struct ps_client_place *place,
+                    struct err *err);
 /* Any thread: end what is under way and refuse what comes, so that the job's thread is not kept
  * waiting by a server that takes or sends nothing. */
 void ps_client_cancel(struct ps_client *c);

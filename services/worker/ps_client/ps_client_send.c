@@ -339,7 +339,7 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
     shard.job = c->job;
     shard.shard = link->shard;
     shard.generation = r->generation;
-    shard.opening = c->opening;
+    shard.opening = link->opening;
     struct wire_request_room room;
     Gradus__V1__ExchangeRequest message = GRADUS__V1__EXCHANGE_REQUEST__INIT;
     message.exchange = r->exchange;

@@ -63,7 +63,8 @@ struct shard_link {
                                  there; 0: it has none of it */
     struct rpc_piece *pieces; /* room for one of each partition; the job's thread */
     uint64_t elements;
-    char *address;
+    char *address; /* NULL: it has no place yet */
+    uint64_t opening;
     struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
     bool local;                  /* it is a Unix-domain socket */
     struct rpc_stream *stream;   /* the job's thread opens and frees */
@@ -88,7 +89,6 @@ struct shard_link {
 
 struct ps_client {
     char *job, *worker;
-    uint64_t opening;
     const struct plan *plan;
     const uint64_t *variable_offsets;
     size_t message_bytes_max;

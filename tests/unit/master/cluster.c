@@ -126,8 +126,12 @@ static void read_call(const struct master_call *call)
     for (size_t i = 0; i < call->worker_count; i++) {
         assert_true(call->workers[i][0] != '\0');
     }
+    bool speaks = call->kind == MASTER_CALL_ASSIGN || call->kind == MASTER_CALL_EVALUATE;
+    assert_true((call->shard_count > 0) == speaks); /* the worker will, to shards */
     for (size_t i = 0; i < call->shard_count; i++) {
+        assert_int_equal(call->shards[i].shard, i);
         assert_true(call->shards[i].node[0] != '\0' && call->shards[i].address[0] != '\0');
+        assert_int_equal(call->shards[i].opening, call->fence.opening);
     }
 }
 
@@ -151,7 +155,7 @@ static void take_call(struct cluster *c, const struct master_call *call)
 {
     read_call(call);
     *cluster_fence(c, call->job) = call->fence;
-    if (call->kind != MASTER_CALL_INSPECT && call->kind != MASTER_CALL_EVALUATE) {
+    if (call->kind != MASTER_CALL_INSPECT) {
         assert_true(call->generation <= c->stored[cluster_stored(c, call->job)].generation);
     }
     if (call->kind == MASTER_CALL_STOP) {

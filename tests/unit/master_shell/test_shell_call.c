@@ -24,16 +24,13 @@ static void data_are_inspected(void **state)
     call_expect_failed(ERR_INVALID, "");
 }
 
-static void a_start_says_where_shards_are(void **state)
+static void a_start_says_what_the_job_is(void **state)
 {
     (void)state;
     static const struct dataset_info none = {0};
-    const struct master_shard_location shards[] = {{0, "ps-1", "a:1"}, {1, "ps-2", "b:2"}};
     Gradus__V1__StartJobResponse well = GRADUS__V1__START_JOB_RESPONSE__INIT;
     struct master_call call = call_of(MASTER_CALL_START);
     call.plan = &plan;
-    call.shards = shards;
-    call.shard_count = 2;
     call.train = &train;
     call.test = &test;
     const Gradus__V1__StartJobRequest *q =
@@ -41,16 +38,9 @@ static void a_start_says_where_shards_are(void **state)
     assert_string_equal(q->job, "demo-1");
     assert_string_equal(q->text, TEXT);
     call_expect_plan(q->plan);
-    assert_int_equal(q->n_shards, 2);
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(q->shards[i]->shard, i);
-        assert_string_equal(q->shards[i]->node, shards[i].node);
-        assert_string_equal(q->shards[i]->address, shards[i].address);
-    }
     assert_int_equal(q->data->train_records, 50);
     assert_int_equal(q->data->test_records, 20);
     assert_int_equal(q->generation, 23);
-    assert_int_equal(q->opening, 22);
     assert_int_equal(q->incarnation, 21);
     call_expect_secret(&q->secret);
     call_expect_well();
@@ -58,6 +48,20 @@ static void a_start_says_where_shards_are(void **state)
     q = (const Gradus__V1__StartJobRequest *)call_carry_out(&call, "StartJob", &well.base);
     assert_int_equal(q->data->test_records, 0);
     assert_int_equal(q->data->test_fingerprint, 0);
+}
+
+static const struct master_shard_location places[] = {{0, "ps-1", "a:1", 71},
+                                                      {1, "ps-2", "b:2", 72}};
+
+static void expect_places(Gradus__V1__ShardLocation *const *heard, size_t count)
+{
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(heard[i]->shard, i);
+        assert_string_equal(heard[i]->node, places[i].node);
+        assert_string_equal(heard[i]->address, places[i].address);
+        assert_int_equal(heard[i]->opening, places[i].opening);
+    }
 }
 
 static void an_assignment_says_all(void **state)
@@ -79,6 +83,8 @@ static void an_assignment_says_all(void **state)
         call.hold = hold != 0;
         call.leases = leases;
         call.lease_count = 2;
+        call.shards = places;
+        call.shard_count = 2;
         const Gradus__V1__AssignRequest *q =
             (const Gradus__V1__AssignRequest *)call_carry_out(&call, "Assign", &well.base);
         assert_string_equal(q->job, "demo-1");
@@ -98,6 +104,7 @@ static void an_assignment_says_all(void **state)
             assert_int_equal(q->leases[i]->batch_end, leases[i].batch_end);
             assert_int_equal(q->leases[i]->fresh != 0, leases[i].fresh);
         }
+        expect_places(q->shards, q->n_shards);
         assert_int_equal(q->number, call.number);
         assert_int_equal(q->incarnation, 21);
         call_expect_secret(&q->secret);
@@ -119,12 +126,16 @@ static void evaluations_have_sums(void **state)
     call.pin_id = "p-7";
     call.first = 1024;
     call.count = 77;
+    call.shards = places;
+    call.shard_count = 2;
     const Gradus__V1__EvaluateRequest *q =
         (const Gradus__V1__EvaluateRequest *)call_carry_out(&call, "Evaluate", &well.base);
     assert_string_equal(q->job, "demo-1");
     assert_string_equal(q->pin_id, "p-7");
     assert_int_equal(q->first, 1024);
     assert_int_equal(q->count, 77);
+    assert_int_equal(q->generation, 23);
+    expect_places(q->shards, q->n_shards);
     call_expect_secret(&q->secret);
     call_expect_well();
     assert_int_equal(rig.done.sum_count, 2);
@@ -181,7 +192,7 @@ static void a_channel_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(data_are_inspected),     cmocka_unit_test(a_start_says_where_shards_are),
+        cmocka_unit_test(data_are_inspected),     cmocka_unit_test(a_start_says_what_the_job_is),
         cmocka_unit_test(an_assignment_says_all), cmocka_unit_test(evaluations_have_sums),
         cmocka_unit_test(stops_have_a_reason),    cmocka_unit_test(refusals_reach_the_core),
         cmocka_unit_test(a_channel_is_kept),

@@ -67,8 +67,7 @@ void early_start(struct fake *f)
     assert_int_equal(rpc_server_start(f->server, &err), 0);
     f->loop = loop_new(0);
     assert_int_equal(loop_start(f->loop, "job", &err), 0);
-    const char *addresses[SHARDS] = {rpc_server_address(f->server, 0),
-                                     rpc_server_address(f->server, 0)};
+    const struct ps_client_place place = {.address = rpc_server_address(f->server, 0)};
     struct ps_client_options client = {
         .exchanges_max = 64,
         .gradients_max = 1,
@@ -76,12 +75,14 @@ void early_start(struct fake *f)
         .worker = "worker-1",
         .plan = &f->plan,
         .variable_offsets = f->offsets,
-        .addresses = addresses,
         .loop = f->loop,
         .answered = on_answer,
         .ctx = f,
     };
     assert_int_equal(ps_client_new(&client, &f->client, &err), 0);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(ps_client_place(f->client, s, &place, &err), 0);
+    }
 }
 
 /* The order of worker_job_free(). */

@@ -73,6 +73,28 @@ static inline void start_server(struct fake *f, const char *local, char path[LOC
     assert_int_equal(rpc_server_bind_also(f->server, listen, &err), ERR_STATE);
 }
 
+#define OPENING 31
+
+struct placing {
+    struct fake *f;
+    uint32_t shard;
+    struct ps_client_place place;
+};
+
+static inline void run_placing(void *ctx)
+{
+    struct placing *p = ctx;
+    struct err err;
+    assert_int_equal(ps_client_place(p->f->client, p->shard, &p->place, &err), 0);
+}
+
+static inline void place(struct fake *f, uint32_t shard, const struct rpc_server *server,
+                         uint64_t opening)
+{
+    struct placing p = {f, shard, {rpc_server_address(server, 0), opening}};
+    assert_int_equal(loop_call(f->loop, run_placing, &p, NULL), 0);
+}
+
 static enum value_type gradients, parameters; /* how they travel, of the clients started next */
 
 static inline void start_with(struct fake *f, size_t message_bytes_max, const char *local,
@@ -95,14 +117,11 @@ static inline void start_with(struct fake *f, size_t message_bytes_max, const ch
     start_server(f, local, path);
     f->loop = loop_new(0);
     assert_int_equal(loop_start(f->loop, "job", &err), 0);
-    const char *addresses[SHARDS] = {rpc_server_address(f->server, 0),
-                                     rpc_server_address(f->server, 0)};
     struct ps_client_options client = {
         .job = "job-1",
         .worker = "worker-1",
         .plan = &f->plan,
         .variable_offsets = f->offsets,
-        .addresses = addresses,
         .message_bytes_max = message_bytes_max,
         .exchanges_max = EXCHANGES_MAX,
         .gradients_max = 1,
@@ -115,6 +134,9 @@ static inline void start_with(struct fake *f, size_t message_bytes_max, const ch
         .ctx = f,
     };
     assert_int_equal(ps_client_new(&client, &f->client, &err), 0);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        place(f, s, f->server, OPENING);
+    }
 }
 
 static inline void start(struct fake *f, size_t message_bytes_max)

@@ -80,7 +80,8 @@ struct fake {
     double heard_norm; /* the last one */
     size_t heard_bytes;
     uint8_t heard_replicas[EXCHANGE_DECISION_BYTES_MAX];
-    int32_t result; /* of pushes */
+    int32_t result;   /* of pushes */
+    uint64_t opening; /* that was named last */
     unsigned streams;
     char peer[128]; /* of the last one */
     struct ps_answer answers[ANSWERS_MAX];
@@ -323,6 +324,7 @@ static inline void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void 
     pthread_mutex_lock(&f->lock);
     if (q->shard != NULL) {
         in->shard = q->shard->shard;
+        f->opening = q->shard->opening;
         in->window = q->values_window;
         f->pushed[in->shard] = 0;
         f->messages[in->shard] = 0;

@@ -146,6 +146,83 @@ static void test_a_server_that_is_gone(void **state)
     finish(&f);
 }
 
+static void wait_streams(struct fake *f, unsigned streams)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->streams < streams) {
+        pthread_mutex_unlock(&f->lock);
+        sched_yield();
+        pthread_mutex_lock(&f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Only what is open with the shard that moves is over. */
+static void test_a_shard_that_moves(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    struct rpc_server *first = f.server;
+    start_server(&f, NULL, NULL);
+    exchange(&f, 1, 0, true, true);
+    assert_int_equal(next_answer(&f, 1).code, 0);
+    set_script(&f, SCRIPT_UNREAD);
+    exchange(&f, 2, 1, true, true);
+    exchange(&f, 3, 1, false, true);
+    wait_streams(&f, 2);
+    place(&f, 0, first, OPENING); /* where it was */
+    place(&f, 1, f.server, OPENING + 1);
+    assert_int_equal(next_answer(&f, 2).code, ERR_UNAVAILABLE);
+    assert_int_equal(next_answer(&f, 3).code, ERR_UNAVAILABLE);
+    set_script(&f, SCRIPT_RIGHT);
+    exchange(&f, 4, 0, true, true);
+    assert_int_equal(next_answer(&f, 4).code, 0);
+    assert_int_equal(f.opening, OPENING);
+    assert_int_equal(f.streams, 2);
+    exchange(&f, 5, 1, true, true);
+    assert_int_equal(next_answer(&f, 5).code, 0);
+    assert_int_equal(f.opening, OPENING + 1);
+    assert_int_equal(f.streams, 3);
+    place(&f, 1, f.server, OPENING + 2); /* made anew on the same server */
+    exchange(&f, 6, 1, true, true);
+    assert_int_equal(next_answer(&f, 6).code, 0);
+    assert_int_equal(f.opening, OPENING + 2);
+    assert_int_equal(f.streams, 4);
+    rpc_server_stop(first); /* nobody is there any more but shard 0 */
+    exchange(&f, 7, 1, true, true);
+    assert_int_equal(next_answer(&f, 7).code, 0);
+    exchange(&f, 8, 0, true, true);
+    assert_int_equal(next_answer(&f, 8).code, ERR_UNAVAILABLE);
+    finish(&f);
+    rpc_server_free(first);
+}
+
+static void place_nowhere(void *ctx)
+{
+    struct fake *f = ctx;
+    struct err err = {0};
+    const struct ps_client_place nowhere = {.address = "nowhere"};
+    assert_int_equal(ps_client_place(f->client, 1, &nowhere, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "nowhere"));
+}
+
+static void test_a_shard_without_a_place(void **state)
+{
+    (void)state;
+    struct fake f;
+    start(&f, 0);
+    assert_int_equal(loop_call(f.loop, place_nowhere, &f, NULL), 0);
+    exchange(&f, 1, 1, true, true);
+    struct ps_answer a = next_answer(&f, 1);
+    assert_int_equal(a.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(a.message, "shard 1: nobody has said where it is"));
+    place(&f, 1, f.server, OPENING);
+    exchange(&f, 2, 1, true, true);
+    assert_int_equal(next_answer(&f, 2).code, 0);
+    finish(&f);
+}
+
 static void test_answers_that_cannot_be_right(void **state)
 {
     (void)state;
@@ -221,6 +298,8 @@ int main(void)
         cmocka_unit_test(test_a_refusal_ends_one_exchange),
         cmocka_unit_test(test_a_broken_stream_is_opened_again),
         cmocka_unit_test(test_a_server_that_is_gone),
+        cmocka_unit_test(test_a_shard_that_moves),
+        cmocka_unit_test(test_a_shard_without_a_place),
         cmocka_unit_test(test_answers_that_cannot_be_right),
         cmocka_unit_test(test_more_exchanges_than_there_is_room_for),
         cmocka_unit_test(test_close_while_nothing_is_read),

@@ -84,6 +84,12 @@ static void test_values_pass_in_memory(void **state)
     assert_int_equal(f.gradient_windows, 7 * SHARDS);
     check_values(&f, 120);
     assert_int_equal(f.gradient_windows, 8 * SHARDS);
+    /* So does a place that is another. */
+    place(&f, 0, f.server, OPENING + 1);
+    check_values(&f, 130);
+    assert_int_equal(f.gradient_windows, 9 * SHARDS - 1);
+    check_values(&f, 140);
+    assert_int_equal(f.gradient_windows, 10 * SHARDS - 1);
     /* A server that cannot open them: as if there were none. */
     break_stream(&f, 200);
     pthread_mutex_lock(&f.lock);

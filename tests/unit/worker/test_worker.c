@@ -520,6 +520,64 @@ static void test_a_failure_is_told_again_in_a_new_generation(void **state)
     fake_teardown(&f);
 }
 
+/* An event that says where shards are: which of them it makes the shell look for elsewhere, a bit
+ * for each. */
+static unsigned moved(struct fake *f, enum worker_event_kind kind, uint64_t generation,
+                      const char *lead, const char *other, uint64_t opening)
+{
+    const struct worker_place places[SHARDS] = {{lead, 7}, {other, opening}};
+    struct worker_event e = {.kind = kind,
+                             .generation = generation,
+                             .pin_id = "pin",
+                             .count = 1,
+                             .places = places,
+                             .assign = {.generation = generation,
+                                        .consistency = {.mode = TRAINING_SYNC, .replicas = 1}}};
+    unsigned bits = 0;
+    e.now_ms = f->now_ms;
+    worker_step(f->worker, &e, &f->actions);
+    for (size_t i = 0; i < f->actions.count; i++) {
+        const struct worker_action *a = &f->actions.items[i];
+        if (a->kind == WORKER_DO_PLACE) {
+            assert_string_equal(a->place.address, places[a->shard].address);
+            assert_int_equal(a->place.opening, places[a->shard].opening);
+            assert_int_equal(bits >> a->shard, 0);
+            bits |= 1U << a->shard;
+        }
+    }
+    f->actions.count = 0;
+    return bits;
+}
+
+static void test_shards_are_where_the_newest_generation_says(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_setup(&f, false);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 2, "a:1", "b:1", 8), 3);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 3, "a:1", "b:1", 8), 0);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 4, "a:1", "c:1", 8), 2);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 5, "a:1", "c:1", 9), 2); /* opened anew there */
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 4, "a:1", "b:1", 8), 0); /* refused */
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 5, "x:1", "x:1", 8), 0); /* a limit, say */
+    fake_teardown(&f);
+}
+
+/* They need no assignment, and may be the first to bring news, or come late. */
+static void test_evaluations_say_where_shards_are(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_setup(&f, false);
+    assert_int_equal(moved(&f, WORKER_EVALUATE, 2, "a:1", "b:1", 8), 3);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 2, "a:1", "b:1", 8), 0);
+    assert_int_equal(moved(&f, WORKER_EVALUATE, 3, "d:1", "b:1", 8), 1);
+    assert_int_equal(moved(&f, WORKER_EVALUATE, 2, "a:1", "b:1", 8), 0);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 3, "d:1", "b:1", 8), 0);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 4, "a:1", "b:1", 8), 1);
+    fake_teardown(&f);
+}
+
 static void test_a_lease_of_what_is_not_there(void **state)
 {
     (void)state;
@@ -569,6 +627,8 @@ int main(void)
         cmocka_unit_test(test_a_job_fails_once),
         cmocka_unit_test(test_a_failure_is_told_until_it_is_heard),
         cmocka_unit_test(test_a_failure_is_told_again_in_a_new_generation),
+        cmocka_unit_test(test_shards_are_where_the_newest_generation_says),
+        cmocka_unit_test(test_evaluations_say_where_shards_are),
         cmocka_unit_test(test_a_lease_of_what_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,6 +219,50 @@ static void test_leases_that_cannot_be(void **state)
     refused(&a, "split 1 is leased twice");
 }
 
+static void test_each_shard_is_named_once(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 };
+    static const struct {
+        uint32_t shards[COUNT + 1];
+        size_t count;
+        const char *says; /* NULL: it is right */
+    } cases[] = {
+        {{2, 0, 1}, 3, NULL},
+        {{0, 1}, 2, "the location of shard 2 is missing"},
+        {{1, 2}, 2, "the location of shard 0 is missing"},
+        {{0, 1, 1}, 3, "the location of shard 1 is given twice or unknown"},
+        {{0, 1, 2, 0}, 4, "the location of shard 0 is given twice or unknown"},
+        {{0, 1, 3}, 3, "the location of shard 3 is given twice or unknown"},
+        {{0}, 0, "the location of shard 0 is missing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Gradus__V1__ShardLocation at[COUNT + 1], *list[COUNT + 1];
+        char addresses[COUNT + 1][2] = {"a", "b", "c", "d"};
+        struct worker_place places[COUNT];
+        struct err err = {0};
+        for (size_t k = 0; k < COUNT + 1; k++) {
+            gradus__v1__shard_location__init(&at[k]);
+            at[k].shard = cases[i].shards[k];
+            at[k].address = addresses[k];
+            at[k].opening = 5 + k;
+            list[k] = &at[k];
+        }
+        int rc = worker_job_places_from_proto(list, cases[i].count, COUNT, places, &err);
+        if (cases[i].says != NULL) {
+            assert_int_equal(rc, ERR_INVALID);
+            assert_string_equal(err.msg, cases[i].says);
+            continue;
+        }
+        assert_int_equal(rc, 0);
+        for (size_t k = 0; k < COUNT; k++) {
+            const struct worker_place *p = &places[cases[i].shards[k]];
+            assert_string_equal(p->address, addresses[k]);
+            assert_int_equal(p->opening, 5 + k);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_the_same_and_older_generations),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_leases_that_cannot_be),
+        cmocka_unit_test(test_each_shard_is_named_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

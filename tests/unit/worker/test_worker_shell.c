@@ -197,14 +197,7 @@ static void test_starts_that_cannot_be(void **state)
     struct err err = {0};
     shell_begin(&f, "sync", "600s");
     wait_joined(&f);
-    char node[] = "ps-1", *address = mem_strdup(rpc_server_address(f.server, 0));
-    for (int wrong = 0; wrong < 5; wrong++) {
-        Gradus__V1__ShardLocation at[2], *list[2] = {&at[0], &at[1]};
-        for (size_t i = 0; i < 2; i++) {
-            gradus__v1__shard_location__init(&at[i]);
-            at[i].node = node;
-            at[i].address = address;
-        }
+    for (int wrong = 0; wrong < 2; wrong++) {
         Gradus__V1__Plan plan;
         Gradus__V1__DataInfo data;
         wire_plan_to_proto(&f.plan, &plan);
@@ -216,15 +209,10 @@ static void test_starts_that_cannot_be(void **state)
         r.text = f.text;
         r.plan = wrong == 1 ? NULL : &plan;
         r.data = &data;
-        r.shards = list;
-        r.n_shards = wrong == 2 ? 0 : wrong == 3 ? 2 : 1;
-        at[0].shard = wrong == 4 ? 7 : 0;
         r.generation = GENERATION;
         r.secret = secret;
         r.incarnation = atomic_load(&f.incarnation);
-        static const char *const SAYS[] = {"train records", "plan", "of shard 0 is missing",
-                                           "of shard 0 is given twice or unknown",
-                                           "of shard 7 is given twice or unknown"};
+        static const char *const SAYS[] = {"train records", "plan"};
         assert_refused_saying(&f, "StartJob", &r.base, wrong == 0 ? ERR_STATE : ERR_INVALID,
                               SAYS[wrong]);
         assert_int_equal(shell_assign(&f, GENERATION, true, &err), ERR_STATE);
@@ -240,7 +228,6 @@ static void test_starts_that_cannot_be(void **state)
     }
     shell_start_job(&f); /* and now nothing is */
     assert_int_equal(shell_assign(&f, GENERATION, true, NULL), 0);
-    free(address);
     spawn_ask_end(&f.worker);
     shell_assert_ended(&f);
     shell_end(&f);
@@ -268,6 +255,12 @@ static void test_evaluations_are_of_a_pin(void **state)
     q.pin_id = longest;
     assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "pin_id must have 1 to 128");
     q.pin_id = pin;
+    assert_refused_saying(&f, "Evaluate", &q.base, ERR_INVALID, "of shard 0 is missing");
+    struct shell_location location;
+    shell_locate(&f, &location);
+    q.generation = GENERATION;
+    q.shards = &location.list;
+    q.n_shards = 1;
     if (shell_call_for(&f, "Evaluate", &q.base, &reply, &err) != 0) {
         fail_msg("%s", err.msg);
     }
@@ -281,6 +274,7 @@ static void test_evaluations_are_of_a_pin(void **state)
     q.first = RECORDS - 5; /* past the end */
     q.count = 10;
     assert_int_equal(shell_call(&f, "Evaluate", &q.base, &err), ERR_RANGE);
+    free(location.address);
     spawn_ask_end(&f.worker);
     shell_assert_ended(&f);
     shell_end(&f);
@@ -434,6 +428,36 @@ static void test_failures_are_reported(void **state)
     shell_end(&f);
 }
 
+static void test_places_that_cannot_be(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    shell_begin(&f, "async", "600s");
+    shell_start_job(&f);
+    f.place = PLACE_MISSING;
+    assert_int_equal(shell_assign(&f, GENERATION, false, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "the location of shard 0 is missing"));
+    f.place = PLACE_RIGHT;
+    assert_int_equal(shell_assign(&f, GENERATION, true, &err), 0);
+    f.place = PLACE_MISSING; /* of the same generation: nobody looks */
+    assert_int_equal(shell_assign(&f, GENERATION, true, &err), 0);
+    f.place = PLACE_NO_ADDRESS;
+    assert_int_equal(shell_assign(&f, GENERATION + 1, false, &err), 0);
+    f.place = PLACE_RIGHT;
+    pthread_mutex_lock(&f.lock);
+    while (!f.failed) {
+        pthread_cond_wait(&f.changed, &f.lock);
+    }
+    assert_int_equal(f.code, -ERR_INVALID);
+    assert_non_null(strstr(f.message, "\"ps-1\": expected host:port"));
+    f.failed = false;
+    pthread_mutex_unlock(&f.lock);
+    spawn_ask_end(&f.worker);
+    shell_assert_ended(&f);
+    shell_end(&f);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], AS_WORKER) == 0) {
@@ -448,6 +472,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_metrics_count_what_was_done),
         cmocka_unit_test(test_traces),
         cmocka_unit_test(test_failures_are_reported),
+        cmocka_unit_test(test_places_that_cannot_be),
     };
     rpc_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

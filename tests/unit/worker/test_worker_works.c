@@ -139,7 +139,13 @@ static void *run_evaluate(void *ctx)
     q.secret = secret;
     q.count = RECORDS;
     q.pin_id = pin;
+    struct shell_location location;
+    shell_locate(f, &location);
+    q.generation = GENERATION;
+    q.shards = &location.list;
+    q.n_shards = 1;
     assert_int_equal(shell_call(f, "Evaluate", &q.base, &err), 0);
+    free(location.address);
     return NULL;
 }
 

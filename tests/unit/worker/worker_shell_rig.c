@@ -416,19 +416,12 @@ ProtobufCBinaryData secret = {sizeof secret_bytes, secret_bytes};
 
 void shell_start_job(struct fixture *f)
 {
-    char node[] = "ps-1";
-    char *address = mem_strdup(rpc_server_address(f->server, 0));
-    Gradus__V1__ShardLocation location = GRADUS__V1__SHARD_LOCATION__INIT, *locations = &location;
-    location.node = node;
-    location.address = address;
     Gradus__V1__Plan plan;
     wire_plan_to_proto(&f->plan, &plan);
     Gradus__V1__StartJobRequest r = GRADUS__V1__START_JOB_REQUEST__INIT;
     r.job = job_id;
     r.text = f->text;
     r.plan = &plan;
-    r.shards = &locations;
-    r.n_shards = 1;
     r.generation = GENERATION;
     r.secret = secret;
     struct err err = {0};
@@ -441,7 +434,15 @@ void shell_start_job(struct fixture *f)
         fail_msg("%s", err.msg);
     }
     wire_plan_release(&plan);
-    free(address);
+}
+
+void shell_locate(struct fixture *f, struct shell_location *l)
+{
+    *l = (struct shell_location){
+        .node = "ps-1", .address = mem_strdup(rpc_server_address(f->server, 0)), .list = &l->at};
+    gradus__v1__shard_location__init(&l->at);
+    l->at.node = l->node;
+    l->at.address = l->address;
 }
 
 int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err)
@@ -469,7 +470,13 @@ int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *
     r.n_leases = 1;
     r.hold = hold;
     r.secret = secret;
+    struct shell_location location;
+    shell_locate(f, &location);
+    location.at.address = f->place == PLACE_NO_ADDRESS ? location.node : location.address;
+    r.shards = &location.list;
+    r.n_shards = f->place == PLACE_MISSING ? 0 : 1;
     int rc = shell_call(f, "Assign", &r.base, err);
+    free(location.address);
     ledger_release(&ledger);
     return rc;
 }

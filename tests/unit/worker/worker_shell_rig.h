@@ -42,6 +42,15 @@
 /* What the worker did, in order. */
 enum note { NOTE_PUSHED, NOTE_ANSWERED, NOTE_IDLE, NOTE_LEFT };
 
+/* What is wrong with the shard's place in assignments. */
+enum shell_place { PLACE_RIGHT, PLACE_MISSING, PLACE_NO_ADDRESS };
+
+/* The one shard, on the server of this test; points into itself. */
+struct shell_location {
+    char node[8], *address; /* the caller's to free */
+    Gradus__V1__ShardLocation at, *list;
+};
+
 struct fixture {
     char *dir, *log_path, *data_path;
     char text[1024];
@@ -52,6 +61,7 @@ struct fixture {
     struct spawn worker;
     struct rpc_channel *channel;
     char http[64]; /* where the worker's metrics are */
+    enum shell_place place;
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -87,6 +97,7 @@ int shell_call(struct fixture *f, const char *method, const ProtobufCMessage *bo
 extern char job_id[];
 extern ProtobufCBinaryData secret;
 void shell_start_job(struct fixture *f);
+void shell_locate(struct fixture *f, struct shell_location *l);
 int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err);
 /* Keep back the answer to a push from now on: before the worker begins, or it may be through. */
 void shell_hold_pushes(struct fixture *f);
