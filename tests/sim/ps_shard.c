@@ -136,17 +136,21 @@ void snapshots_trim(struct world *w, struct sim_shard *s)
     }
 }
 
-/* Slow readers take the buffers that the next versions need. */
+/* Slow readers of older versions take the buffers that the next versions need. */
 static bool can_apply(struct world *w, struct sim_shard *s)
 {
-    return s->readers < w->schedule->knobs.readers_max && (!budget_is_tight(w) || has_buffer(w, s));
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < SIM_SNAPSHOTS_MAX; i++) {
+        readers += i != s->present ? s->snapshots[i].readers : 0;
+    }
+    return readers < w->schedule->knobs.readers_max && (!budget_is_tight(w) || has_buffer(w, s));
 }
 
 static void read_slowly(struct world *w, struct sim_shard *s, struct snapshot_slot *snapshot,
                         uint64_t us)
 {
     snapshot->refs++;
-    s->readers++;
+    snapshot->readers++;
     world_at(w, us, EVENT_READER, s->node, (uint32_t)(snapshot - s->snapshots), s->serial);
 }
 
@@ -159,7 +163,7 @@ void ps_reader(struct world *w, const struct event *e)
             continue;
         }
         s->snapshots[e->arg].refs--;
-        s->readers--;
+        s->snapshots[e->arg].readers--;
         if (s->open && shard_wants_snapshot(s->core)) {
             struct shard_event more = {.kind = SHARD_SNAPSHOT, .generation = s->opened};
             shard_take(w, s, &more);

@@ -343,7 +343,8 @@ struct sim_timer {
 
 struct snapshot_slot {
     uint64_t version;
-    uint32_t refs; /* holds of the present, the previous, pins and readers */
+    uint32_t refs;    /* holds of the present, the previous, pins and readers */
+    uint32_t readers; /* slow ones */
     struct tensor t;
     struct ids ids;
 };
@@ -378,7 +379,6 @@ struct sim_shard {               /* on a parameter server */
     uint32_t settled;
     struct sim_sums mine, totals[SIM_ROUNDS_MAX], last[SIM_ROUNDS_MAX];
     uint32_t present, previous; /* SIM_NONE */
-    uint32_t readers;           /* slow ones */
     struct tensor slot;         /* momentum */
     struct ids applied;
     uint64_t examples;

@@ -198,10 +198,15 @@ static struct shard_late *find_late(const struct shard *s, uint64_t limit_ms, ui
     return best;
 }
 
-static uint32_t wait_ms(uint64_t at_ms, uint64_t now_ms)
+static uint32_t bounded_ms(uint64_t wait, uint32_t min)
 {
-    uint64_t wait = since(now_ms, at_ms); /* undecided: as long as may be */
-    return wait < WAIT_MS_MIN ? WAIT_MS_MIN : wait > WAIT_MS_MAX ? WAIT_MS_MAX : (uint32_t)wait;
+    return wait < min ? min : wait > WAIT_MS_MAX ? WAIT_MS_MAX : (uint32_t)wait;
+}
+
+/* Nobody knows yet how long a replica takes. A step that has taken for long takes for longer. */
+static uint32_t unknown_ms(const struct shard_pacing *p, uint64_t now_ms)
+{
+    return bounded_ms(since(p->began_ms, now_ms) / 8, LATE_MS_MIN);
 }
 
 /* Somebody is at this step who has nothing to do in it: nobody can be late before. */
@@ -221,13 +226,13 @@ static void give(struct shard *s, uint64_t now_ms, struct exchange_spare *out)
     ask(&s->pacing, now_ms);
     uint64_t limit = 0;
     if (!usual_times(s, late_times(s), &limit)) {
-        out->wait_ms = LATE_MS_MIN;
+        out->wait_ms = unknown_ms(&s->pacing, now_ms);
         return;
     }
     uint64_t at = 0;
     struct shard_late *l = find_late(s, limit, now_ms, &at);
     if (l == NULL) {
-        out->wait_ms = wait_ms(at, now_ms);
+        out->wait_ms = bounded_ms(since(now_ms, at), WAIT_MS_MIN); /* undecided: the longest */
         return;
     }
     l->slow = true;

@@ -131,6 +131,20 @@ static void test_late_replicas_are_given_away(void **state)
     rig_release(&r);
 }
 
+/* Who asks in a step that takes minutes does not ask fifty times a second. */
+static void test_long_steps_are_asked_about_less_often(void **state)
+{
+    (void)state;
+    struct rig r;
+    open_spare(&r, 0, 4);
+    expect_wait(ask_at(&r, 1000, 1, 0), 20);
+    expect_wait(ask_at(&r, 1160, 2, 0), 20);
+    expect_wait(ask_at(&r, 1800, 3, 0), 100);
+    expect_wait(ask_at(&r, 9000, 4, 0), 1000);
+    expect_wait(ask_at(&r, 90000, 5, 0), 1000);
+    rig_release(&r);
+}
+
 static void test_the_least_given_comes_first(void **state)
 {
     (void)state;
@@ -533,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_pushes_replace_what_lies_inside),
         cmocka_unit_test(test_parts_that_add_up_cover_their_node),
         cmocka_unit_test(test_late_replicas_are_given_away),
+        cmocka_unit_test(test_long_steps_are_asked_about_less_often),
         cmocka_unit_test(test_the_least_given_comes_first),
         cmocka_unit_test(test_small_times_are_not_late),
         cmocka_unit_test(test_slow_owners_are_not_waited_for_again),
