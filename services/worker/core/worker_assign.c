@@ -84,8 +84,9 @@ void worker_take_places(struct worker *w, uint64_t generation, const struct work
 void worker_on_assign(struct worker *w, const struct worker_event *event)
 {
     const struct worker_assignment *a = &event->assign;
-    uint64_t known = worker_generation(w);
-    if ((w->assigned || w->next_pending) && a->generation < known) {
+    bool any = w->assigned || w->next_pending;
+    uint64_t known = any ? worker_generation(w) : w->config.generation;
+    if (a->generation < known) { /* of this start of the job, or of an earlier one */
         char message[128];
         (void)snprintf(message, sizeof message,
                        "generation %" PRIu64 " is over; this worker is at %" PRIu64, a->generation,
@@ -93,7 +94,7 @@ void worker_on_assign(struct worker *w, const struct worker_event *event)
         reply_assign(w, event->tag, ERR_ABORTED, message);
         return;
     }
-    bool same = (w->assigned || w->next_pending) && a->generation == known;
+    bool same = any && a->generation == known;
     if (same && a->number != 0 && a->number < w->assign_number && !MUTANT(late_assign)) {
         reply_assign(w, event->tag, ERR_ABORTED, "a later assignment came first");
         return;

@@ -64,14 +64,23 @@ void worker_evaluation_exchanged(struct worker *w, const struct worker_event *ev
     }
 }
 
+static void refuse(struct worker *w, const struct worker_event *event, int code,
+                   const char *message)
+{
+    struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
+    action->tag = event->tag;
+    action->code = code;
+    text_copy(action->message, sizeof action->message, message);
+}
+
 void worker_on_evaluate(struct worker *w, const struct worker_event *event)
 {
+    if (event->generation < w->config.generation) {
+        refuse(w, event, ERR_ABORTED, "its generation was over when this worker began the job");
+        return;
+    }
     if (w->evaluation_count == WORKER_EVALUATIONS_MAX) {
-        struct worker_action *action = worker_add(w, WORKER_DO_FAIL_EVALUATE);
-        action->tag = event->tag;
-        action->code = ERR_EXHAUSTED;
-        (void)snprintf(action->message, sizeof action->message, "%d evaluations are queued already",
-                       WORKER_EVALUATIONS_MAX);
+        refuse(w, event, ERR_EXHAUSTED, "too many evaluations are queued already");
         return;
     }
     worker_take_places(w, event->generation, event->places);

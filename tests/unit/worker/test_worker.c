@@ -383,8 +383,12 @@ static void test_bounded_hold_lets_others_pass(void **state)
 
 static void evaluate(struct fake *f, const char *pin, uint64_t first)
 {
-    struct worker_event e = {
-        .kind = WORKER_EVALUATE, .tag = 9, .pin_id = pin, .first = first, .count = 10};
+    struct worker_event e = {.kind = WORKER_EVALUATE,
+                             .tag = 9,
+                             .pin_id = pin,
+                             .first = first,
+                             .count = 10,
+                             .generation = 1};
     fake_feed(f, &e);
 }
 
@@ -563,6 +567,18 @@ static void test_shards_are_where_the_newest_generation_says(void **state)
     fake_teardown(&f);
 }
 
+/* What comes late from before the job was started again speaks of shards that are no more. */
+static void test_no_request_is_of_an_earlier_start(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_setup(&f, false); /* generation 1 */
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 0, "a:1", "b:1", 7), 0);
+    assert_int_equal(moved(&f, WORKER_EVALUATE, 0, "a:1", "b:1", 7), 0);
+    assert_int_equal(moved(&f, WORKER_ASSIGN, 1, "a:1", "b:1", 8), 3);
+    fake_teardown(&f);
+}
+
 /* They need no assignment, and may be the first to bring news, or come late. */
 static void test_evaluations_say_where_shards_are(void **state)
 {
@@ -628,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_a_failure_is_told_until_it_is_heard),
         cmocka_unit_test(test_a_failure_is_told_again_in_a_new_generation),
         cmocka_unit_test(test_shards_are_where_the_newest_generation_says),
+        cmocka_unit_test(test_no_request_is_of_an_earlier_start),
         cmocka_unit_test(test_evaluations_say_where_shards_are),
         cmocka_unit_test(test_a_lease_of_what_is_not_there),
     };
