@@ -307,6 +307,24 @@ class Services(ClusterTest):
         for job in jobs:
             self.assertEqual(self.watch(master, job)[1]["state"], "SUCCEEDED")
 
+    def test_train_metrics_where_many_epochs_pass_between_two_reports(self):
+        small = os.path.join(self.dir, "small")
+        self.assertEqual(gradus("generate", "digits", "--out", small, "--train", "64", "--test", "32").returncode, 0)
+        master, _, _ = self.start_cluster(ps=1, workers=1)
+        for away in (False, True):  # the master, for many epochs
+            job = self.submit(master, "--set", f"data.dir={small}", training__epochs=1200, training__batch_size=32,
+                              training__evaluate_every="600 epochs")
+            if away:
+                self.wait_for("a step", lambda: self.status(master, job)["steps"] > 0)
+                master.process.send_signal(signal.SIGSTOP)
+                time.sleep(2)
+                master.process.send_signal(signal.SIGCONT)
+            self.assertEqual(self.watch(master, job)[0], 0)
+            evaluations = self.status(master, job)["evaluations"]
+            self.assertEqual([e["epoch"] for e in evaluations], [600, 1200])
+            for evaluation in evaluations:
+                self.assertIn("loss", evaluation["train"], evaluations)
+
     def test_nodes_join_in_any_order_and_services_answer(self):
         master, servers, workers = self.start_cluster(ps=2, workers=2)
         nodes = self.wait_for("four nodes", lambda: (

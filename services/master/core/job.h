@@ -46,7 +46,7 @@
     5000                /* an attempt costs little, and what waits for it stands still             \
                          */
 #define RATE_SAMPLES 12 /* one a second: the window of the recent rate */
-#define EPOCHS_OPEN 4   /* epochs whose metrics may still arrive */
+#define EPOCHS_OPEN 8   /* whose metrics may still arrive; a report has up to so many */
 #define NO_STEP UINT64_MAX
 #define HEARTBEATS_WITHOUT_MAX 2 /* in a row, that do not name a job which the node should have */
 #define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */

@@ -253,7 +253,9 @@ static void on_computed(struct worker *w, const struct worker_event *event)
         given_up(w, was);
         return;
     }
-    w->measured = w->measured || was == COMPUTING_BATCH || was == COMPUTING_PUSHED;
+    if (was == COMPUTING_BATCH || was == COMPUTING_PUSHED) {
+        worker_report_measured(w, w->computing_batch.epoch);
+    }
     if (was != COMPUTING_EVALUATION && w->a.consistency.mode == TRAINING_SYNC) {
         worker_sync_made(w);
     }

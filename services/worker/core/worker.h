@@ -37,7 +37,8 @@
 #define WORKER_EXCHANGES_MAX (WORKER_SINGLES_MAX + 64)
 /* The master sends one at a time; more than that is a mistake. */
 #define WORKER_EVALUATIONS_MAX 16
-#define WORKER_REPORT_MS 500 /* progress is reported so often while there is any */
+#define WORKER_REPORT_MS 500   /* progress is reported so often while there is any */
+#define WORKER_REPORT_EPOCHS 4 /* and when so many epochs have begun since the last report */
 #define WORKER_BACKOFF_MS_MIN 100
 #define WORKER_BACKOFF_MS_MAX 2000
 #define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */

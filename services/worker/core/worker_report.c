@@ -19,6 +19,16 @@ static void report_again(struct worker *w)
     *worker_add(w, WORKER_DO_REPORT_PROGRESS) = w->report;
 }
 
+/* The metrics of few epochs have room, here and at the master, and small data have many of them
+ * within WORKER_REPORT_MS. */
+void worker_report_measured(struct worker *w, uint64_t epoch)
+{
+    w->measured_epoch = w->epoch_measured ? w->measured_epoch : epoch;
+    w->epoch_measured = true;
+    w->measured = true;
+    w->report_now = w->report_now || epoch >= w->measured_epoch + WORKER_REPORT_EPOCHS;
+}
+
 void worker_report_pump(struct worker *w)
 {
     if (!w->assigned) {
@@ -49,6 +59,7 @@ void worker_report_pump(struct worker *w)
     w->report_last_ms = w->now_ms;
     w->idle_reported = w->idle_due;
     w->measured = false;
+    w->epoch_measured = false;
     w->dropped = 0;
     w->speculated = 0;
     w->report_now = false;

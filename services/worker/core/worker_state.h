@@ -222,6 +222,8 @@ struct worker {
 
     /* progress */
     bool measured;                /* something new since the last report */
+    bool epoch_measured;          /* batches of this worker are among it */
+    uint64_t measured_epoch;      /* that of the first of them */
     uint64_t dropped, speculated; /* since then */
     bool idle_due, idle_reported;
     bool report_open;
@@ -292,6 +294,7 @@ void worker_take_places(struct worker *w, uint64_t generation, const struct work
 bool worker_quiet(const struct worker *w);
 void worker_begin_next(struct worker *w); /* take up the next assignment; nothing is in hand */
 /* worker_report.c */
+void worker_report_measured(struct worker *w, uint64_t epoch);
 void worker_report_pump(struct worker *w);
 void worker_on_progress_reported(struct worker *w, const struct worker_event *event);
 /* worker_sync.c: steps, and sync that waits for all replicas */

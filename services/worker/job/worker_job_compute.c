@@ -28,24 +28,24 @@ void worker_job_tell_computed(struct worker_job *j, int code)
 
 /* ---- what is measured ---- */
 
-/* NULL: the master was away for epochs; those in between go without train metrics. */
+/* Where the master was away for epochs, the oldest ones go without train metrics. */
 static struct epoch_sums *sums_of(struct worker_job *j, uint64_t epoch)
 {
-    struct epoch_sums *free_one = NULL;
+    struct epoch_sums *room = NULL;
     for (size_t i = 0; i < EPOCHS_MAX; i++) {
         struct epoch_sums *e = &j->measured.epochs[i];
         if (e->used && e->epoch == epoch) {
             return e;
         }
-        if (!e->used && free_one == NULL) {
-            free_one = e;
-        }
+        bool better = room == NULL || (room->used && (!e->used || e->epoch < room->epoch));
+        room = better ? e : room;
     }
-    if (free_one != NULL) {
-        *free_one = (struct epoch_sums){.used = true, .epoch = epoch};
-        metrics_init(&free_one->sums, j->model.spec.model.metrics);
+    if (room->used) {
+        metrics_release(&room->sums);
     }
-    return free_one;
+    *room = (struct epoch_sums){.used = true, .epoch = epoch};
+    metrics_init(&room->sums, j->model.spec.model.metrics);
+    return room;
 }
 
 /* A batch more is in them, or was to be. */

@@ -15,7 +15,8 @@
 #include "worker/job/worker_job_trace.h"
 #include "worker/job/worker_model.h"
 
-#define EPOCHS_MAX 8 /* epochs in one report: reports go out far more often than epochs end */
+/* Epochs in one report: it goes out when WORKER_REPORT_EPOCHS have begun, unless one is open. */
+#define EPOCHS_MAX (WORKER_REPORT_EPOCHS * 2)
 #define STALENESS_BUCKETS 24 /* 0, 1, 2, 3–4, 5–8, …: enough for every 64-bit lag we can meet */
 
 struct epoch_sums {

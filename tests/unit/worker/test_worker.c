@@ -471,59 +471,6 @@ static void test_a_job_fails_once(void **state)
     fake_teardown(&f);
 }
 
-static void test_a_failure_is_told_until_it_is_heard(void **state)
-{
-    (void)state;
-    struct fake f;
-    fake_setup(&f, false);
-    fake_assign_sync(&f, 1, 1, 0, 1, 0, 3);
-    f.queued = 0;
-    struct worker_event failed = {
-        .kind = WORKER_FAIL, .code = ERR_EXHAUSTED, .message = "no memory for gradients"};
-    fake_feed(&f, &failed);
-    assert_int_equal(f.failures, 1);
-    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_UNAVAILABLE};
-    for (size_t i = 1; i <= 5; i++) {
-        fake_feed(&f, &reported);
-        assert_true(f.timer_ms > f.now_ms);
-        f.now_ms = f.timer_ms;
-        struct worker_event timer = {.kind = WORKER_TIMER};
-        fake_feed(&f, &timer);
-        fake_feed(&f, &timer); /* one that comes early says nothing */
-        assert_int_equal(f.failures, 1 + i);
-    }
-    assert_int_equal(f.failures_again, 5);
-    reported.code = 0;
-    f.timer_ms = 0;
-    fake_feed(&f, &reported);
-    assert_int_equal(f.timer_ms, 0);
-    assert_int_equal(f.queued, 0);
-    fake_teardown(&f);
-}
-
-/* The master ignores failures of generations that are over; what failed here has to be told in the
- * new one. */
-static void test_a_failure_is_told_again_in_a_new_generation(void **state)
-{
-    (void)state;
-    struct fake f;
-    fake_setup(&f, false);
-    struct worker_event failed = {.kind = WORKER_FAIL, .code = ERR_INTERNAL, .message = "broken"};
-    fake_feed(&f, &failed);
-    assert_int_equal(f.failures, 1);
-    assert_int_equal(f.failure_generation, 1); /* of the StartJob: none is assigned */
-    struct worker_event reported = {.kind = WORKER_FAILURE_REPORTED, .code = ERR_ABORTED};
-    fake_feed(&f, &reported);
-    assert_int_equal(f.failures, 1);
-    fake_assign_sync(&f, 4, 1, 0, 1, 0, 3);
-    assert_int_equal(f.reply_code, ERR_CANCELLED);
-    assert_int_equal(f.failures, 2);
-    assert_int_equal(f.failure_generation, 4);
-    fake_assign_sync(&f, 4, 1, 0, 1, 0, 3); /* once */
-    assert_int_equal(f.failures, 2);
-    fake_teardown(&f);
-}
-
 /* An event that says where shards are: which of them it makes the shell look for elsewhere, a bit
  * for each. */
 static unsigned moved(struct fake *f, enum worker_event_kind kind, uint64_t generation,
@@ -641,8 +588,6 @@ int main(void)
         cmocka_unit_test(test_evaluation_that_cannot_pull),
         cmocka_unit_test(test_answers_after_the_stop),
         cmocka_unit_test(test_a_job_fails_once),
-        cmocka_unit_test(test_a_failure_is_told_until_it_is_heard),
-        cmocka_unit_test(test_a_failure_is_told_again_in_a_new_generation),
         cmocka_unit_test(test_shards_are_where_the_newest_generation_says),
         cmocka_unit_test(test_no_request_is_of_an_earlier_start),
         cmocka_unit_test(test_evaluations_say_where_shards_are),
