@@ -15,9 +15,10 @@
 #include "worker/job/worker_job_trace.h"
 #include "worker/job/worker_model.h"
 
-/* Epochs in one report: it goes out when WORKER_REPORT_EPOCHS have begun, unless one is open. */
-#define EPOCHS_MAX (WORKER_REPORT_EPOCHS * 2)
+#define EPOCHS_MAX 8         /* epochs in one report, which is due after WORKER_REPORT_EPOCHS */
 #define STALENESS_BUCKETS 24 /* 0, 1, 2, 3–4, 5–8, …: enough for every 64-bit lag we can meet */
+
+_Static_assert(EPOCHS_MAX > WORKER_REPORT_EPOCHS, "a report that is due at once loses nothing");
 
 struct epoch_sums {
     bool used;
