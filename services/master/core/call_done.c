@@ -74,7 +74,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         }
         break;
     case MASTER_CALL_OPEN:
-        start_open_refused(m, j, err, why);
+        start_open_refused(m, j, c->node, err, why);
         break;
     case MASTER_CALL_MEMBERSHIP:
         if (no_room(err)) {

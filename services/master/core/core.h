@@ -110,6 +110,8 @@ void job_ps_lost(struct master *m, struct job *j, struct node *n, const char *wh
 /* A worker that cannot take part, or not now: it is told to drop the job; the others go on. */
 void job_drop_worker(struct master *m, struct job *j, struct node *n, const char *why);
 /* @n cannot take part in @j: the others go on without it, for good or for a while. */
+/* @n had no room for it, and is not asked for a while, or (@for_good) as long as it lives. */
+void job_refuse(struct master *m, struct job *j, const struct node *n, bool for_good);
 void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why);
 
 /* job_end.c */
@@ -164,6 +166,8 @@ struct fence fence_of(const struct job *j);
 
 /* placement.c */
 void schedule(struct master *m);
+/* Are there enough servers that are not too small for it, busy ones included? */
+bool placement_has_room(const struct master *m, const struct job *j);
 bool schedule_waits(const struct job *j); /* to be started */
 
 /* start.c */
@@ -182,7 +186,8 @@ void start_end(struct master *m, struct job *j); /* all have started, or enough 
 void start_warn(struct master *m, struct job *j, const struct node *n, const char *problem);
 /* A server could not open its shard: it has no memory for it now, or (ERR_RANGE) whatever else it
  * holds; it cannot read the checkpoint, or that is damaged (ERR_CORRUPT). */
-void start_open_refused(struct master *m, struct job *j, const struct err *err, const char *why);
+void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
+                        const char *why);
 void start_avoid_clear(struct job *j);
 void start_worker_done(struct master *m, struct job *j, struct node *n);
 int start_check_data(struct job *j, struct err *err);

@@ -38,7 +38,7 @@
     1000 /* before the last checkpoint is tried again; then twice as long */
 #define CHECKPOINT_BACKOFF_MS_MAX 60000
 #define AVOID_MAX 64          /* checkpoints that could not be read, before all are tried again */
-#define JOB_REFUSED_MAX 16    /* workers that a running job does without */
+#define JOB_REFUSED_MAX 16    /* nodes that a job does without */
 #define RESUME_FEWER_MS 10000 /* before a job that recovers goes on with fewer workers */
 #define JOB_REFUSED_MS 10000  /* before one that had no memory is asked again */
 #define STORE_BACKOFF_MS_MIN 200 /* after a row that could not be stored; then twice as long */

@@ -47,10 +47,20 @@ void job_drop_worker(struct master *m, struct job *j, struct node *n, const char
     call_start(m, j, n, MASTER_CALL_STOP, 0);
 }
 
+void job_refuse(struct master *m, struct job *j, const struct node *n, bool for_good)
+{
+    struct refusal *r = NULL;
+    for (size_t i = 0; i < JOB_REFUSED_MAX && r == NULL; i++) {
+        r = j->refused[i].node == n->number ? &j->refused[i] : NULL;
+    }
+    r = r != NULL ? r : &j->refused[j->refused_count++ % JOB_REFUSED_MAX];
+    *r = (struct refusal){.node = n->number,
+                          .until_ms = for_good ? UINT64_MAX : m->now_ms + JOB_REFUSED_MS};
+}
+
 void job_leave_out(struct master *m, struct job *j, struct node *n, bool for_good, const char *why)
 {
-    j->refused[j->refused_count++ % JOB_REFUSED_MAX] = (struct refusal){
-        .node = n->number, .until_ms = for_good ? UINT64_MAX : m->now_ms + JOB_REFUSED_MS};
+    job_refuse(m, j, n, for_good);
     if (j->phase == PHASE_WAIT) {
         job_say(j, why);
     }

@@ -32,14 +32,25 @@ static struct supply supply_of(const struct master *m, enum master_role role)
     return s;
 }
 
-static bool is_refused(const struct job *j, const struct node *n)
+/* When @n may be asked again: UINT64_MAX: never; 0: it has refused nothing. */
+static uint64_t refused_until(const struct job *j, const struct node *n)
 {
     for (size_t i = 0; i < JOB_REFUSED_MAX; i++) {
         if (j->refused[i].node == n->number) {
-            return true;
+            return j->refused[i].until_ms;
         }
     }
-    return false;
+    return 0;
+}
+
+bool placement_has_room(const struct master *m, const struct job *j)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->node_count; i++) {
+        const struct node *n = m->nodes[i];
+        count += n->role == MASTER_PS && n->alive && refused_until(j, n) != UINT64_MAX;
+    }
+    return count >= (size_t)j->spec.cluster.ps;
 }
 
 /* A running job takes back what it lost before a waiting one begins. */
@@ -51,7 +62,7 @@ static void refill(struct master *m, struct job *j)
             (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
-        if (n->role == MASTER_WORKER && is_free(n) && !is_refused(j, n)) {
+        if (n->role == MASTER_WORKER && is_free(n) && refused_until(j, n) == 0) {
             action_log(m, LOG_LEVEL_INFO, "worker_added", "job=%s node=%s", j->record.id, n->id);
             job_worker_add(j, n);
             call_start(m, j, n, MASTER_CALL_START, 0);
@@ -73,14 +84,22 @@ static void add_missing(struct buf *text, const char *one, size_t want, struct s
     }
 }
 
-/* The parameter server with the fewest jobs, the first of equals, not yet taken for this one. */
+static bool is_better(const struct job *j, const struct node *a, const struct node *b)
+{
+    uint64_t until_a = refused_until(j, a);
+    uint64_t until_b = refused_until(j, b);
+    return until_a != until_b ? until_a < until_b : a->job_count < b->job_count;
+}
+
+/* The parameter server, not yet taken for this job, with the fewest jobs, the first of equals; one
+ * that had no room for it only where there is no other. */
 static struct node *pick_ps(struct master *m, const struct job *j)
 {
     struct node *best = NULL;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
         if (n->role == MASTER_PS && is_free(n) && !node_serves(n, j) &&
-            (best == NULL || n->job_count < best->job_count)) {
+            (best == NULL || is_better(j, n, best))) {
             best = n;
         }
     }

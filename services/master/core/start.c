@@ -317,12 +317,18 @@ static void avoid(struct job *j, const char *directory)
     }
 }
 
-/* What does not fit now may fit later, when others have gone; what can never fit is the user's to
- * change, but a job that ran before is not lost for it. A checkpoint that is damaged is avoided;
- * one that cannot be read may be readable later. */
-void start_open_refused(struct master *m, struct job *j, const struct err *err, const char *why)
+/* What does not fit now may fit on other servers, or later, when others have gone; what can never
+ * fit on any is the user's to change, but a job that ran before is not lost for it. A checkpoint
+ * that is damaged is avoided; one that cannot be read may be readable later. */
+void start_open_refused(struct master *m, struct job *j, struct node *n, const struct err *err,
+                        const char *why)
 {
-    bool fits_later = err->code == ERR_EXHAUSTED || (err->code == ERR_RANGE && j->resume);
+    bool too_small = err->code == ERR_RANGE;
+    if (too_small || err->code == ERR_EXHAUSTED) {
+        job_refuse(m, j, n, too_small);
+    }
+    bool fits_later =
+        err->code == ERR_EXHAUSTED || (too_small && (j->resume || placement_has_room(m, j)));
     bool reads_later =
         j->restore != NULL && err->code != ERR_INVALID && err->code != ERR_UNSUPPORTED;
     if (!fits_later && !reads_later) {

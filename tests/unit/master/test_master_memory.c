@@ -98,11 +98,41 @@ static void a_shard_that_does_not_fit_is_waited_for(void **state)
         cluster_until_in(c, id, "TRAIN");
     }
     cluster_until(c, id, JOB_SUCCEEDED, 600000);
-    c->nodes[1].refuse = ERR_RANGE; /* whatever others give back */
-    cluster_submit(c, "large", id, NULL, 0);
-    cluster_until(c, id, JOB_FAILED, 10000);
-    cluster_assert_reason(c, id, "OpenShard on ps-2: ");
     cluster_free(c);
+}
+
+/* The first of three servers has no room, now or ever: the job begins on the others at once. One
+ * that is too small for good fails a job only where there are not enough others. */
+static void a_server_without_room_is_left_out(void **state)
+{
+    (void)state;
+    static const int CODES[] = {ERR_EXHAUSTED, ERR_RANGE};
+    for (size_t i = 0; i < 2; i++) {
+        struct cluster *c = cluster_new(8030 + i, 3, 2);
+        char id[64];
+        c->nodes[0].refuse_kind = MASTER_CALL_OPEN;
+        c->nodes[0].refuse = CODES[i];
+        cluster_submit(c, "demo", id, NULL, 0);
+        cluster_until_in(c, id, "TRAIN");
+        const struct job_names *ps = &cluster_job(c, id)->ps;
+        assert_int_equal(ps->count, 2);
+        assert_string_equal(ps->items[0], "ps-2");
+        assert_string_equal(ps->items[1], "ps-3");
+        cluster_until(c, id, JOB_SUCCEEDED, 600000);
+        c->nodes[1].refuse_kind = MASTER_CALL_OPEN;
+        c->nodes[1].refuse = ERR_RANGE;
+        cluster_submit(c, "large", id, NULL, 0);
+        if (CODES[i] == ERR_RANGE) {
+            cluster_until(c, id, JOB_FAILED, 10000);
+            cluster_assert_reason(c, id, "OpenShard on ps-");
+        } else {
+            cluster_run_ms(c, 20000);
+            assert_int_equal(cluster_job(c, id)->state, JOB_PENDING);
+            c->nodes[0].refuse = 0;
+            cluster_until(c, id, JOB_SUCCEEDED, 600000);
+        }
+        cluster_free(c);
+    }
 }
 
 int main(void)
@@ -111,6 +141,7 @@ int main(void)
         cmocka_unit_test(a_newcomer_is_left_out),
         cmocka_unit_test(a_change_that_does_not_fit_is_undone),
         cmocka_unit_test(a_shard_that_does_not_fit_is_waited_for),
+        cmocka_unit_test(a_server_without_room_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
