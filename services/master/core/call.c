@@ -18,7 +18,6 @@
 #define BACKOFF_MS_MIN 200 /* between attempts */
 #define BACKOFF_MS_MAX 3200
 #define REFUSALS_MAX 3 /* of one call, for what passes by itself */
-#define SAID_MS 3000   /* what takes longer is shown */
 
 static const struct call_rule {
     const char *name;
@@ -219,10 +218,11 @@ void calls_late(struct call_table *t, uint64_t late_ms, uint64_t now_ms)
     }
 }
 
-/* The work of @n that @c is, or waits for; NULL: none. A worker does one thing after the other, so
- * there anything is; a server's jobs do not wait for each other. */
-static const struct node_work *work_of(const struct node *n, const struct call *c)
+/* A worker does one thing after the other, so there it waits for anything; a server's jobs do not
+ * wait for each other. */
+const struct node_work *call_work(const struct call *c)
 {
+    const struct node *n = c->node;
     const struct node_work *any = NULL;
     for (size_t i = 0; i < n->work_count; i++) {
         const struct node_work *w = &n->works[i];
@@ -241,50 +241,12 @@ void calls_heard(struct call_table *t, const struct node *n)
 {
     for (size_t i = 0; i < t->count; i++) {
         struct call *c = &t->rows[i];
-        const struct node_work *w = c->node == n ? work_of(n, c) : NULL;
+        const struct node_work *w = c->node == n ? call_work(c) : NULL;
         c->worked = c->node == n ? w != NULL && !MUTANT(work_is_silence) : c->worked;
         if (w != NULL && c->worked && w->moved_ms > c->heard_ms) {
             c->heard_ms = w->moved_ms;
         }
     }
-}
-
-static void say_work(struct buf *words, const struct node_work *w, const char *call,
-                     uint64_t now_ms)
-{
-    if (strcmp(w->what, call) != 0) {
-        buf_printf(words, ", which is at %s%s", strcmp(w->what, "step") == 0 ? "a " : "", w->what);
-    }
-    if (w->total > 0 && strcmp(w->unit, "bytes") == 0) {
-        buf_printf(words, ", %.1f of %.1f MB", (double)w->done * 1e-6, (double)w->total * 1e-6);
-    } else if (w->total > 0) {
-        buf_printf(words, ", %" PRIu64 " of %" PRIu64 " %s", w->done, w->total, w->unit);
-    }
-    if (now_ms > w->moved_ms + DEAF_MS) {
-        buf_printf(words, ", and has not got on for %" PRIu64 " s", (now_ms - w->moved_ms) / 1000);
-    }
-}
-
-const char *calls_words(const struct call_table *t, const struct job *j, uint64_t now_ms,
-                        struct buf *words)
-{
-    buf_reset(words);
-    for (size_t i = 0; i < t->count; i++) {
-        const struct call *c = &t->rows[i];
-        if (c->job != j || !c->begun || now_ms < c->begun_ms + SAID_MS) {
-            continue;
-        }
-        const struct node_work *w = work_of(c->node, c);
-        const char *name = RULES[c->kind].name;
-        buf_printf(words, "%s%s on %s for %" PRIu64 " s", words->len == 0 ? "" : "; ", name,
-                   c->node->id, (now_ms - c->begun_ms) / 1000);
-        if (w != NULL) {
-            say_work(words, w, name, now_ms);
-        } else if (c->failure[0] != 0) {
-            buf_printf(words, " (%s)", c->failure);
-        }
-    }
-    return buf_str(words);
 }
 
 /* It beats, and that is all that it does for us. */

@@ -19,6 +19,7 @@
 
 struct job; /* an owner */
 struct node;
+struct node_work;
 
 struct call {
     uint64_t number;
@@ -84,9 +85,8 @@ void calls_late(struct call_table *t, uint64_t late_ms,
                 uint64_t now_ms); /* nobody looked so long */
 /* @n has said what keeps it busy. */
 void calls_heard(struct call_table *t, const struct node *n);
-/* What @j waits for since more than a moment, in words; "": nothing. Overwritten. */
-const char *calls_words(const struct call_table *t, const struct job *j, uint64_t now_ms,
-                        struct buf *words);
+/* The work of its node that @c is, or waits for; NULL: none. */
+const struct node_work *call_work(const struct call *c);
 /* Why the node of @c is given up; appended. */
 void call_silence_words(const struct call *c, uint64_t now_ms, struct buf *words);
 

@@ -244,6 +244,9 @@ void progress_init(struct job *j);
 void progress_step(struct master *m, struct job *j, uint64_t step);
 void progress_go_back(struct job *j, uint64_t step);
 void progress_refresh(struct job *j, uint64_t now_ms);
+/* What @j waits for since more than a moment, in words; "": nothing. Overwritten. */
+const char *activity_words(const struct master *m, const struct job *j, uint64_t now_ms,
+                           struct buf *words);
 void progress_train_metrics(struct job *j, uint64_t epoch, struct job_metrics *out);
 /* metrics_pack() of the epoch's metrics so far; owned; NULL: they are not all known. */
 double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count);

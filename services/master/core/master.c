@@ -242,7 +242,7 @@ static void refresh(struct master *m, struct job *j, uint64_t now_ms)
 {
     struct buf words = {0};
     progress_refresh(j, now_ms);
-    job_record_set(&j->record.activity, calls_words(&m->calls, j, now_ms, &words));
+    job_record_set(&j->record.activity, activity_words(m, j, now_ms, &words));
     buf_release(&words);
 }
 

@@ -88,7 +88,7 @@ void fake_drop_job(struct fake_node *n, const char *job)
 static size_t works_of(const struct cluster *c, const struct fake_node *n, struct master_work *out)
 {
     size_t count = 0;
-    for (size_t i = 0; i < FLIGHTS_MAX && n->says_works && count < MASTER_WORKS_MAX; i++) {
+    for (size_t i = 0; i < FLIGHTS_MAX && n->says_works && count + 1 < MASTER_WORKS_MAX; i++) {
         const struct flight *f = &c->flights[i];
         if (f->used && f->kind == FLIGHT_CALL && strcmp(f->node, n->id) == 0) {
             out[count++] = (struct master_work){.job = f->job,
@@ -97,6 +97,10 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
                                                 .done = n->work_done,
                                                 .total = n->work_total};
         }
+    }
+    if (n->step_since_ms != 0) {
+        out[count++] = (struct master_work){
+            .job = n->job.job, .what = "step", .unit = "", .age_ms = c->now - n->step_since_ms};
     }
     return count;
 }

@@ -21,6 +21,27 @@ static void initial_values_may_take_minutes(void **state)
     cluster_free(c);
 }
 
+/* Nothing is called, and yet it is shown why nothing gets on. */
+static void a_long_step_is_shown(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(651, 2, 2);
+    char id[64];
+    c->train_records = 40000;
+    cluster_submit(c, "demo", id, SETS("training.epochs=50", "training.split_batches=500"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *worker = cluster_node(c, "worker-2");
+    worker->step_since_ms = c->now;
+    cluster_run_ms(c, 2000);
+    assert_string_equal(cluster_job(c, id)->activity, "");
+    cluster_run_ms(c, 31000);
+    assert_string_equal(cluster_job(c, id)->activity, "worker-2, which is at a step for 33 s");
+    worker->step_since_ms = 0;
+    cluster_run_ms(c, 2000);
+    assert_string_equal(cluster_job(c, id)->activity, "");
+    cluster_free(c);
+}
+
 /* It says how far it is: it may take as long as it wants, as long as it gets on. */
 static void a_copy_may_take_an_hour(void **state)
 {
@@ -268,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initial_values_may_take_minutes),
+        cmocka_unit_test(a_long_step_is_shown),
         cmocka_unit_test(a_copy_may_take_an_hour),
         cmocka_unit_test(a_node_that_does_not_get_on_is_given_up),
         cmocka_unit_test(a_master_that_stood_still_gives_nobody_up),
