@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/query.h"
@@ -29,21 +28,6 @@ static void show(const struct cli_common *common, const Gradus__V1__CheckpointJo
     buf_release(&out);
 }
 
-static int write_one(const struct options *o, const char *job, struct rpc_msg **reply,
-                     bool *stopped, struct err *err)
-{
-    struct found_job found = {0};
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    int rc = find_live_job(&o->common, job, &found, err);
-    if (rc == 0) {
-        request.job = mem_strdup(job);
-        rc = client_call_last(&found.client, "Checkpoint", &request.base, 0, reply, stopped, err);
-        free(request.job);
-    }
-    found_job_release(&found);
-    return rc;
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
@@ -51,8 +35,11 @@ static int run(const struct cli_args *args)
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     bool stopped = false;
-    follow_block_signals();
-    int rc = write_one(o, job, &reply, &stopped, &err);
+    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    request.job = mem_strdup(job);
+    int rc =
+        query_job_long(&o->common, job, "Checkpoint", &request.base, 0, &reply, &stopped, &err);
+    free(request.job);
     if (rc == 0 && stopped) {
         cli_note("not waiting any more; job %s goes on making its checkpoint, and "
                  "`gradus status %s%s` shows the newest one",

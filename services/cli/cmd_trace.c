@@ -8,10 +8,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/client.h"
-#include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/query.h"
 #include "cli/trace_json.h"
 
 #define ANSWER_MS 100000 /* what the master takes at most beside the steps */
@@ -100,20 +99,13 @@ static int write_trace(const struct options *o, const char *path,
 static int record(const struct options *o, const char *job, struct rpc_msg **reply, bool *stopped,
                   struct err *err)
 {
-    struct found_job found = {0};
     Gradus__V1__TraceJobRequest request = GRADUS__V1__TRACE_JOB_REQUEST__INIT;
-    int rc = find_live_job(&o->common, job, &found, err);
-    if (rc != 0) {
-        found_job_release(&found);
-        return rc;
-    }
     request.job = mem_strdup(job);
     request.steps = (uint32_t)o->steps;
     request.timeout_ms = (uint32_t)o->timeout;
-    rc = client_call_last(&found.client, "Trace", &request.base, (unsigned)o->timeout + ANSWER_MS,
-                          reply, stopped, err);
+    int rc = query_job_long(&o->common, job, "Trace", &request.base,
+                            (unsigned)o->timeout + ANSWER_MS, reply, stopped, err);
     free(request.job);
-    found_job_release(&found);
     return rc;
 }
 
@@ -124,7 +116,6 @@ static int run(const struct cli_args *args)
     struct rpc_msg *reply = NULL;
     struct err err = {0};
     bool stopped = false;
-    follow_block_signals();
     int rc = record(o, job, &reply, &stopped, &err);
     if (rc == 0 && stopped) {
         cli_note("stopped; job %s is not recorded any more", job);

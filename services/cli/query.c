@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/find_job.h"
+#include "cli/follow.h"
 #include "cli/terminal.h"
 
 void query_print(const struct cli_common *common, const struct buf *out)
@@ -42,4 +43,17 @@ int query_job(const struct cli_common *common, const char *id, const char *metho
                    : cli_fail(&err);
     found_job_release(&found);
     return code;
+}
+
+int query_job_long(const struct cli_common *common, const char *id, const char *method,
+                   const ProtobufCMessage *body, unsigned timeout_ms, struct rpc_msg **reply,
+                   bool *stopped, struct err *err)
+{
+    struct found_job found = {0};
+    follow_block_signals();
+    int rc = find_live_job(common, id, &found, err);
+    rc = rc != 0 ? rc
+                 : client_call_last(&found.client, method, body, timeout_ms, reply, stopped, err);
+    found_job_release(&found);
+    return rc;
 }
