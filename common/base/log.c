@@ -10,10 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log_json.h"
 #include "base/text.h"
+
+#define LINE_BYTES 4096
 
 static const char *log_service = "gradus";
 static enum log_level log_least = LOG_LEVEL_INFO;
+static enum log_format log_as = LOG_FORMAT_TEXT;
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_init(const char *service, enum log_level level)
@@ -22,12 +26,31 @@ void log_init(const char *service, enum log_level level)
     log_least = level;
 }
 
+void log_set_format(enum log_format format)
+{
+    log_as = format;
+}
+
+static void write_line(char *line, size_t n)
+{
+    text_plain(line, n); /* one line, and nothing that a terminal obeys */
+    char json[LINE_BYTES * 3];
+    char *out = line;
+    if (log_as == LOG_FORMAT_JSON) {
+        n = log_json(line, n, json, sizeof json - 1);
+        out = json;
+    }
+    out[n++] = '\n';
+    ssize_t written = write(STDERR_FILENO, out, n);
+    (void)written; /* nowhere to report that stderr is gone */
+}
+
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
 {
     if (level < log_least) {
         return;
     }
-    char line[4096];
+    char line[LINE_BYTES];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     struct tm tm;
@@ -47,10 +70,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     while (n > 0 && line[n - 1] == ' ') {
         n--;
     }
-    text_plain(line, n); /* one line, and nothing that a terminal obeys */
-    line[n++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, n);
-    (void)written; /* nowhere to report that stderr is gone */
+    write_line(line, n);
 }
 
 /* How @c is written between quotes into @out, which has room for 7 bytes; NULL: as it is. @next is

@@ -12,10 +12,13 @@
 
 #include <stddef.h>
 
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
 
 /* @service borrows and must outlive logging; call before other threads start. */
 void log_init(const char *service, enum log_level level);
+/* How lines are written from now on; call before other threads start. */
+void log_set_format(enum log_format format);
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Quotes and escapes @s into @out (cut to fit) when it needs it; returns @out. Control bytes come

@@ -315,6 +315,7 @@ int service_run(struct service_context *sc)
 {
     struct err err = {0};
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
+    log_set_format((enum log_format)sc->common.log_format);
     /* While there is one thread: plug-ins are tried out in processes that are forks of this one. */
     if (service_load_rules(sc->common.rules_dir, &err) != 0) {
         return log_failure(err.code, &err);

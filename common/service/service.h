@@ -47,7 +47,8 @@ struct service_config {
     char *listen;
     char *advertise;
     char *http_listen;
-    int log_level; /* enum log_level */
+    int log_level;  /* enum log_level */
+    int log_format; /* enum log_format */
     int64_t grace_ms;
     int64_t message_bytes_max;
     int64_t inflight_bytes_max;

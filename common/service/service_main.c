@@ -20,6 +20,7 @@ extern char **environ;
 #define FIELD_COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};
 
 #define AT(member) offsetof(struct service_config, member)
 static const struct field common_fields[] = {
@@ -46,6 +47,12 @@ static const struct field common_fields[] = {
      .def = "info",
      .choices = log_levels,
      .help = "Least level of the lines that are logged"},
+    {.path = "log_format",
+     .type = FIELD_ENUM,
+     .offset = AT(log_format),
+     .def = "text",
+     .choices = log_formats,
+     .help = "Lines as key=value, or as a JSON object each, for programs that collect them"},
     {.path = "grace_ms",
      .type = FIELD_MS,
      .offset = AT(grace_ms),

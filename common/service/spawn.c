@@ -171,15 +171,28 @@ static void last_log_line(const char *path, char line[SPAWN_LOG_TAIL_BYTES])
     (void)snprintf(line, SPAWN_LOG_TAIL_BYTES, "%s", newline != NULL ? newline + 1 : tail);
 }
 
-/* What a log line says for people: the value of its last key `reason`, without quotes; else all of
- * it. In place. */
+/* What stands behind the key `reason` of a log line, text or JSON; NULL: nothing does. */
+static const char *find_reason(const char *line)
+{
+    static const struct {
+        const char *begin, *key;
+    } FORMATS[] = {{"time=", " reason=\""}, {"{\"time\":", ",\"reason\":\""}};
+    for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++) {
+        if (strncmp(line, FORMATS[i].begin, strlen(FORMATS[i].begin)) == 0) {
+            const char *found = strstr(line, FORMATS[i].key);
+            return found == NULL ? NULL : found + strlen(FORMATS[i].key);
+        }
+    }
+    return NULL;
+}
+
+/* What a log line says for people: its reason, without quotes; else all of it. In place. */
 static void keep_reason(char *line)
 {
-    char *reason = line[0] == '\0' ? NULL : strstr(line, " reason=\"");
-    if (reason == NULL || strncmp(line, "time=", 5) != 0) {
+    const char *in = find_reason(line);
+    if (in == NULL) {
         return;
     }
-    const char *in = reason + sizeof " reason=\"" - 1;
     char *out = line;
     for (; *in != '\0' && *in != '"'; in++) {
         bool escaped = in[0] == '\\' && in[1] != '\0';

@@ -137,6 +137,24 @@ class Runs(ClusterTest):
             out = os.path.join(self.dir, job)
             self.assertEqual(gradus("export", job, out).returncode, 0)
 
+    def test_logs_as_json(self):
+        process = subprocess.Popen([os.path.join(BIN, "gradus"), "run", DIGITS, "--json",
+                                    *self.job(name="logs", training__epochs=1)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, "GRADUS_LOG_FORMAT": "json"})
+        self.processes.append(process)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        directory = re.search(r"logs in (.*)", err)[1]
+        events = set()
+        for name in os.listdir(directory):
+            with open(os.path.join(directory, name), encoding="utf-8") as log:
+                for line in log:
+                    fields = json.loads(line)
+                    self.assertLessEqual({"time", "level", "service", "event"}, set(fields), line)
+                    events.add(fields["event"])
+        self.assertLessEqual({"job_state", "checkpoint"}, events)
+
     def test_found_again_wherever_it_was(self):
         state = os.path.join(self.dir, "elsewhere")
         process = self.run_default("--state-dir", state, name="elsewhere", training__epochs=1)

@@ -95,6 +95,13 @@ static void test_an_early_end_says_why(void **state)
     assert_string_equal(err.msg, says);
     free(says);
     spawn_release(&s);
+    start(&s,
+          "printf '%s\\n' '{\"time\":\"1\",\"event\":\"failed\",\"reason\":\"say \\\"a\\\"\"}' "
+          ">&2; exit 1",
+          *state);
+    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_non_null(strstr(err.msg, "exit code 1: say \"a\"; its log is "));
+    spawn_release(&s);
     start(&s, "kill -9 $$", NULL);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
     assert_string_equal(err.msg, "child ended before it was ready: signal 9 (Killed)");
