@@ -11,8 +11,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "service/address.h"
 #include "host/local_socket.h"
+#include "service/address.h"
+#include "service/own_address.h"
 #include "service/service_context.h"
 #include "service/service_rules.h"
 
@@ -142,8 +143,10 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
 }
 
 /* What other nodes connect to: the words of `advertise` first, then what is listened on. */
-static char *find_advertised(const struct service_config *c, const char *listening)
+static char *find_advertised(const struct service_context *sc)
 {
+    const struct service_config *c = &sc->common;
+    const char *listening = service_listening(sc);
     struct address heard = {0};
     struct address told = {0};
     char text[ADDRESS_BYTES];
@@ -153,7 +156,7 @@ static char *find_advertised(const struct service_config *c, const char *listeni
     if (c->advertise[0] == '\0') {
         told = heard;
         if (address_is_any(&heard)) {
-            (void)gethostname(told.host, sizeof told.host - 1);
+            own_address(sc->svc->peer == NULL ? NULL : sc->svc->peer(sc->config), told.host);
         }
     } else if (address_parse(c->advertise, &told, NULL) != 0) {
         (void)snprintf(told.host, sizeof told.host, "%s", c->advertise);
@@ -217,7 +220,7 @@ static int start_ports(struct service_context *sc, struct err *err)
         return err_set(err, code, "%s; another address: --listen HOST:PORT or GRADUS_LISTEN",
                        bind_err.msg);
     }
-    sc->advertised = find_advertised(&sc->common, service_listening(sc));
+    sc->advertised = find_advertised(sc);
     listen_locally(sc);
     code = rpc_server_start(sc->rpc, err);
     if (code != 0) {

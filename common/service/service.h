@@ -81,6 +81,9 @@ struct service {
     bool few_connections;  /* rpc_expect_few_connections() */
     size_t send_bytes_max; /* queued on one stream, as in rpc_server_options */
     bool local_socket;     /* also listen beside the TCP port (local_socket.h) */
+    /* Of the settings: who is connected to, host:port. What is advertised where nothing is said is
+     * this host's address toward it. NULL: nobody. */
+    const char *(*peer)(const void *config);
     /* Check the settings beyond what the rows say, or NULL. Errors end with exit code 2. */
     int (*check)(const void *config, struct err *err);
     /* Make the service's state (service_set_state()) and name its RPC services with

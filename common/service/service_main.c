@@ -35,7 +35,7 @@ static const struct field common_fields[] = {
      .offset = AT(advertise),
      .def = "",
      .help = "Address that other nodes are told, host or host:port; empty: the one that is "
-             "listened on, with the name of this host for 0.0.0.0"},
+             "listened on, and for 0.0.0.0 that of this host toward the master"},
     {.path = "http_listen",
      .type = FIELD_STRING,
      .offset = AT(http_listen),

@@ -19,6 +19,7 @@ int main(int argc, char **argv)
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
         .send_bytes_max =
             SIZE_MAX / 2, /* answers point into snapshots; on_exchange.c bounds them */
+        .peer = ps_service_peer,
         .check = ps_service_check,
         .start = ps_service_start,
         .ready = ps_service_ready,

@@ -27,6 +27,11 @@ static int start(struct service_context *sc, struct err *err)
     return worker_shell_start(sc, err);
 }
 
+static const char *peer(const void *settings)
+{
+    return ((const struct worker_settings *)settings)->master;
+}
+
 int main(int argc, char **argv)
 {
     blas_kernels_choose(argv);
@@ -39,6 +44,7 @@ int main(int argc, char **argv)
         .few_connections = true, /* the master and the job's servers */
         .descriptors = gradus_descriptors,
         .descriptors_bytes = (size_t)(gradus_descriptors_end - gradus_descriptors),
+        .peer = peer,
         .start = start,
         .ready = worker_shell_ready,
         .drain = worker_shell_drain,

@@ -91,6 +91,11 @@ int ps_service_check(const void *settings, struct err *err)
     return 0;
 }
 
+const char *ps_service_peer(const void *settings)
+{
+    return ((const struct ps_settings *)settings)->master;
+}
+
 /* ---- membership ---- */
 
 static void on_joined(void *ctx, const struct membership_node *node)

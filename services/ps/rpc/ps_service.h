@@ -20,6 +20,7 @@ extern const size_t ps_field_count;
 
 /* Hooks of struct service. */
 int ps_service_check(const void *settings, struct err *err);
+const char *ps_service_peer(const void *settings);
 int ps_service_start(struct service_context *sc, struct err *err);
 int ps_service_ready(struct service_context *sc, struct err *err);
 void ps_service_drain(struct service_context *sc, int64_t grace_ms);
