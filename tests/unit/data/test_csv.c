@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "data/csv.h"
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 /* Read all rows of the file "t" as text: fields in brackets, rows as "line: …;". */
 static int read_all(char separator, struct buf *out, struct err *err)

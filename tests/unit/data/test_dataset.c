@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 /* 200 records of two numbers and a real label. */
 static struct data_spec columns(void)

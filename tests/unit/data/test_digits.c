@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "data/digits.h"
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 static char images[] = "train-images-idx3-ubyte.gz", labels[] = "train-labels-idx1-ubyte.gz";
 static char test_images[] = "t10k-images-idx3-ubyte.gz",

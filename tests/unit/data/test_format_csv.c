@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 static struct data_spec csv_spec(const char *text)
 {

@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "base/rng.h"
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 #define ROUNDS 1500
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 /* Three records of 2×2 bytes with the labels 2, 0, 1. */
 static const uint8_t pixels[12] = {0, 51, 102, 153, 204, 255, 0, 0, 1, 2, 3, 4};

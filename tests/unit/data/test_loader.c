@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "data/loader.h"
 #include "data/order.h"
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 #define RECORDS 100
 

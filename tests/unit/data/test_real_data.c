@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "unit/data/fixture.h"
+#include "unit/data/data_rig.h"
 
 static const char *data_dir(void)
 {

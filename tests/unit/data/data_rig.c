@@ -1,36 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files and specs for the tests of this room: a temporary directory, IDX and text files in it. */
-#ifndef GRADUS_TESTS_DATA_FIXTURE_H
-#define GRADUS_TESTS_DATA_FIXTURE_H
+/* Files, specs and data sets for the tests of this room. */
+#include "data_rig.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include "base/file.h"
-#include "base/mem.h"
-#include "data/dataset.h"
-#include "support/tmp_dir.h"
+char *fixture_dir;
 
-static char *fixture_dir;
-
-static inline int fixture_setup(void **state)
+int fixture_setup(void **state)
 {
     (void)state;
     fixture_dir = tmp_dir_make("data");
     return 0;
 }
 
-static inline int fixture_teardown(void **state)
+int fixture_teardown(void **state)
 {
     (void)state;
     tmp_dir_remove(fixture_dir);
     return 0;
 }
 
-static inline void fixture_write(const char *name, const void *data, size_t n)
+void fixture_write(const char *name, const void *data, size_t n)
 {
     char *path = file_join(fixture_dir, name);
     FILE *f = fopen(path, "wb");
@@ -40,12 +30,12 @@ static inline void fixture_write(const char *name, const void *data, size_t n)
     free(path);
 }
 
-static inline void fixture_text(const char *name, const char *text)
+void fixture_text(const char *name, const char *text)
 {
     fixture_write(name, text, strlen(text));
 }
 
-static inline void fixture_write_gz(const char *name, const void *data, size_t n)
+void fixture_write_gz(const char *name, const void *data, size_t n)
 {
     char *path = file_join(fixture_dir, name);
     gzFile f = gzopen(path, "wb");
@@ -55,9 +45,8 @@ static inline void fixture_write_gz(const char *name, const void *data, size_t n
     free(path);
 }
 
-/* An IDX header of @rank sizes and @n bytes of values; returns owned, *size is its length. */
-static inline uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t rank,
-                                   const void *values, size_t n, size_t *size)
+uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t rank, const void *values, size_t n,
+                     size_t *size)
 {
     uint8_t *p = mem_new(4 + rank * 4 + n, 1);
     p[2] = type;
@@ -75,8 +64,8 @@ static inline uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t ra
     return p;
 }
 
-static inline void fixture_write_idx(const char *name, uint8_t type, const uint32_t *dims,
-                                     size_t rank, const void *values, size_t n)
+void fixture_write_idx(const char *name, uint8_t type, const uint32_t *dims, size_t rank,
+                       const void *values, size_t n)
 {
     size_t size;
     uint8_t *file = fixture_idx(type, dims, rank, values, n, &size);
@@ -84,8 +73,7 @@ static inline void fixture_write_idx(const char *name, uint8_t type, const uint3
     free(file);
 }
 
-/* The defaults of a job file; the strings are replaced by literals, nothing is to be freed. */
-static inline struct data_spec fixture_spec(char *train, char *labels)
+struct data_spec fixture_spec(char *train, char *labels)
 {
     static char minus_one[] = "-1", comma[] = ",", none[] = "";
     return (struct data_spec){
@@ -99,9 +87,8 @@ static inline struct data_spec fixture_spec(char *train, char *labels)
     };
 }
 
-/* Opening must fail with @code and a message that holds @part. */
-static inline void fixture_refused(const struct data_spec *spec, enum data_label_kind kind,
-                                   int code, const char *part)
+void fixture_refused(const struct data_spec *spec, enum data_label_kind kind, int code,
+                     const char *part)
 {
     struct dataset *train = NULL, *test = NULL;
     struct err err = {0};
@@ -116,8 +103,8 @@ static inline void fixture_refused(const struct data_spec *spec, enum data_label
     assert_null(test);
 }
 
-static inline struct dataset *fixture_open(const struct data_spec *spec, enum data_label_kind kind,
-                                           struct dataset **test)
+struct dataset *fixture_open(const struct data_spec *spec, enum data_label_kind kind,
+                             struct dataset **test)
 {
     struct dataset *train = NULL, *second = NULL;
     struct err err = {0};
@@ -132,8 +119,7 @@ static inline struct dataset *fixture_open(const struct data_spec *spec, enum da
     return train;
 }
 
-/* All records of @d in order. */
-static inline struct batch fixture_read(const struct dataset *d)
+struct batch fixture_read(const struct dataset *d)
 {
     size_t n = (size_t)dataset_info(d)->records;
     struct batch b;
@@ -146,5 +132,3 @@ static inline struct batch fixture_read(const struct dataset *d)
     free(records);
     return b;
 }
-
-#endif
