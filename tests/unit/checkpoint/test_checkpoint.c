@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints as whole variables: any number of shards in, any number out, the same values. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 /* Every range of every variable and slot holds what was written, whatever the number of shards. */
 static void any_range_can_be_read(void **state)

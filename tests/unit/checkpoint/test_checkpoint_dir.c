@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The directory of checkpoints: the newest complete one, interrupted ones, and those that go. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 #include "checkpoint/claim.h"
 

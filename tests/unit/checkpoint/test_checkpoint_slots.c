@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slots of all rules and of the update around them: cut in any way, there and back. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 static void clear(const struct fixture *f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger as JSON. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 #include "checkpoint/ledger_json.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The manifest: what is written comes back, and nothing changed or hostile is believed. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who reads a part of a checkpoint reads no more than that, and knows that it is what was written.
  */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 #include "base/checksum.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors format: byte by byte, and every way to break it. */
-#include "fixture.h"
+#include "checkpoint_rig.h"
 
 #include <dirent.h>
 

@@ -1,37 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small job in a temporary directory, and checkpoints of it with any number of shards. */
-#ifndef GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
-#define GRADUS_TESTS_UNIT_CHECKPOINT_FIXTURE_H
+/* How the small job and its checkpoints are made. */
+#include "checkpoint_rig.h"
 
-#include "support/test.h"
-#include "support/tmp_dir.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/checksum.h"
-#include "base/file.h"
-#include "base/mem.h"
-#include "base/rng.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_dir.h"
-#include "checkpoint/shard_file.h"
-#include "job/plan/plan_update.h"
-
-#define JOB_TEXT "name: \"t\"\nupdate: {rule: adam} # \xc3\xa9\t\\\n"
-#define VARIABLE_COUNT 4
-
-struct fixture {
-    char *dir;
-    struct variable_spec variables[VARIABLE_COUNT];
-    struct update_spec update;
-    struct ledger ledger;
-    int64_t partitions; /* of each variable, as far as it has rows */
-};
-
-static inline void fixture_use_rule(struct fixture *f, const char *name)
+void fixture_use_rule(struct fixture *f, const char *name)
 {
     free(f->update.params);
     f->update.rule = rule_find(name);
@@ -40,7 +11,7 @@ static inline void fixture_use_rule(struct fixture *f, const char *name)
     field_defaults(f->update.rule->fields, f->update.rule->field_count, f->update.params);
 }
 
-static inline void open_good(const char *path, struct checkpoint **c)
+void open_good(const char *path, struct checkpoint **c)
 {
     struct err err = {0};
     if (checkpoint_open(path, CHECKPOINT_FULL, c, &err) != 0) {
@@ -48,7 +19,7 @@ static inline void open_good(const char *path, struct checkpoint **c)
     }
 }
 
-static inline int fixture_setup(void **state)
+int fixture_setup(void **state)
 {
     struct fixture *f = mem_new(1, sizeof *f);
     f->dir = tmp_dir_make("checkpoint");
@@ -74,7 +45,7 @@ static inline int fixture_setup(void **state)
     return 0;
 }
 
-static inline int fixture_teardown(void **state)
+int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
     tmp_dir_remove(f->dir);
@@ -84,20 +55,18 @@ static inline int fixture_teardown(void **state)
     return 0;
 }
 
-/* What element @i of column @k (0: values, then slots) of variable @v holds at @seed. */
-static inline float element(uint64_t seed, uint32_t v, size_t k, uint64_t i)
+float element(uint64_t seed, uint32_t v, size_t k, uint64_t i)
 {
     return (float)rng_normal(rng_key_mix(rng_key_mix(rng_key(seed, "element"), v), k), i);
 }
 
-static inline void make_plan(const struct fixture *f, uint32_t shards, struct plan *plan)
+void make_plan(const struct fixture *f, uint32_t shards, struct plan *plan)
 {
     struct cluster_spec cluster = {.ps = shards, .partitions = f->partitions};
     assert_int_equal(plan_make(f->variables, VARIABLE_COUNT, &cluster, plan, NULL), 0);
 }
 
-static inline struct update *make_update(const struct fixture *f, const struct plan *plan,
-                                         uint32_t shard)
+struct update *make_update(const struct fixture *f, const struct plan *plan, uint32_t shard)
 {
     struct update *u;
     assert_int_equal(plan_update_shard(plan, &f->update, shard, &u, NULL), 0);
@@ -105,15 +74,14 @@ static inline struct update *make_update(const struct fixture *f, const struct p
 }
 
 /* The first element of slot @k that partition @p has. */
-static inline uint64_t first_of(const struct update *u, size_t k, const struct partition *p)
+static uint64_t first_of(const struct update *u, size_t k, const struct partition *p)
 {
     enum rule_slot_kind kind = update_slot(u, k)->kind;
     return kind == RULE_SLOT_PARAMETER ? p->first : kind == RULE_SLOT_ROW ? p->row_first : 0;
 }
 
-/* The flat buffers of one shard: [0] values, then the slots. */
-static inline void make_shard(const struct fixture *f, const struct plan *plan, uint32_t shard,
-                              uint64_t seed, float *buffers[1 + UPDATE_SLOTS_MAX])
+void make_shard(const struct fixture *f, const struct plan *plan, uint32_t shard, uint64_t seed,
+                float *buffers[1 + UPDATE_SLOTS_MAX])
 {
     size_t count;
     const struct partition *p = plan_shard(plan, shard, &count);
@@ -136,7 +104,7 @@ static inline void make_shard(const struct fixture *f, const struct plan *plan, 
     update_free(u);
 }
 
-static inline void free_shard(float *buffers[1 + UPDATE_SLOTS_MAX])
+void free_shard(float *buffers[1 + UPDATE_SLOTS_MAX])
 {
     for (size_t k = 0; k <= UPDATE_SLOTS_MAX; k++) {
         free(buffers[k]);
@@ -144,9 +112,9 @@ static inline void free_shard(float *buffers[1 + UPDATE_SLOTS_MAX])
     }
 }
 
-static inline void write_buffers(const struct fixture *f, const char *path, const struct plan *plan,
-                                 uint32_t shard, uint64_t step,
-                                 float *buffers[1 + UPDATE_SLOTS_MAX], struct manifest_shard *out)
+void write_buffers(const struct fixture *f, const char *path, const struct plan *plan,
+                   uint32_t shard, uint64_t step, float *buffers[1 + UPDATE_SLOTS_MAX],
+                   struct manifest_shard *out)
 {
     struct update *u = make_update(f, plan, shard);
     struct shard_file_state state = {
@@ -171,9 +139,8 @@ static inline void write_buffers(const struct fixture *f, const char *path, cons
     update_free(u);
 }
 
-static inline void write_shard(const struct fixture *f, const char *path, const struct plan *plan,
-                               uint32_t shard, uint64_t step, uint64_t seed,
-                               struct manifest_shard *out)
+void write_shard(const struct fixture *f, const char *path, const struct plan *plan, uint32_t shard,
+                 uint64_t step, uint64_t seed, struct manifest_shard *out)
 {
     float *buffers[1 + UPDATE_SLOTS_MAX] = {NULL};
     make_shard(f, plan, shard, seed, buffers);
@@ -181,9 +148,7 @@ static inline void write_shard(const struct fixture *f, const char *path, const 
     free_shard(buffers);
 }
 
-/* A complete checkpoint below the fixture's directory; returns its path, owned. */
-static inline char *write_checkpoint(const struct fixture *f, uint32_t shards, uint64_t step,
-                                     uint64_t seed)
+char *write_checkpoint(const struct fixture *f, uint32_t shards, uint64_t step, uint64_t seed)
 {
     struct plan plan = {0};
     make_plan(f, shards, &plan);
@@ -206,15 +171,14 @@ static inline char *write_checkpoint(const struct fixture *f, uint32_t shards, u
     return path;
 }
 
-static inline void read_whole(const char *dir, const char *name, struct buf *out)
+void read_whole(const char *dir, const char *name, struct buf *out)
 {
     char *path = file_join(dir, name);
     assert_int_equal(file_read(path, 1U << 24, out, NULL), 0);
     free(path);
 }
 
-/* Over the old bytes, without the waiting for the disk of file_write_atomic(). */
-static inline void write_whole(const char *dir, const char *name, const void *data, size_t n)
+void write_whole(const char *dir, const char *name, const void *data, size_t n)
 {
     char *path = file_join(dir, name);
     FILE *out = fopen(path, file_exists(path) ? "r+b" : "wb");
@@ -224,12 +188,3 @@ static inline void write_whole(const char *dir, const char *name, const void *da
     assert_int_equal(truncate(path, (off_t)n), 0);
     free(path);
 }
-
-#define assert_message(err, part)                                                                  \
-    do {                                                                                           \
-        if (strstr((err).msg, (part)) == NULL) {                                                   \
-            fail_msg("\"%s\" does not say \"%s\"", (err).msg, (part));                             \
-        }                                                                                          \
-    } while (0)
-
-#endif
