@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same bits however a variable is cut: into partitions with arrays of their own, into spans of
  * any size, among threads, at addresses of any alignment; and after a stop and restore. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include <pthread.h>
 

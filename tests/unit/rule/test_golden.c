@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every rule against the numbers of tests/golden/rules.py: 1,000 updates on gradients that are
  * ordinary, zero, denormal, huge, rare or fading. A new rule needs a case there. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include "../../golden/rules.h"
 

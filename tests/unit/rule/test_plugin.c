@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plug-ins, good and bad, built here with cc from tests/unit/rule/plugins and examples. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables: touched rows, and what they missed. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include "rule/rules/rows.h"
 #include "rule/rules/schedule.h"

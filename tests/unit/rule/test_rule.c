@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of rules: names, slots, hyperparameters, and what all rules have in common. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include "rule/rules/rows.h"
 

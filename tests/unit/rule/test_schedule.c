@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules: pure functions of the version. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #include "rule/rules/schedule.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The noise of sgld: normal, and a pure function of seed, version, variable and element. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #define PI 3.14159265358979323846
 #define N 100000

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums whose bits do not depend on how they are cut. */
-#include "fixture.h"
+#include "rule_rig.h"
 
 #define N 5000
 

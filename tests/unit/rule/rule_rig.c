@@ -1,32 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One variable under one rule, as the tests of rules use it. */
-#ifndef GRADUS_TESTS_RULE_FIXTURE_H
-#define GRADUS_TESTS_RULE_FIXTURE_H
+/* How one variable is set up, given gradients and compared. */
+#include "rule_rig.h"
 
-#include "support/test.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/rng.h"
-#include "rule/update/update_spec.h"
-
-struct variable {
-    const struct rule *rule;
-    void *params;
-    size_t rows, width, n;
-    uint64_t number;
-    float *values, *slots[RULE_SLOTS_MAX];
-    float *gradient;
-    float *base; /* for rules that want it; variable_update() passes it when `delayed` */
-    bool delayed;
-};
-
-/* @settings: "key=value key=value". Returns owned. */
-static inline void *fixture_params(const struct rule *rule, const char *settings)
+void *fixture_params(const struct rule *rule, const char *settings)
 {
     void *params = mem_new(1, rule->params_bytes);
     field_defaults(rule->fields, rule->field_count, params);
@@ -45,8 +21,8 @@ static inline void *fixture_params(const struct rule *rule, const char *settings
     return params;
 }
 
-static inline void variable_init(struct variable *v, const char *rule, const char *settings,
-                                 size_t rows, size_t width, uint64_t number)
+void variable_init(struct variable *v, const char *rule, const char *settings, size_t rows,
+                   size_t width, uint64_t number)
 {
     *v = (struct variable){.rows = rows, .width = width, .n = rows * width, .number = number};
     v->rule = rule_find(rule);
@@ -67,7 +43,7 @@ static inline void variable_init(struct variable *v, const char *rule, const cha
     }
 }
 
-static inline void variable_release(struct variable *v)
+void variable_release(struct variable *v)
 {
     struct update_spec u = {.rule = v->rule, .params = v->params};
     update_spec_release(&u);
@@ -81,7 +57,7 @@ static inline void variable_release(struct variable *v)
 }
 
 /* Elements differ in kind: ordinary, always zero, denormal, huge, mostly zero, shrinking. */
-static inline float fixture_gradient(uint64_t step, uint64_t i)
+static float fixture_gradient(uint64_t step, uint64_t i)
 {
     float x = (float)rng_normal(rng_key_mix(rng_key(7, "gradient"), step), i);
     switch (i % 6) {
@@ -100,8 +76,7 @@ static inline float fixture_gradient(uint64_t step, uint64_t i)
     }
 }
 
-/* The gradient of @step, and as base the values or the slot of a little earlier. */
-static inline void variable_push(struct variable *v, uint64_t step)
+void variable_push(struct variable *v, uint64_t step)
 {
     for (size_t i = 0; i < v->n; i++) {
         v->gradient[i] = fixture_gradient(step, i);
@@ -111,7 +86,7 @@ static inline void variable_push(struct variable *v, uint64_t step)
     v->delayed = v->rule->base != RULE_BASE_NONE;
 }
 
-static inline struct rule_span variable_span(const struct variable *v, float scale)
+struct rule_span variable_span(const struct variable *v, float scale)
 {
     return (struct rule_span){
         .out = v->values,
@@ -126,9 +101,7 @@ static inline struct rule_span variable_span(const struct variable *v, float sca
     };
 }
 
-/* One update in one piece. */
-static inline void variable_update(struct variable *v, uint64_t version, double lr_scale,
-                                   float scale)
+void variable_update(struct variable *v, uint64_t version, double lr_scale, float scale)
 {
     struct rule_scalars s = {0};
     struct err err = {0};
@@ -137,8 +110,8 @@ static inline void variable_update(struct variable *v, uint64_t version, double 
     assert_int_equal(rule_apply_variable(v->rule, &s, &span, &err), 0);
 }
 
-static inline void assert_same_floats(const float *a, const float *b, size_t n, const char *rule,
-                                      const char *what)
+void assert_same_floats(const float *a, const float *b, size_t n, const char *rule,
+                        const char *what)
 {
     for (size_t i = 0; i < n; i++) {
         if (memcmp(&a[i], &b[i], sizeof *a) != 0) {
@@ -147,7 +120,7 @@ static inline void assert_same_floats(const float *a, const float *b, size_t n, 
     }
 }
 
-static inline void assert_same_variable(const struct variable *a, const struct variable *b)
+void assert_same_variable(const struct variable *a, const struct variable *b)
 {
     assert_same_floats(a->values, b->values, a->n, a->rule->name, "value");
     for (size_t k = 0; k < a->rule->slot_count; k++) {
@@ -156,5 +129,3 @@ static inline void assert_same_variable(const struct variable *a, const struct v
                            a->rule->slot_names[k]);
     }
 }
-
-#endif
