@@ -20,7 +20,7 @@ static bool all_idle(const struct cluster *c)
 
 static void must_advance(struct cluster *c, uint64_t *budget)
 {
-    if (*budget == 0 || !advance(c)) {
+    if (*budget == 0 || !cluster_advance(c)) {
         print_message("seed %llu mode %d generation %llu limit %llu\n", (unsigned long long)c->seed,
                       (int)c->consistency.mode, (unsigned long long)c->generation,
                       (unsigned long long)c->limit);
@@ -55,13 +55,13 @@ static uint64_t expected_totals(const struct cluster *c, uint64_t step)
 static void run_sync(struct cluster *c, uint64_t regroups)
 {
     uint64_t budget = 100000;
-    c->limit = c->course.step + 3 + draw(c, 12);
-    regroup(c);
+    c->limit = c->course.step + 3 + cluster_draw(c, 12);
+    cluster_regroup(c);
     while (!sync_is_over(c)) {
         must_advance(c, &budget);
-        if (regroups > 0 && draw(c, 150) == 0) {
+        if (regroups > 0 && cluster_draw(c, 150) == 0) {
             regroups--;
-            regroup(c);
+            cluster_regroup(c);
         }
     }
     for (uint32_t s = 0; s < c->shards; s++) {
@@ -110,24 +110,24 @@ static void run_async(struct cluster *c, uint64_t regroups)
         ledger_next_epoch(&c->ledger);
     }
     epoch_begin(c);
-    regroup(c);
-    uint64_t hold_in = draw(c, 3) == 0 ? UINT64_MAX : 20 + draw(c, 300);
-    while (!epoch_is_done(c) || !all_idle(c)) {
+    cluster_regroup(c);
+    uint64_t hold_in = cluster_draw(c, 3) == 0 ? UINT64_MAX : 20 + cluster_draw(c, 300);
+    while (!cluster_epoch_is_done(c) || !all_idle(c)) {
         must_advance(c, &budget);
-        if (regroups > 0 && draw(c, 150) == 0) {
+        if (regroups > 0 && cluster_draw(c, 150) == 0) {
             regroups--;
             c->holding = false;
-            regroup(c);
+            cluster_regroup(c);
         } else if (!c->holding && hold_in-- == 0) {
             c->holding = true;
-            assign(c, true);
+            cluster_assign(c, true);
         } else if (c->holding && all_idle(c)) {
             c->holding = false;
             if (is_level(c)) {
                 break;
             }
-            hold_in = 100 + draw(c, 100);
-            assign(c, false);
+            hold_in = 100 + cluster_draw(c, 100);
+            cluster_assign(c, false);
         }
     }
     c->holding = false;
@@ -140,25 +140,25 @@ static void run_async(struct cluster *c, uint64_t regroups)
 
 static struct consistency drawn_consistency(struct cluster *c)
 {
-    uint32_t replicas = 1 + (uint32_t)draw(c, 7);
-    struct consistency k = {.mode = (enum training_mode)draw(c, 3),
+    uint32_t replicas = 1 + (uint32_t)cluster_draw(c, 7);
+    struct consistency k = {.mode = (enum training_mode)cluster_draw(c, 3),
                             .replicas = replicas,
                             .aggregate = replicas,
                             .push_every = 1,
                             .pull_every = 1};
     if (k.mode == TRAINING_SYNC) {
-        uint64_t kind = draw(c, 3);
-        k.aggregate = kind == 1 ? 1 + (uint32_t)draw(c, replicas) : replicas;
+        uint64_t kind = cluster_draw(c, 3);
+        k.aggregate = kind == 1 ? 1 + (uint32_t)cluster_draw(c, replicas) : replicas;
         k.speculate = kind == 2 ? 2 : 0;
         return k;
     }
-    k.policy = (enum staleness_policy)draw(c, 4);
-    k.max_staleness = draw(c, 3);
-    k.staleness = draw(c, 4);
-    k.overlap = k.policy != POLICY_MAX_STALENESS && draw(c, 2) == 0;
+    k.policy = (enum staleness_policy)cluster_draw(c, 4);
+    k.max_staleness = cluster_draw(c, 3);
+    k.staleness = cluster_draw(c, 4);
+    k.overlap = k.policy != POLICY_MAX_STALENESS && cluster_draw(c, 2) == 0;
     if (!k.overlap) {
-        k.push_every = 1 + (uint32_t)draw(c, 4);
-        k.pull_every = 1 + (uint32_t)draw(c, 3);
+        k.push_every = 1 + (uint32_t)cluster_draw(c, 4);
+        k.pull_every = 1 + (uint32_t)cluster_draw(c, 3);
     }
     return k;
 }
@@ -168,15 +168,15 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     c->seed = seed;
     c->draws = 0;
     c->now_ms = 1;
-    c->workers = 1 + draw(c, FAKE_WORKERS_MAX);
-    c->shards = 1 + (uint32_t)draw(c, FAKE_SHARDS_MAX);
-    c->lossy = draw(c, 2) == 0;
+    c->workers = 1 + cluster_draw(c, FAKE_WORKERS_MAX);
+    c->shards = 1 + (uint32_t)cluster_draw(c, FAKE_SHARDS_MAX);
+    c->lossy = cluster_draw(c, 2) == 0;
     c->generation = 0;
-    uint32_t rounds = c->shards > 1 ? (uint32_t)draw(c, 3) : 0;
+    uint32_t rounds = c->shards > 1 ? (uint32_t)cluster_draw(c, 3) : 0;
     struct worker_config config = {.shard_count = c->shards, .rounds = rounds, .shape = SHAPE};
     for (size_t k = 0; k < c->workers; k++) {
         c->nodes[k].worker = worker_new(&config);
-        c->nodes[k].slowness = draw(c, 4) == 0 ? 20 : 1;
+        c->nodes[k].slowness = cluster_draw(c, 4) == 0 ? 20 : 1;
         memset(c->nodes[k].sets, 0xff, sizeof c->nodes[k].sets);
     }
     for (uint32_t s = 0; s < c->shards; s++) {
@@ -188,7 +188,7 @@ static void run_cluster(struct cluster *c, uint64_t seed)
         c->consistency = drawn_consistency(c);
         course_release(&c->course);
         course_init(&c->course, c->shard[0].version, c->consistency.replicas, &c->ledger);
-        uint64_t regroups = draw(c, 2) * draw(c, 4);
+        uint64_t regroups = cluster_draw(c, 2) * cluster_draw(c, 4);
         if (c->consistency.mode == TRAINING_SYNC) {
             run_sync(c, regroups);
         } else {
