@@ -56,6 +56,8 @@
     X(change_half_undone, CHANGE, "only the master takes back a change that did not fit")          \
     X(opening_not_compared, ANY, "a push for another opening of the shard is taken")               \
     X(closed_opens_again, LATE, "an OpenShard that comes late opens what was closed")              \
+    X(closing_overtakes, ANY,                                                                      \
+      "a CloseShard that finds no shard forgets what is about to be opened")                       \
     X(secret_not_compared, ANY, "whoever names a high generation is taken for the master")         \
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
     X(spare_waits_for_its_step, PARTIAL, "who has brought a late replica asks for no other")       \

@@ -86,6 +86,23 @@ static bool has_room(struct world *w, struct sim_shard *s, const struct unary_re
     return !q->ledger.present || has_room_for_mode(w, s, q->consistency.mode);
 }
 
+/* ---- closings that overtake openings ---- */
+
+static void note_closing(struct sim_node *n, const struct unary_request *q)
+{
+    struct sim_closing *c = &n->closings[n->closing_count++ % SIM_CLOSINGS_KEPT];
+    *c = (struct sim_closing){q->fence.opening, q->shard};
+}
+
+static void check_closings(struct world *w, const struct sim_node *n, const struct unary_request *q)
+{
+    for (uint32_t i = 0; i < n->closing_count && i < SIM_CLOSINGS_KEPT; i++) {
+        if (n->closings[i].opening == q->fence.opening && n->closings[i].shard == q->shard) {
+            violated(w, INVARIANT_ORDER, "shard %u is opened after it was closed", q->shard);
+        }
+    }
+}
+
 /* The one thread that makes shards has come to this request. */
 void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 {
@@ -127,6 +144,7 @@ void ps_open(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         unary_refuse(w, unary, attempt, err.code, err.msg);
         return;
     }
+    check_closings(w, n, q);
     uint32_t i = 0;
     while (i < SIM_SHARDS_OF_PS && n->shards[i] != NULL) {
         i++;
@@ -186,6 +204,11 @@ void ps_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
         return;
     }
     struct sim_shard **there = find(w, node, q->job, q->shard);
+    if (q->call == MASTER_CALL_CLOSE &&
+        (there == NULL || (*there)->fence.opening != q->fence.opening)) {
+        shard_closed_early(&n->closed, q->fence.opening, q->shard);
+        note_closing(n, q);
+    }
     if (there != NULL && q->call == MASTER_CALL_PIN && q->slots && w->pins_us > w->now_us) {
         unary_refuse(w, unary, attempt, ERR_EXHAUSTED, "no memory for a copy of the slots");
         return;

@@ -512,6 +512,12 @@ struct sim_worker_job {
 enum sim_role { ROLE_MASTER, ROLE_PS, ROLE_WORKER };
 
 #define SIM_SHARDS_OF_PS (SIM_JOBS_MAX * 2)
+#define SIM_CLOSINGS_KEPT 16
+
+struct sim_closing {
+    uint64_t opening;
+    uint32_t shard;
+};
 
 struct sim_node {
     enum sim_role role;
@@ -538,6 +544,8 @@ struct sim_node {
 
     struct sim_shard *shards[SIM_SHARDS_OF_PS]; /* a server's */
     struct shard_closed closed;
+    struct sim_closing closings[SIM_CLOSINGS_KEPT]; /* that it heard of before the opening */
+    uint32_t closing_count;
     struct gradient_budget budget;
     bool telling;                          /* who waited for memory; a task of its pool */
     uint64_t file_free_us, open_free_us;   /* when its one thread for that is free */

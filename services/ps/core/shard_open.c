@@ -39,14 +39,28 @@ void shard_closed_add(struct shard_closed *c, uint64_t opening, uint32_t number)
     }
 }
 
+static bool is_closed(const struct shard_closed *c, uint64_t opening, uint32_t number)
+{
+    size_t count = c->count < SHARD_CLOSED_KEPT ? c->count : SHARD_CLOSED_KEPT;
+    for (size_t i = 0; i < count; i++) {
+        if (c->kept[i].opening == opening && c->kept[i].number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void shard_closed_early(struct shard_closed *c, uint64_t opening, uint32_t number)
+{
+    if (!is_closed(c, opening, number) && !MUTANT(closing_overtakes)) {
+        shard_closed_add(c, opening, number);
+    }
+}
+
 int shard_closed_check(const struct shard_closed *c, uint64_t opening, uint32_t number,
                        struct err *err)
 {
-    size_t count = c->count < SHARD_CLOSED_KEPT ? c->count : SHARD_CLOSED_KEPT;
-    for (size_t i = 0; i < count && !MUTANT(closed_opens_again); i++) {
-        if (c->kept[i].opening == opening && c->kept[i].number == number) {
-            return err_set(err, ERR_ABORTED, "this opening of the shard is closed");
-        }
-    }
-    return 0;
+    return is_closed(c, opening, number) && !MUTANT(closed_opens_again)
+               ? err_set(err, ERR_ABORTED, "this opening of the shard is closed")
+               : 0;
 }

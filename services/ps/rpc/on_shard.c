@@ -261,7 +261,11 @@ void ps_on_close_shard(struct rpc_call *call, struct rpc_msg *msg, void *service
     const Gradus__V1__CloseShardRequest *m = (const Gradus__V1__CloseShardRequest *)msg->body;
     struct err err;
     struct ps_shard *s = ps_find(service, m->shard, &err);
-    if (s == NULL && err.code == ERR_NOT_FOUND) {
+    bool early = s == NULL ? err.code == ERR_NOT_FOUND : s->opening != m->shard->opening;
+    if (early) {
+        ps_close_early(service, m->shard);
+    }
+    if (s == NULL && early) {
         Gradus__V1__CloseShardResponse done = GRADUS__V1__CLOSE_SHARD_RESPONSE__INIT;
         (void)rpc_reply(call, &done.base, NULL);
         return;

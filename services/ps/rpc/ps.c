@@ -237,6 +237,13 @@ int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err)
     return rc;
 }
 
+void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref)
+{
+    pthread_mutex_lock(&ps->lock);
+    shard_closed_early(&ps->closed, ref->opening, ref->shard);
+    pthread_mutex_unlock(&ps->lock);
+}
+
 void ps_remove(struct ps *ps, struct ps_shard *s)
 {
     bool found = false;

@@ -208,6 +208,8 @@ int ps_check_opening(struct ps *ps, const Gradus__V1__OpenShardRequest *r, struc
 /* Keeps a reference. Errors: ERR_EXHAUSTED; ERR_EXISTS; ERR_UNAVAILABLE draining;
  * those of ps_check_opening(). */
 int ps_insert(struct ps *ps, struct ps_shard *s, struct err *err);
+/* Its CloseShard has come, and it is not there: what may be about to be opened never will be. */
+void ps_close_early(struct ps *ps, const Gradus__V1__ShardRef *ref);
 void ps_remove(struct ps *ps, struct ps_shard *s); /* not in it: fine */
 bool ps_drained(struct ps *ps);                    /* it is, or will be */
 bool ps_lingers(struct ps *ps); /* a shard that is in the table no more, but in memory */

@@ -366,6 +366,36 @@ static void test_a_shard_is_its_masters(void **state)
     ps_rig_stop(&rig);
 }
 
+/* An OpenShard waits for its turn, its master gives it up, and CloseShard is there first: it is not
+ * opened any more, or nobody would know of it. A later opening is another one. */
+static void test_a_closing_overtakes_its_opening(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct err err;
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    uint8_t own[16] = {1, 2, 3};
+    struct ps_rig_opening o = {.job = job,
+                               .rule = "sgd",
+                               .generation = 1,
+                               .opening = 77,
+                               .secret = {sizeof own, own},
+                               .consistency = ps_rig_consistency("sync", 1)};
+    ps_rig_start(&rig, 0);
+    ps_rig_expect(call_shard(&rig, "CloseShard", 1, 77, &o.secret, &err), 0, &err, "");
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_ABORTED, &err, "is closed");
+    assert_int_equal(ps_list(rig.ps, NULL, shards), 0);
+    o.generation = 2;
+    o.opening = 78;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    ps_rig_expect(call_shard(&rig, "CloseShard", 3, 79, &o.secret, &err), 0, &err, "");
+    o.generation = 3; /* nor where another one was in its place */
+    o.opening = 79;
+    ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_ABORTED, &err, "is closed");
+    assert_int_equal(ps_list(rig.ps, NULL, shards), 0);
+    ps_rig_stop(&rig);
+}
+
 struct racer {
     pthread_t thread;
     struct ps_rig *rig;
@@ -574,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_that_cannot_be_restored),
         cmocka_unit_test(test_a_late_order_to_open),
         cmocka_unit_test(test_a_shard_is_its_masters),
+        cmocka_unit_test(test_a_closing_overtakes_its_opening),
         cmocka_unit_test(test_orders_to_open_race),
         cmocka_unit_test(test_the_mode_changes),
         cmocka_unit_test(test_openings_that_cannot_be),

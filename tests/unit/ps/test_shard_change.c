@@ -251,7 +251,12 @@ static void test_what_was_closed_is_not_opened_again(void **state)
     assert_int_equal(shard_closed_check(&closed, 7, 2, &err), 0); /* another shard of it */
     assert_int_equal(shard_closed_check(&closed, 8, 1, &err), 0);
     assert_int_equal(shard_closed_check(&closed, 0, 1, &err), 0); /* nobody drew that */
-    for (uint32_t i = 0; i < SHARD_CLOSED_KEPT - 1; i++) {
+    for (int again = 0; again < 2; again++) { /* before it was opened, and said twice */
+        shard_closed_early(&closed, 9, 1);
+        assert_int_equal(shard_closed_check(&closed, 9, 1, &err), ERR_ABORTED);
+        assert_int_equal(closed.count, 2);
+    }
+    for (uint32_t i = 0; i < SHARD_CLOSED_KEPT - 2; i++) {
         shard_closed_add(&closed, 100, i);
     }
     assert_int_equal(shard_closed_check(&closed, 7, 1, &err), ERR_ABORTED);
