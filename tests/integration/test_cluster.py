@@ -376,7 +376,9 @@ class Services(ClusterTest):
         self.assertEqual(self.watch(master, again)[0], 0)
         third = self.submit(master, training__epochs=10000)
         self.wait_for("RUNNING", lambda: self.status(master, third)["state"] == "RUNNING")
-        self.assertEqual(gradus("cancel", third, "--now", "--master", master.address).returncode, 0)
+        done = gradus("cancel", third, "--now", "--master", master.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"job {third}: CANCELLED: cancelled at once", done.stdout)
         self.assertEqual(self.watch(master, third)[1]["state"], "CANCELLED")
 
     def test_checkpoint_while_workers_wait_for_a_slow_one(self):

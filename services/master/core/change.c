@@ -15,7 +15,7 @@ static void answer(struct master *m, struct job *j, int code, const char *why)
     }
     j->set_waits = false;
     if (code == ERR_OK) {
-        row_reply(m, j, j->set_request);
+        row_reply(m, j, j->set_request, false);
     } else {
         reply_error(m, j->set_request, code, "%s", why);
     }
@@ -228,7 +228,7 @@ void on_set(struct master *m, const struct master_event *e)
         return;
     }
     if (strcmp(set->spec->text, j->record.text) == 0) {
-        row_reply(m, j, e->request); /* in force already: nobody has to stop */
+        row_reply(m, j, e->request, false); /* in force already: nobody has to stop */
         return;
     }
     j->change = mem_new(1, sizeof *j->change);

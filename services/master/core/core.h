@@ -133,8 +133,9 @@ void on_checkpoint(struct master *m, const struct master_event *e);
 
 /* row.c */
 void job_store(struct master *m, struct job *j);
-/* Answer @request with the job when the row that it has now is stored. */
-void row_reply(struct master *m, struct job *j, uint64_t request);
+/* Answer @request with the job when the row that it has now is stored. Where it cannot be stored
+ * the request is refused, or (@taken) answered with the job as it is shown. */
+void row_reply(struct master *m, struct job *j, uint64_t request, bool taken);
 bool row_has_generation(const struct job *j); /* is the present one stored? */
 bool row_has_end(const struct job *j);
 void row_restored(struct job *j); /* it comes from the store */

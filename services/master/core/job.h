@@ -149,6 +149,8 @@ struct waiter { /* a client that waits for a checkpoint */
 
 struct row_answer { /* a client that waits until its request is stored */
     uint64_t request, row;
+    bool taken; /* the request is, also when it cannot be stored yet: the job as shown is an answer
+                 */
 };
 
 struct epoch_metrics {

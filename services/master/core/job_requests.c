@@ -43,7 +43,7 @@ void on_submit(struct master *m, const struct master_event *e)
     const struct master_submit_event *submit = &e->submit;
     for (size_t i = 0; submit->request_id[0] != '\0' && i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.request_id, submit->request_id) == 0) {
-            row_reply(m, m->jobs[i], e->request);
+            row_reply(m, m->jobs[i], e->request, false);
             return;
         }
     }
@@ -80,7 +80,7 @@ void on_submit(struct master *m, const struct master_event *e)
     m->reschedule = true;
     action_log(m, LOG_LEVEL_INFO, "job_submitted", "job=%s", j->record.id);
     job_store(m, j);
-    row_reply(m, j, e->request);
+    row_reply(m, j, e->request, false);
 }
 
 void on_cancel(struct master *m, const struct master_event *e)

@@ -199,9 +199,12 @@ static uint64_t next_timer(const struct master *m)
 /* A client that is told what became of the job that its request was about. */
 static void answer(struct master *m)
 {
-    if (m->answer_job != NULL) {
-        reply_add(m, m->answer_request)->job = job_shown(m->answer_job);
-        m->answer_job = NULL;
+    struct job *j = m->answer_job;
+    m->answer_job = NULL;
+    if (j != NULL && job_state_is_final(j->record.state)) {
+        row_reply(m, j, m->answer_request, true); /* told as it is: its end is stored in a moment */
+    } else if (j != NULL) {
+        reply_add(m, m->answer_request)->job = job_shown(j);
     }
 }
 

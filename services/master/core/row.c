@@ -6,7 +6,7 @@
  *
  *   - calls of a generation that no stored row has: a restarted master would use it once more;
  *   - an end: what clients are told is final, also for a master that is started again;
- *   - answers to Submit and Set. */
+ *   - answers to Submit and Set, and to a Cancel that ends the job. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,14 +50,15 @@ void row_restored(struct job *j)
 
 /* ---- answers that wait ---- */
 
-void row_reply(struct master *m, struct job *j, uint64_t request)
+void row_reply(struct master *m, struct job *j, uint64_t request, bool taken)
 {
-    if (j->row_stored == j->row) {
+    if (j->row_stored == j->row || (taken && j->store_failures > 0)) {
         reply_add(m, request)->job = job_shown(j);
         return;
     }
     j->answers = mem_grow(j->answers, &j->answer_capacity, j->answer_count + 1, sizeof *j->answers);
-    j->answers[j->answer_count++] = (struct row_answer){.request = request, .row = j->row};
+    j->answers[j->answer_count++] =
+        (struct row_answer){.request = request, .row = j->row, .taken = taken};
 }
 
 /* ---- what is shown ---- */

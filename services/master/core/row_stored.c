@@ -15,7 +15,7 @@ static void answer(struct master *m, struct job *j, uint64_t row, const char *wh
         struct row_answer a = j->answers[i];
         if (a.row > row) {
             j->answers[kept++] = a;
-        } else if (why != NULL) {
+        } else if (why != NULL && (!a.taken || j->row_stored == 0)) { /* which is about to go */
             reply_error(m, a.request, ERR_UNAVAILABLE, "%s", why);
         } else {
             reply_add(m, a.request)->job = job_shown(j);

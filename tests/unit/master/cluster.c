@@ -220,6 +220,7 @@ static void take_reply(struct cluster *c, const struct master_reply *r)
     fake_reply(c, r);
     if (r->request == c->request) {
         c->reply = *r;
+        c->reply_state = r->job != NULL ? r->job->state : JOB_PENDING;
         const char *text = r->job != NULL    ? r->job->id
                            : r->node != NULL ? r->node
                            : r->path != NULL ? r->path

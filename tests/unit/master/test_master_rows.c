@@ -76,6 +76,33 @@ static void an_end_is_told_when_it_is_stored(void **state)
     }
 }
 
+/* Whoever cancels is told of the end itself where that can be stored, else at once what is to come.
+ */
+static void a_cancel_is_answered_with_the_end(void **state)
+{
+    (void)state;
+    static const char *const PHASES[] = {"INSPECT", "TRAIN"};
+    for (size_t i = 0; i < 4; i++) {
+        struct cluster *c = cluster_new(7004 + i, 2, 2);
+        char id[64];
+        cluster_submit(c, "demo", id, NULL, 0);
+        cluster_until_in(c, id, PHASES[i / 2]);
+        enum job_state before = cluster_job(c, id)->state;
+        c->store_fails = i % 2 == 1;
+        assert_int_equal(cluster_cancel(c, id, true), 0);
+        assert_int_equal(c->reply.request, c->request);
+        assert_int_equal(c->reply_state, c->store_fails ? before : JOB_CANCELLED);
+        if (c->store_fails) {
+            assert_int_equal(cluster_cancel(c, id, true), 0); /* again */
+            assert_int_equal(c->reply.request, c->request);
+            assert_int_equal(c->reply_state, before);
+        }
+        c->store_fails = false;
+        cluster_until(c, id, JOB_CANCELLED, 10000);
+        cluster_free(c);
+    }
+}
+
 static void what_cannot_be_stored_is_not_taken(void **state)
 {
     (void)state;
@@ -121,6 +148,7 @@ int main(void)
         cmocka_unit_test(a_job_outlives_a_store_that_is_full),
         cmocka_unit_test(a_generation_waits_for_its_row),
         cmocka_unit_test(an_end_is_told_when_it_is_stored),
+        cmocka_unit_test(a_cancel_is_answered_with_the_end),
         cmocka_unit_test(what_cannot_be_stored_is_not_taken),
         cmocka_unit_test(a_change_of_what_waits_is_stored_before_it_is_answered),
     };
