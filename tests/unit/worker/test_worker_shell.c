@@ -80,16 +80,6 @@ static void wait_for_heartbeat(struct fixture *f, const char *held)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Until the worker knows that it has joined. */
-static void wait_joined(struct fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    while (f->heartbeats == 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
-    pthread_mutex_unlock(&f->lock);
-}
-
 static void assert_refused_saying(struct fixture *f, const char *method,
                                   const ProtobufCMessage *body, int code, const char *says)
 {
@@ -121,7 +111,7 @@ static void test_heartbeats_say_what_it_holds(void **state)
     (void)state;
     struct fixture f;
     shell_begin(&f, "async", "600s");
-    wait_joined(&f);
+    shell_wait_joined(&f);
     wait_for_heartbeat(&f, "");
     shell_start_job(&f);
     wait_for_heartbeat(&f, "job-1/0");
@@ -149,7 +139,7 @@ static void test_data_are_inspected(void **state)
     struct rpc_msg *reply = NULL;
     char bad[] = "name: x\n", odd[] = "no name/";
     shell_begin(&f, "sync", "600s");
-    wait_joined(&f);
+    shell_wait_joined(&f);
     Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
     q.job = job_id;
     q.text = f.text;
@@ -196,7 +186,7 @@ static void test_starts_that_cannot_be(void **state)
     struct fixture f;
     struct err err = {0};
     shell_begin(&f, "sync", "600s");
-    wait_joined(&f);
+    shell_wait_joined(&f);
     for (int wrong = 0; wrong < 2; wrong++) {
         Gradus__V1__Plan plan;
         Gradus__V1__DataInfo data;

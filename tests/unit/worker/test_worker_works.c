@@ -86,16 +86,6 @@ static void expect_works(struct fixture *f, const char *works)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Until the worker knows that it has joined. */
-static void wait_joined(struct fixture *f)
-{
-    pthread_mutex_lock(&f->lock);
-    while (f->heartbeats == 0) {
-        pthread_cond_wait(&f->changed, &f->lock);
-    }
-    pthread_mutex_unlock(&f->lock);
-}
-
 static void stop_job(struct fixture *f, uint64_t generation)
 {
     struct err err = {0};
@@ -154,7 +144,7 @@ static void load_as(void *(*run)(void *ctx), const char *works)
     struct fixture f;
     pthread_t asking;
     shell_begin(&f, "sync", "600s");
-    wait_joined(&f);
+    shell_wait_joined(&f);
     hold_at(&f, "loading");
     assert_int_equal(pthread_create(&asking, NULL, run, &f), 0);
     expect_works(&f, works);

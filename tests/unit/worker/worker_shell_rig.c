@@ -481,6 +481,15 @@ int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *
     return rc;
 }
 
+void shell_wait_joined(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->heartbeats == 0) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 /* Keep back the answer to a push from now on: before the worker begins, or it may be through. */
 void shell_hold_pushes(struct fixture *f)
 {

@@ -99,6 +99,8 @@ extern ProtobufCBinaryData secret;
 void shell_start_job(struct fixture *f);
 void shell_locate(struct fixture *f, struct shell_location *l);
 int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *err);
+/* Until the worker knows that it has joined. */
+void shell_wait_joined(struct fixture *f);
 /* Keep back the answer to a push from now on: before the worker begins, or it may be through. */
 void shell_hold_pushes(struct fixture *f);
 /* Wait until one came. */
