@@ -9,11 +9,11 @@ static void test_values_go_and_come(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     f.values[BIAS_AT - 1] = -1; /* padding */
     for (uint32_t s = 0; s < SHARDS; s++) {
-        exchange(&f, 10 + s, s, true, true);
-        struct ps_answer a = next_answer(&f, 10 + s);
+        client_exchange(&f, 10 + s, s, true, true);
+        struct ps_answer a = client_next_answer(&f, 10 + s);
         assert_int_equal(a.code, 0);
         assert_int_equal(a.version, VERSION + s);
         assert_int_equal(a.answer.train.progress, 3);
@@ -30,12 +30,12 @@ static void test_values_go_and_come(void **state)
     assert_memory_equal(f.values, f.gradient, (size_t)ROWS * COLUMNS * sizeof(float));
     assert_memory_equal(f.values + BIAS_AT, f.gradient + BIAS_AT, BIASES * sizeof(float));
     assert_true(f.values[BIAS_AT - 1] == -1);
-    exchange(&f, 20, 0, false, true); /* a pull alone, and a push alone */
-    assert_int_equal(next_answer(&f, 20).code, 0);
-    exchange(&f, 21, 1, true, false);
-    assert_int_equal(next_answer(&f, 21).code, 0);
+    client_exchange(&f, 20, 0, false, true); /* a pull alone, and a push alone */
+    assert_int_equal(client_next_answer(&f, 20).code, 0);
+    client_exchange(&f, 21, 1, true, false);
+    assert_int_equal(client_next_answer(&f, 21).code, 0);
     assert_int_equal(f.streams, SHARDS);
-    finish(&f);
+    client_finish(&f);
 }
 
 static void expect_values(struct fake *f, enum value_type type)
@@ -53,16 +53,16 @@ static void test_values_in_16_bits(void **state)
 {
     (void)state;
     struct fake f;
-    gradients = VALUE_BF16;
-    parameters = VALUE_FP16;
-    start(&f, 0);
+    client_gradients = VALUE_BF16;
+    client_parameters = VALUE_FP16;
+    client_start(&f, 0);
     for (uint64_t round = 0; round < 3; round++) {
         for (size_t i = 0; i < FLAT_COUNT; i++) {
             f.gradient[i] = (float)(i % 30011 + round) * 1.7F;
         }
         for (uint32_t s = 0; s < SHARDS; s++) {
-            exchange(&f, 10 + s, s, true, true);
-            assert_int_equal(next_answer(&f, 10 + s).code, 0);
+            client_exchange(&f, 10 + s, s, true, true);
+            assert_int_equal(client_next_answer(&f, 10 + s).code, 0);
             assert_int_equal(f.heard_push.type, GRADUS__V1__WIRE_TYPE__BF16);
             assert_int_equal(f.heard_pull.type, GRADUS__V1__WIRE_TYPE__FP16);
         }
@@ -70,23 +70,23 @@ static void test_values_in_16_bits(void **state)
     }
     struct ps_client_request pinned = {
         .exchange = 20, .generation = 1, .ask = {.kind = EXCHANGE_PINNED, .pin_id = "p"}};
-    carry_out(&f, &pinned);
-    assert_int_equal(next_answer(&f, 20).code, 0);
+    client_carry_out(&f, &pinned);
+    assert_int_equal(client_next_answer(&f, 20).code, 0);
     assert_int_equal(f.heard_pull.type, GRADUS__V1__WIRE_TYPE__FP32);
     struct ps_client_request sum = {.exchange = 21,
                                     .generation = 1,
                                     .ask = {.kind = EXCHANGE_TRAIN,
                                             .has_push = true,
                                             .push = {.replica_end = 2, .examples = 1}}};
-    carry_out(&f, &sum);
-    assert_int_equal(next_answer(&f, 21).code, 0);
+    client_carry_out(&f, &sum);
+    assert_int_equal(client_next_answer(&f, 21).code, 0);
     assert_int_equal(f.heard_push.type, GRADUS__V1__WIRE_TYPE__FP32);
-    set_script(&f, SCRIPT_OTHER_TYPE);
-    exchange(&f, 22, 0, false, true);
-    struct ps_answer a = next_answer(&f, 22);
+    client_set_script(&f, SCRIPT_OTHER_TYPE);
+    client_exchange(&f, 22, 0, false, true);
+    struct ps_answer a = client_next_answer(&f, 22);
     assert_int_equal(a.code, ERR_INTERNAL);
-    finish(&f);
-    gradients = parameters = VALUE_FP32;
+    client_finish(&f);
+    client_gradients = client_parameters = VALUE_FP32;
 }
 
 static void test_a_refusal_ends_one_exchange(void **state)
@@ -98,52 +98,52 @@ static void test_a_refusal_ends_one_exchange(void **state)
     } cases[] = {{10, ERR_ABORTED}, {9, ERR_STATE},           {16, ERR_UNAUTHENTICATED},
                  {99, ERR_UNKNOWN}, {INT32_MIN, ERR_UNKNOWN}, {-5, ERR_UNKNOWN}};
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pthread_mutex_lock(&f.lock);
         f.script = SCRIPT_REFUSE;
         f.code = cases[i].sent;
         pthread_mutex_unlock(&f.lock);
-        exchange(&f, i, 0, true, true);
-        struct ps_answer a = next_answer(&f, i);
+        client_exchange(&f, i, 0, true, true);
+        struct ps_answer a = client_next_answer(&f, i);
         assert_int_equal(a.code, cases[i].code);
         assert_string_equal(a.message, "shard 0: told to refuse");
     }
-    set_script(&f, SCRIPT_RIGHT);
-    exchange(&f, 100, 0, true, true);
-    assert_int_equal(next_answer(&f, 100).code, 0);
+    client_set_script(&f, SCRIPT_RIGHT);
+    client_exchange(&f, 100, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 100).code, 0);
     assert_int_equal(f.streams, 1);
-    finish(&f);
+    client_finish(&f);
 }
 
 static void test_a_broken_stream_is_opened_again(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     for (uint64_t i = 0; i < 5; i++) {
-        set_script(&f, SCRIPT_BREAK);
-        exchange(&f, 2 * i, 1, i % 2 == 0, true);
-        assert_int_equal(next_answer(&f, 2 * i).code, ERR_UNAVAILABLE);
-        set_script(&f, SCRIPT_RIGHT);
-        exchange(&f, 2 * i + 1, 1, true, true);
-        assert_int_equal(next_answer(&f, 2 * i + 1).code, 0);
+        client_set_script(&f, SCRIPT_BREAK);
+        client_exchange(&f, 2 * i, 1, i % 2 == 0, true);
+        assert_int_equal(client_next_answer(&f, 2 * i).code, ERR_UNAVAILABLE);
+        client_set_script(&f, SCRIPT_RIGHT);
+        client_exchange(&f, 2 * i + 1, 1, true, true);
+        assert_int_equal(client_next_answer(&f, 2 * i + 1).code, 0);
     }
     assert_int_equal(f.streams, 6);
-    finish(&f);
+    client_finish(&f);
 }
 
 static void test_a_server_that_is_gone(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     rpc_server_stop(f.server);
-    exchange(&f, 1, 0, true, true);
-    assert_int_equal(next_answer(&f, 1).code, ERR_UNAVAILABLE);
-    exchange(&f, 2, 0, false, true);
-    assert_int_equal(next_answer(&f, 2).code, ERR_UNAVAILABLE);
-    finish(&f);
+    client_exchange(&f, 1, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 1).code, ERR_UNAVAILABLE);
+    client_exchange(&f, 2, 0, false, true);
+    assert_int_equal(client_next_answer(&f, 2).code, ERR_UNAVAILABLE);
+    client_finish(&f);
 }
 
 static void wait_streams(struct fake *f, unsigned streams)
@@ -162,39 +162,39 @@ static void test_a_shard_that_moves(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     struct rpc_server *first = f.server;
-    start_server(&f, NULL, NULL);
-    exchange(&f, 1, 0, true, true);
-    assert_int_equal(next_answer(&f, 1).code, 0);
-    set_script(&f, SCRIPT_UNREAD);
-    exchange(&f, 2, 1, true, true);
-    exchange(&f, 3, 1, false, true);
+    client_start_server(&f, NULL, NULL);
+    client_exchange(&f, 1, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 1).code, 0);
+    client_set_script(&f, SCRIPT_UNREAD);
+    client_exchange(&f, 2, 1, true, true);
+    client_exchange(&f, 3, 1, false, true);
     wait_streams(&f, 2);
-    place(&f, 0, first, OPENING); /* where it was */
-    place(&f, 1, f.server, OPENING + 1);
-    assert_int_equal(next_answer(&f, 2).code, ERR_UNAVAILABLE);
-    assert_int_equal(next_answer(&f, 3).code, ERR_UNAVAILABLE);
-    set_script(&f, SCRIPT_RIGHT);
-    exchange(&f, 4, 0, true, true);
-    assert_int_equal(next_answer(&f, 4).code, 0);
+    client_place(&f, 0, first, OPENING); /* where it was */
+    client_place(&f, 1, f.server, OPENING + 1);
+    assert_int_equal(client_next_answer(&f, 2).code, ERR_UNAVAILABLE);
+    assert_int_equal(client_next_answer(&f, 3).code, ERR_UNAVAILABLE);
+    client_set_script(&f, SCRIPT_RIGHT);
+    client_exchange(&f, 4, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 4).code, 0);
     assert_int_equal(f.opening, OPENING);
     assert_int_equal(f.streams, 2);
-    exchange(&f, 5, 1, true, true);
-    assert_int_equal(next_answer(&f, 5).code, 0);
+    client_exchange(&f, 5, 1, true, true);
+    assert_int_equal(client_next_answer(&f, 5).code, 0);
     assert_int_equal(f.opening, OPENING + 1);
     assert_int_equal(f.streams, 3);
-    place(&f, 1, f.server, OPENING + 2); /* made anew on the same server */
-    exchange(&f, 6, 1, true, true);
-    assert_int_equal(next_answer(&f, 6).code, 0);
+    client_place(&f, 1, f.server, OPENING + 2); /* made anew on the same server */
+    client_exchange(&f, 6, 1, true, true);
+    assert_int_equal(client_next_answer(&f, 6).code, 0);
     assert_int_equal(f.opening, OPENING + 2);
     assert_int_equal(f.streams, 4);
     rpc_server_stop(first); /* nobody is there any more but shard 0 */
-    exchange(&f, 7, 1, true, true);
-    assert_int_equal(next_answer(&f, 7).code, 0);
-    exchange(&f, 8, 0, true, true);
-    assert_int_equal(next_answer(&f, 8).code, ERR_UNAVAILABLE);
-    finish(&f);
+    client_exchange(&f, 7, 1, true, true);
+    assert_int_equal(client_next_answer(&f, 7).code, 0);
+    client_exchange(&f, 8, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 8).code, ERR_UNAVAILABLE);
+    client_finish(&f);
     rpc_server_free(first);
 }
 
@@ -211,16 +211,16 @@ static void test_a_shard_without_a_place(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     assert_int_equal(loop_call(f.loop, place_nowhere, &f, NULL), 0);
-    exchange(&f, 1, 1, true, true);
-    struct ps_answer a = next_answer(&f, 1);
+    client_exchange(&f, 1, 1, true, true);
+    struct ps_answer a = client_next_answer(&f, 1);
     assert_int_equal(a.code, ERR_UNAVAILABLE);
     assert_non_null(strstr(a.message, "shard 1: nobody has said where it is"));
-    place(&f, 1, f.server, OPENING);
-    exchange(&f, 2, 1, true, true);
-    assert_int_equal(next_answer(&f, 2).code, 0);
-    finish(&f);
+    client_place(&f, 1, f.server, OPENING);
+    client_exchange(&f, 2, 1, true, true);
+    assert_int_equal(client_next_answer(&f, 2).code, 0);
+    client_finish(&f);
 }
 
 static void test_answers_that_cannot_be_right(void **state)
@@ -229,32 +229,32 @@ static void test_answers_that_cannot_be_right(void **state)
     static const enum script scripts[] = {SCRIPT_NO_VALUES, SCRIPT_TOTAL, SCRIPT_GAP,
                                           SCRIPT_TOO_MANY, SCRIPT_RAGGED};
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-        set_script(&f, scripts[i]);
-        exchange(&f, i, 0, false, true);
-        struct ps_answer a = next_answer(&f, i);
+        client_set_script(&f, scripts[i]);
+        client_exchange(&f, i, 0, false, true);
+        struct ps_answer a = client_next_answer(&f, i);
         assert_int_equal(a.code, ERR_INTERNAL);
         assert_non_null(strstr(a.message, "shard 0 answered elements"));
     }
-    set_script(&f, SCRIPT_OTHER_FIRST);
-    exchange(&f, 50, 0, false, true);
-    assert_int_equal(next_answer(&f, 50).code, 0);
-    finish(&f);
+    client_set_script(&f, SCRIPT_OTHER_FIRST);
+    client_exchange(&f, 50, 0, false, true);
+    assert_int_equal(client_next_answer(&f, 50).code, 0);
+    client_finish(&f);
 }
 
 static void test_more_exchanges_than_there_is_room_for(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
-    set_script(&f, SCRIPT_UNREAD);
+    client_start(&f, 0);
+    client_set_script(&f, SCRIPT_UNREAD);
     for (uint64_t i = 0; i < EXCHANGES_MAX; i++) {
-        exchange(&f, i, 0, false, true);
+        client_exchange(&f, i, 0, false, true);
     }
-    exchange(&f, 1000, 0, false, true);
-    assert_int_equal(next_answer(&f, 1000).code, ERR_EXHAUSTED);
-    finish(&f);
+    client_exchange(&f, 1000, 0, false, true);
+    assert_int_equal(client_next_answer(&f, 1000).code, ERR_EXHAUSTED);
+    client_finish(&f);
 }
 
 /* The job's thread waits in ps_client_exchange() for a server that reads no more; the close of
@@ -269,7 +269,7 @@ static void post_pushes(void *ctx)
                         .generation = 1,
                         .ask = {.kind = EXCHANGE_TRAIN, .has_push = true, .push = {.examples = 1}}},
         };
-        run_ask(&ask);
+        client_run_ask(&ask);
     }
 }
 
@@ -277,8 +277,8 @@ static void test_close_while_nothing_is_read(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 2U << 20);
-    set_script(&f, SCRIPT_UNREAD);
+    client_start(&f, 2U << 20);
+    client_set_script(&f, SCRIPT_UNREAD);
     assert_int_equal(loop_post(f.loop, post_pushes, &f, NULL), 0);
     pthread_mutex_lock(&f.lock);
     while (f.pushed[0] == 0) { /* the first chunk is there; the others go nowhere */
@@ -287,7 +287,7 @@ static void test_close_while_nothing_is_read(void **state)
         pthread_mutex_lock(&f.lock);
     }
     pthread_mutex_unlock(&f.lock);
-    finish(&f);
+    client_finish(&f);
 }
 
 int main(void)
@@ -304,5 +304,5 @@ int main(void)
         cmocka_unit_test(test_more_exchanges_than_there_is_room_for),
         cmocka_unit_test(test_close_while_nothing_is_read),
     };
-    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
+    return cmocka_run_group_tests(tests, client_rig_setup, client_rig_teardown);
 }

@@ -9,17 +9,17 @@
 
 static void exchange_well(struct fake *f, uint64_t number, const char *peer)
 {
-    set_script(f, SCRIPT_RIGHT);
-    exchange(f, number, 0, true, true);
-    assert_int_equal(next_answer(f, number).code, 0);
+    client_set_script(f, SCRIPT_RIGHT);
+    client_exchange(f, number, 0, true, true);
+    assert_int_equal(client_next_answer(f, number).code, 0);
     assert_memory_equal(f->peer, peer, strlen(peer));
 }
 
 static void break_stream(struct fake *f, uint64_t number)
 {
-    set_script(f, SCRIPT_BREAK);
-    exchange(f, number, 0, true, true);
-    assert_int_equal(next_answer(f, number).code, ERR_UNAVAILABLE);
+    client_set_script(f, SCRIPT_BREAK);
+    client_exchange(f, number, 0, true, true);
+    assert_int_equal(client_next_answer(f, number).code, ERR_UNAVAILABLE);
 }
 
 static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
@@ -29,7 +29,7 @@ static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
     char *root = tmp_dir_make("local");
     char path[LOCAL_SOCKET_BYTES], moved[LOCAL_SOCKET_BYTES + 8];
     char *dir = file_join(root, "sockets");
-    start_with(&f, 0, dir, path);
+    client_start_with(&f, 0, dir, path);
     exchange_well(&f, 1, "unix:");
     break_stream(&f, 2);
     exchange_well(&f, 3, "unix:");
@@ -41,7 +41,7 @@ static void test_a_server_on_this_host_is_reached_by_its_socket(void **state)
     assert_int_equal(rename(moved, path), 0);
     break_stream(&f, 6);
     exchange_well(&f, 7, "unix:");
-    finish(&f);
+    client_finish(&f);
     tmp_dir_remove(root);
     free(dir);
 }
@@ -51,8 +51,8 @@ static void check_values(struct fake *f, uint64_t number)
 {
     memset(f->values, 0, FLAT_COUNT * sizeof(float));
     for (uint32_t s = 0; s < SHARDS; s++) {
-        exchange(f, number + s, s, true, true);
-        struct ps_answer a = next_answer(f, number + s);
+        client_exchange(f, number + s, s, true, true);
+        struct ps_answer a = client_next_answer(f, number + s);
         if (a.code != 0) {
             fail_msg("%s", a.message);
         }
@@ -68,7 +68,7 @@ static void test_values_pass_in_memory(void **state)
     char *root = tmp_dir_make("local");
     char path[LOCAL_SOCKET_BYTES];
     char *dir = file_join(root, "sockets");
-    start_with(&f, 0, dir, path);
+    client_start_with(&f, 0, dir, path);
     check_values(&f, 10); /* the offers go with these */
     assert_int_equal(f.gradient_windows, 0);
     assert_int_equal(f.values_windows, 0);
@@ -79,13 +79,13 @@ static void test_values_pass_in_memory(void **state)
     assert_int_equal(f.values_windows, 6 * SHARDS);
     /* Another stream begins with nothing; the other shard goes on. */
     break_stream(&f, 100);
-    set_script(&f, SCRIPT_RIGHT);
+    client_set_script(&f, SCRIPT_RIGHT);
     check_values(&f, 110);
     assert_int_equal(f.gradient_windows, 7 * SHARDS);
     check_values(&f, 120);
     assert_int_equal(f.gradient_windows, 8 * SHARDS);
     /* So does a place that is another. */
-    place(&f, 0, f.server, OPENING + 1);
+    client_place(&f, 0, f.server, OPENING + 1);
     check_values(&f, 130);
     assert_int_equal(f.gradient_windows, 9 * SHARDS - 1);
     check_values(&f, 140);
@@ -96,19 +96,19 @@ static void test_values_pass_in_memory(void **state)
     windows_unref(f.windows[0]);
     f.windows[0] = NULL;
     pthread_mutex_unlock(&f.lock);
-    set_script(&f, SCRIPT_NO_WINDOWS);
+    client_set_script(&f, SCRIPT_NO_WINDOWS);
     unsigned before = f.gradient_windows;
     for (uint64_t i = 21; i < 24; i++) {
-        exchange(&f, 10 * i, 0, true, true);
-        assert_int_equal(next_answer(&f, 10 * i).code, 0);
+        client_exchange(&f, 10 * i, 0, true, true);
+        assert_int_equal(client_next_answer(&f, 10 * i).code, 0);
     }
     assert_int_equal(f.gradient_windows, before);
-    set_script(&f, SCRIPT_WINDOW);
-    exchange(&f, 300, 0, false, true);
-    struct ps_answer a = next_answer(&f, 300);
+    client_set_script(&f, SCRIPT_WINDOW);
+    client_exchange(&f, 300, 0, false, true);
+    struct ps_answer a = client_next_answer(&f, 300);
     assert_int_equal(a.code, ERR_INTERNAL);
     assert_non_null(strstr(a.message, "shard 0 answered in a window it was not given"));
-    finish(&f);
+    client_finish(&f);
     tmp_dir_remove(root);
     free(dir);
 }
@@ -119,5 +119,5 @@ int main(void)
         cmocka_unit_test(test_a_server_on_this_host_is_reached_by_its_socket),
         cmocka_unit_test(test_values_pass_in_memory),
     };
-    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
+    return cmocka_run_group_tests(tests, client_rig_setup, client_rig_teardown);
 }

@@ -6,7 +6,7 @@ static void test_what_a_push_says(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     uint8_t replicas[EXCHANGE_DECISION_BYTES_MAX] = {1, [EXCHANGE_DECISION_BYTES_MAX - 1] = 2};
     struct ps_client_request a = {
         .exchange = 1,
@@ -27,8 +27,8 @@ static void test_what_a_push_says(void **state)
                 .has_decision = true,
                 .decision = {15, replicas, sizeof replicas}},
     };
-    carry_out(&f, &a);
-    struct ps_answer r = next_answer(&f, 1);
+    client_carry_out(&f, &a);
+    struct ps_answer r = client_next_answer(&f, 1);
     assert_int_equal(r.code, 0);
     assert_int_equal(r.shard, 1);
     assert_int_equal(f.heard_push.step, 8);
@@ -51,8 +51,8 @@ static void test_what_a_push_says(void **state)
         .ask = {.kind = EXCHANGE_TRAIN,
                 .has_push = true,
                 .push = {.replica_first = 3, .replica_end = 4, .spare = true}}};
-    carry_out(&f, &a);
-    assert_int_equal(next_answer(&f, 2).code, 0);
+    client_carry_out(&f, &a);
+    assert_int_equal(client_next_answer(&f, 2).code, 0);
     assert_true(f.heard_push.spare && !f.heard_push.decided);
     assert_int_equal(f.heard_push.replica_first, 3);
     assert_int_equal(f.heard_push.replica_end, 4);
@@ -62,8 +62,8 @@ static void test_what_a_push_says(void **state)
     a = (struct ps_client_request){
         .exchange = 3,
         .ask = {.kind = EXCHANGE_TRAIN, .has_decision = true, .decision = {16, replicas, 1}}};
-    carry_out(&f, &a); /* alone */
-    r = next_answer(&f, 3);
+    client_carry_out(&f, &a); /* alone */
+    r = client_next_answer(&f, 3);
     assert_int_equal(r.code, 0);
     assert_int_equal(r.answer.train.push, PUSH_NONE);
     assert_null(f.heard_training.push);
@@ -72,23 +72,23 @@ static void test_what_a_push_says(void **state)
 
     a = (struct ps_client_request){
         .exchange = 4, .ask = {.kind = EXCHANGE_TOTALS, .totals = {{17, 1}, "totals", 6}}};
-    carry_out(&f, &a);
-    r = next_answer(&f, 4);
+    client_carry_out(&f, &a);
+    r = client_next_answer(&f, 4);
     assert_true(r.code == 0 && r.answer.kind == EXCHANGE_TOTALS);
     assert_true(f.heard_step == 17 && f.heard_round == 1 && f.heard_bytes == 6);
     assert_memory_equal(f.heard_replicas, "totals", 6);
-    finish(&f);
+    client_finish(&f);
 }
 
 static void test_what_an_answer_says(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     for (int32_t result = 1; result <= PUSH_DROPPED; result++) {
-        set_result(&f, result);
-        exchange(&f, (uint64_t)result, 0, true, false); /* of batches */
-        struct ps_answer r = next_answer(&f, (uint64_t)result);
+        client_set_result(&f, result);
+        client_exchange(&f, (uint64_t)result, 0, true, false); /* of batches */
+        struct ps_answer r = client_next_answer(&f, (uint64_t)result);
         assert_int_equal(r.code, 0);
         assert_int_equal((int)r.answer.train.push, result);
         assert_true(r.batches && r.answer.train.staleness == 6);
@@ -98,48 +98,48 @@ static void test_what_an_answer_says(void **state)
         assert_int_equal(r.answer.decision.replicas[0], 0xA5);
         assert_int_equal(r.answer.decision.replicas[EXCHANGE_DECISION_BYTES_MAX - 1], 0x5A);
     }
-    set_result(&f, GRADUS__V1__PUSH_RESULT__APPLIED);
+    client_set_result(&f, GRADUS__V1__PUSH_RESULT__APPLIED);
     struct ps_client_request a = {
         .exchange = 20,
         .ask = {.kind = EXCHANGE_TRAIN, .has_push = true, .push = {.replica_end = 1}}};
-    carry_out(&f, &a); /* of replicas */
-    assert_false(next_answer(&f, 20).batches);
+    client_carry_out(&f, &a); /* of replicas */
+    assert_false(client_next_answer(&f, 20).batches);
 
-    exchange(&f, 21, 0, false, true); /* what was not asked for is not looked at */
-    struct ps_answer r = next_answer(&f, 21);
+    client_exchange(&f, 21, 0, false, true); /* what was not asked for is not looked at */
+    struct ps_answer r = client_next_answer(&f, 21);
     assert_true(r.code == 0 && r.answer.train.push == PUSH_NONE);
     assert_true(r.answer.decision.bytes == 0 && !r.answer.spare.given);
 
     a = (struct ps_client_request){.exchange = 22,
                                    .ask = {.kind = EXCHANGE_SPARE, .spare_step = 17}};
-    carry_out(&f, &a);
-    r = next_answer(&f, 22);
+    client_carry_out(&f, &a);
+    r = client_next_answer(&f, 22);
     assert_int_equal(f.heard_step, 17);
     assert_true(r.code == 0 && r.answer.kind == EXCHANGE_SPARE && r.answer.spare.given);
     assert_int_equal(r.answer.spare.replica, 11);
     assert_int_equal(r.answer.spare.wait_ms, 12);
 
     a = (struct ps_client_request){.exchange = 23, .ask = {.kind = EXCHANGE_SUMS, .sums = {18, 2}}};
-    carry_out(&f, &a);
-    r = next_answer(&f, 23);
+    client_carry_out(&f, &a);
+    r = client_next_answer(&f, 23);
     assert_true(f.heard_step == 18 && f.heard_round == 2);
     assert_true(r.code == 0 && r.answer.kind == EXCHANGE_SUMS && !r.answer.sums.known);
     assert_true(r.answer.decision.bytes > 0);
     assert_int_equal(r.answer.sums.bytes, sizeof "parts");
     assert_string_equal(f.sums, "parts");
-    set_script(&f, SCRIPT_OVER);
+    client_set_script(&f, SCRIPT_OVER);
     a.exchange = 24;
-    carry_out(&f, &a);
-    r = next_answer(&f, 24);
+    client_carry_out(&f, &a);
+    r = client_next_answer(&f, 24);
     assert_true(r.code == 0 && r.answer.sums.known && r.answer.sums.over);
     assert_int_equal(r.answer.sums.bytes, 0);
-    finish(&f);
+    client_finish(&f);
 }
 
 static void refused(struct fake *f, const struct ps_client_request *a, const char *part)
 {
-    carry_out(f, a);
-    struct ps_answer r = next_answer(f, a->exchange);
+    client_carry_out(f, a);
+    struct ps_answer r = client_next_answer(f, a->exchange);
     assert_int_equal(r.code, ERR_INTERNAL);
     if (strstr(r.message, part) == NULL) {
         fail_msg("expected \"%s\", got \"%s\"", part, r.message);
@@ -150,33 +150,33 @@ static void test_answers_to_other_questions(void **state)
 {
     (void)state;
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     struct ps_client_request push = {.exchange = 1,
                                      .ask = {.kind = EXCHANGE_TRAIN, .has_push = true}};
     static const int32_t results[] = {0, 6, -1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
-        set_result(&f, results[i]);
+        client_set_result(&f, results[i]);
         refused(&f, &push, "answered a push with result");
     }
-    set_result(&f, GRADUS__V1__PUSH_RESULT__STALE);
-    set_script(&f, SCRIPT_OTHER_ANSWER);
+    client_set_result(&f, GRADUS__V1__PUSH_RESULT__STALE);
+    client_set_script(&f, SCRIPT_OTHER_ANSWER);
     refused(&f, &push, "shard 0: answered something else than was asked");
-    set_script(&f, SCRIPT_LONG);
+    client_set_script(&f, SCRIPT_LONG);
     refused(&f, &push, "a decision of 8193 bytes");
-    set_script(&f, SCRIPT_EMPTY);
+    client_set_script(&f, SCRIPT_EMPTY);
     refused(&f, &push, "a decision of 0 bytes");
-    set_script(&f, SCRIPT_NO_SPARE);
+    client_set_script(&f, SCRIPT_NO_SPARE);
     struct ps_client_request spare = {.exchange = 2, .ask = {.kind = EXCHANGE_SPARE}};
     refused(&f, &spare, "did not say whether");
 
     static const enum script wrong[] = {SCRIPT_NO_SUMS, SCRIPT_OTHER_SUMS};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        set_script(&f, wrong[i]);
+        client_set_script(&f, wrong[i]);
         struct ps_client_request ask = {.exchange = 10 + i,
                                         .ask = {.kind = EXCHANGE_SUMS, .sums = {3, 1}}};
         refused(&f, &ask, "did not answer sums of round 1 of step 3");
     }
-    set_script(&f, SCRIPT_EMPTY);
+    client_set_script(&f, SCRIPT_EMPTY);
     struct ps_client_request sums = {.exchange = 12, .ask = {.kind = EXCHANGE_SUMS}};
     refused(&f, &sums, "did not answer sums of round 0 of step 0");
 
@@ -185,23 +185,23 @@ static void test_answers_to_other_questions(void **state)
                                      .ask = {.kind = EXCHANGE_TRAIN,
                                              .has_pull = true,
                                              .pull = {.kind = PULL_VERSION, .version = VERSION}}};
-    set_script(&f, SCRIPT_TORN);
+    client_set_script(&f, SCRIPT_TORN);
     refused(&f, &pull, "mixed versions 40 and 41");
-    set_script(&f, SCRIPT_OLD);
+    client_set_script(&f, SCRIPT_OLD);
     pull.exchange = 4;
     refused(&f, &pull, "answered version 39, asked for 40");
     pull.exchange = 5;
     pull.ask.pull.kind = PULL_AT_LEAST;
     refused(&f, &pull, "answered version 39, asked for 40");
-    set_script(&f, SCRIPT_RIGHT);
+    client_set_script(&f, SCRIPT_RIGHT);
     pull.exchange = 6;
     pull.ask.pull.version = VERSION - 1; /* a later one will do */
-    carry_out(&f, &pull);
-    assert_int_equal(next_answer(&f, 6).code, 0);
+    client_carry_out(&f, &pull);
+    assert_int_equal(client_next_answer(&f, 6).code, 0);
     pull.exchange = 7;
     pull.ask.pull.kind = PULL_VERSION; /* or not */
     refused(&f, &pull, "answered version 40, asked for 39");
-    finish(&f);
+    client_finish(&f);
 }
 
 int main(void)
@@ -211,5 +211,5 @@ int main(void)
         cmocka_unit_test(test_what_an_answer_says),
         cmocka_unit_test(test_answers_to_other_questions),
     };
-    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
+    return cmocka_run_group_tests(tests, client_rig_setup, client_rig_teardown);
 }

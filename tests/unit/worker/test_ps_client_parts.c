@@ -116,7 +116,7 @@ static void test_a_gradient_leaves_while_it_is_made(void **state)
     (void)state;
     static const int fine[SHARDS] = {0};
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     begin(&f);
     make(&f, 1, 0, BIASES);
     uint64_t sent[SHARDS] = {0};
@@ -147,9 +147,9 @@ static void test_a_gradient_leaves_while_it_is_made(void **state)
     assert_memory_equal(f.values, f.gradient, (size_t)ROWS * COLUMNS * sizeof(float));
     assert_memory_equal(f.values + BIAS_AT, f.gradient + BIAS_AT, BIASES * sizeof(float));
     make_all(&f); /* nothing is begun */
-    exchange(&f, 40, 0, true, true);
-    assert_int_equal(next_answer(&f, 40).code, 0);
-    finish(&f);
+    client_exchange(&f, 40, 0, true, true);
+    assert_int_equal(client_next_answer(&f, 40).code, 0);
+    client_finish(&f);
 }
 
 /* What is made from its beginning on, or not at all, goes when all is said to be there. */
@@ -158,7 +158,7 @@ static void test_a_gradient_that_is_made_in_another_order(void **state)
     (void)state;
     static const int fine[SHARDS] = {0};
     struct fake f;
-    start(&f, 0);
+    client_start(&f, 0);
     begin(&f);
     make(&f, 0, 0, 10 * COLUMNS);
     make(&f, 7, 0, 10);
@@ -169,7 +169,7 @@ static void test_a_gradient_that_is_made_in_another_order(void **state)
         assert_int_equal(f.messages[s], 1);
     }
     assert_memory_equal(f.values, f.gradient, (size_t)ROWS * COLUMNS * sizeof(float));
-    finish(&f);
+    client_finish(&f);
 }
 
 /* Half a push is as good as none. */
@@ -179,19 +179,19 @@ static void test_the_stream_breaks_while_a_gradient_is_made(void **state)
     static const int broken[SHARDS] = {ERR_UNAVAILABLE, ERR_UNAVAILABLE};
     static const int fine[SHARDS] = {0};
     struct fake f;
-    start(&f, 0);
-    set_script(&f, SCRIPT_BREAK_EARLY);
+    client_start(&f, 0);
+    client_set_script(&f, SCRIPT_BREAK_EARLY);
     begin(&f);
     make(&f, 1, 0, BIASES);
     make(&f, 0, 1 * COLUMNS, (ROWS - 1) * COLUMNS);
     both_answers(&f, broken);
     make_all(&f);
-    set_script(&f, SCRIPT_RIGHT);
+    client_set_script(&f, SCRIPT_RIGHT);
     begin(&f);
     make_all(&f);
     both_answers(&f, fine);
     assert_memory_equal(f.values, f.gradient, (size_t)ROWS * COLUMNS * sizeof(float));
-    finish(&f);
+    client_finish(&f);
 }
 
 int main(void)
@@ -201,5 +201,5 @@ int main(void)
         cmocka_unit_test(test_a_gradient_that_is_made_in_another_order),
         cmocka_unit_test(test_the_stream_breaks_while_a_gradient_is_made),
     };
-    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
+    return cmocka_run_group_tests(tests, client_rig_setup, client_rig_teardown);
 }

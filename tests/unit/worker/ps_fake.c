@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the parameter server does what it is told. */
+#include "ps_fake.h"
+
+static void send_in_window(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                           uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    float *to = windows_values(f->windows[shard], window - 1);
+    f->values_windows++;
+    m->total = elements;
+    for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
+        m->offset = at;
+        m->in_window = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        memcpy(to + at, f->shards[shard] + at, m->in_window * sizeof(float));
+        assert_int_equal(rpc_send(call, &m->base, NULL), 0);
+    }
+}
+
+static void send_values(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                        uint32_t shard)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    m->total = f->script == SCRIPT_TOTAL ? elements - 1 : elements;
+    for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
+        uint64_t n = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        struct rpc_piece piece = {f->shards[shard] + at, n * sizeof(float)};
+        struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        static unsigned char coded[ANSWER_CHUNK * sizeof(float)];
+        if (f->heard_pull.type != GRADUS__V1__WIRE_TYPE__FP32 && f->script != SCRIPT_OTHER_TYPE) {
+            enum value_type type = (enum value_type)f->heard_pull.type;
+            values_encode(type, f->shards[shard] + at, n, coded);
+            piece = (struct rpc_piece){coded, n * value_type_bytes(type)};
+            m->type = f->heard_pull.type;
+        }
+        if (f->script == SCRIPT_GAP && at == ANSWER_CHUNK) {
+            continue;
+        }
+        if (f->script == SCRIPT_RAGGED) {
+            piece.bytes -= 2;
+        }
+        m->offset = at;
+        m->version += f->script == SCRIPT_TORN && at > 0 ? 1 : 0;
+        assert_int_equal(rpc_send(call, &m->base, &blob), 0);
+    }
+}
+
+/* What an answer may say; it points into this. */
+struct parts {
+    Gradus__V1__Trained trained;
+    Gradus__V1__Decision decision;
+    Gradus__V1__SpareResponse spare;
+    Gradus__V1__Sums sums;
+};
+
+static void make_parts(const struct fake *f, struct parts *p)
+{
+    gradus__v1__trained__init(&p->trained);
+    p->trained.progress = 3;
+    p->trained.staleness = 6;
+    if (f->heard_training.push != NULL) {
+        p->trained.push = (Gradus__V1__PushResult)f->result;
+    }
+    static uint8_t replicas[EXCHANGE_DECISION_BYTES_MAX + 1];
+    gradus__v1__decision__init(&p->decision);
+    p->decision.step = VERSION - 1;
+    p->decision.replicas.data = replicas;
+    p->decision.replicas.len = f->script == SCRIPT_LONG    ? sizeof replicas
+                               : f->script == SCRIPT_EMPTY ? 0
+                                                           : sizeof replicas - 1;
+    replicas[0] = 0xA5;
+    replicas[EXCHANGE_DECISION_BYTES_MAX - 1] = 0x5A;
+    gradus__v1__spare_response__init(&p->spare);
+    p->spare.given = true;
+    p->spare.replica = 11;
+    p->spare.wait_ms = 12;
+    gradus__v1__sums__init(&p->sums);
+    static uint8_t sums[] = "parts";
+    p->sums.step = f->heard_step;
+    p->sums.round = f->heard_round + (f->script == SCRIPT_OTHER_SUMS ? 1 : 0);
+    p->sums.known = f->script == SCRIPT_OVER;
+    p->sums.data = (ProtobufCBinaryData){
+        f->script == SCRIPT_EMPTY || f->script == SCRIPT_OVER ? 0 : sizeof sums, sums};
+}
+
+static void put_parts(const struct fake *f, struct parts *p, Gradus__V1__ExchangeResponse *m)
+{
+    m->decision = &p->decision; /* asked for or not */
+    if (f->heard.what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING &&
+        f->script != SCRIPT_OTHER_ANSWER) {
+        m->answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED;
+        m->trained = &p->trained;
+    } else if (f->heard.what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_SUMS &&
+               f->script != SCRIPT_NO_SUMS) {
+        m->answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SUMS;
+        m->sums = &p->sums;
+    } else if (f->script != SCRIPT_NO_SPARE) {
+        m->answer_case = GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_SPARE;
+        m->spare = &p->spare;
+    }
+}
+
+static void send_too_many(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                          uint32_t shard)
+{
+    struct rpc_piece piece = {f->shards[shard], sizeof(float)};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    m->total = f->plan.shard_elements[shard];
+    m->offset = 0;
+    piece.bytes = (m->total + 1) * sizeof(float);
+    (void)rpc_send(call, &m->base, &blob);
+}
+
+/* Do what is wrong before the answer, or instead of it; true: instead. */
+static bool misbehave(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                      uint32_t shard)
+{
+    static char message[] = "told to refuse";
+    struct err err;
+    switch (f->script) {
+    case SCRIPT_REFUSE:
+        m->code = f->code;
+        m->message = message;
+        (void)rpc_send(call, &m->base, NULL);
+        return true;
+    case SCRIPT_BREAK:
+        (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
+        (void)rpc_fail(call, &err);
+        return true;
+    case SCRIPT_UNREAD:
+        rpc_pause(call);
+        return true;
+    case SCRIPT_NO_VALUES:
+        (void)rpc_send(call, &m->base, NULL);
+        return true;
+    case SCRIPT_OTHER_FIRST:
+        m->exchange += 1000;
+        (void)rpc_send(call, &m->base, NULL);
+        m->exchange -= 1000;
+        return false;
+    case SCRIPT_TOO_MANY:
+        send_too_many(f, call, m, shard);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The answer to an exchange that has come in whole. */
+static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__ExchangeRequest *q,
+                  uint32_t shard, bool pull, uint32_t window)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    struct parts parts;
+    m.exchange = q->exchange;
+    m.windows_open = f->windows[shard] != NULL;
+    m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
+    make_parts(f, &parts);
+    put_parts(f, &parts, &m);
+    if (misbehave(f, call, &m, shard)) {
+        return;
+    }
+    if (pull && window != 0) {
+        send_in_window(f, call, &m, shard, window);
+    } else if (pull && f->script == SCRIPT_WINDOW) {
+        m.total = m.in_window = f->plan.shard_elements[shard];
+        (void)rpc_send(call, &m.base, NULL);
+    } else if (pull) {
+        send_values(f, call, &m, shard);
+    } else {
+        (void)rpc_send(call, &m.base, NULL);
+    }
+}
+
+static void hear_training(struct fake *f, const Gradus__V1__Training *q)
+{
+    f->heard_training = *q;
+    if (q->push != NULL) {
+        f->heard_push = *q->push;
+        f->heard_norm = q->push->n_norms > 0 ? q->push->norms[q->push->n_norms - 1] : -1;
+    }
+    if (q->pull != NULL) {
+        f->heard_pull = *q->pull;
+    }
+    if (q->decision != NULL) {
+        f->heard_step = q->decision->step;
+        f->heard_bytes = q->decision->replicas.len;
+        assert_true(f->heard_bytes <= sizeof f->heard_replicas);
+        memcpy(f->heard_replicas, q->decision->replicas.data, f->heard_bytes);
+    }
+}
+
+static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
+{
+    f->heard = *q;
+    memset(&f->heard_training, 0, sizeof f->heard_training);
+    switch (q->what_case) {
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING:
+        hear_training(f, q->training);
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED:
+        gradus__v1__pull__init(&f->heard_pull); /* values that are exact */
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_SPARE:
+        f->heard_step = q->spare->step;
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_SUMS:
+        f->heard_step = q->sums->step;
+        f->heard_round = q->sums->round;
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_TOTALS:
+        f->heard_step = q->totals->step;
+        f->heard_round = q->totals->round;
+        f->heard_bytes = q->totals->data.len;
+        memcpy(f->heard_replicas, q->totals->data.data, f->heard_bytes);
+        break;
+    default:
+        fail_msg("a request that is nothing");
+    }
+}
+
+static void open_windows(struct fake *f, uint32_t shard, const Gradus__V1__Windows *m)
+{
+    struct err err;
+    struct windows_offer offer = {.pid = m->pid,
+                                  .fd = m->fd,
+                                  .elements = m->elements,
+                                  .gradients = m->gradients,
+                                  .values = m->values};
+    assert_int_equal(m->token.len, sizeof offer.token);
+    memcpy(offer.token, m->token.data, sizeof offer.token);
+    windows_unref(f->windows[shard]);
+    assert_int_equal(windows_open(&offer, f->plan.shard_elements[shard], &f->windows[shard], &err),
+                     0);
+}
+
+/* The whole push is in a window. */
+static void take_window(struct fake *f, uint32_t shard, uint32_t window)
+{
+    uint64_t elements = f->plan.shard_elements[shard];
+    struct windows *w = f->windows[shard];
+    assert_non_null(w);
+    assert_true(windows_hold_gradient(w, window - 1));
+    memcpy(f->shards[shard], windows_gradient(w, window - 1), elements * sizeof(float));
+    windows_give_gradient(w, window - 1);
+    f->pushed[shard] = elements;
+    f->gradient_windows++;
+}
+
+/* The client sends one exchange after the other, so the first message of one says what the rest
+ * belongs to: the shard, and whether it pulls, are kept at the call. */
+struct incoming {
+    uint32_t shard;
+    bool pull;
+    uint32_t window;
+};
+
+static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    struct fake *f = service;
+    const Gradus__V1__ExchangeRequest *q = (const Gradus__V1__ExchangeRequest *)msg->body;
+    struct incoming *in = rpc_data(call);
+    pthread_mutex_lock(&f->lock);
+    if (q->shard != NULL) {
+        in->shard = q->shard->shard;
+        f->opening = q->shard->opening;
+        in->window = q->values_window;
+        f->pushed[in->shard] = 0;
+        f->messages[in->shard] = 0;
+        hear(f, q);
+        in->pull = f->heard_training.pull != NULL ||
+                   q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
+        if (q->windows != NULL && f->script != SCRIPT_NO_WINDOWS) {
+            open_windows(f, in->shard, q->windows);
+        }
+    } else {
+        assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
+    }
+    enum value_type type = (enum value_type)f->heard_push.type;
+    uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);
+    assert_true(q->offset <= f->plan.shard_elements[in->shard]);
+    assert_true(n <= f->plan.shard_elements[in->shard] - q->offset);
+    assert_true(wire_values_read(msg->bulk, type, f->shards[in->shard] + q->offset, n));
+    f->pushed[in->shard] += n;
+    if (q->gradient_window != 0) {
+        assert_int_equal(n, 0);
+        take_window(f, in->shard, q->gradient_window);
+    }
+    f->messages[in->shard]++;
+    f->offset[in->shard] = q->offset;
+    pthread_cond_broadcast(&f->changed);
+    if (f->script == SCRIPT_BREAK_EARLY) {
+        struct err err;
+        (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
+        (void)rpc_fail(call, &err);
+    } else if (f->pushed[in->shard] == q->total || f->script == SCRIPT_UNREAD) {
+        serve(f, call, q, in->shard, in->pull, in->window);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void on_open(struct rpc_call *call, void *service)
+{
+    struct fake *f = service;
+    rpc_set_data(call, mem_new(1, sizeof(struct incoming)));
+    pthread_mutex_lock(&f->lock);
+    f->streams++;
+    text_copy(f->peer, sizeof f->peer, rpc_peer(call));
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void on_over(struct rpc_call *call, bool cancelled, void *service)
+{
+    (void)cancelled;
+    (void)service;
+    free(rpc_data(call));
+}
+
+const struct rpc_method ps_fake_methods[] =
+    PS_METHODS(.open = on_open, .request = on_exchange, .done = on_over);
+const size_t ps_fake_method_count = sizeof ps_fake_methods / sizeof ps_fake_methods[0];
