@@ -3,7 +3,7 @@
 #ifndef GRADUS_TESTS_PS_STEP_H
 #define GRADUS_TESTS_PS_STEP_H
 
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 #include <sched.h>
 

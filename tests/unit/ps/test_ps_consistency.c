@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps with fewer than all replicas, spare replicas and stale gradients, over real gRPC. */
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 #include <math.h>
 
@@ -45,14 +45,14 @@ static void begin(struct scene *s, uint32_t shard, const struct consistency *con
     s->elements = plan.shard_elements[shard];
     plan_release(&plan);
     ps_rig_expect(ps_rig_open_as(&s->rig, &s->o, NULL, &err), 0, &err, "");
-    client_open(&s->c, &s->rig);
+    exchange_open(&s->c, &s->rig);
     struct chunk pull = {.exchange = 0, .job = job, .shard = shard, .first = true, .pull = true};
     memcpy(initial, exchange(&s->c, &pull)->values, s->elements * sizeof(float));
 }
 
 static void end(struct scene *s)
 {
-    client_close(&s->c);
+    exchange_close(&s->c);
     ps_rig_stop(&s->rig);
 }
 

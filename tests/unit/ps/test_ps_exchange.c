@@ -12,7 +12,7 @@ static void test_chunks_out_and_back(void **state)
     const uint64_t sizes[] = {ELEMENTS, 1 << 14, 1001};
     for (size_t i = 0; i < 3; i++) {
         start(&rig, "sync", 1, 0);
-        client_open(&c, &rig);
+        exchange_open(&c, &rig);
         send_push(&c, job, 3, 0, 0, 1, sizes[i], true);
         struct answer *a = wait_answer(&c, 3);
         assert_int_equal(a->code, 0);
@@ -21,7 +21,7 @@ static void test_chunks_out_and_back(void **state)
         assert_int_equal(a->generation, 1);
         assert_int_equal(a->messages, (ELEMENTS * sizeof(float) + (64 << 10) - 1) / (64 << 10));
         check_step(a->values, 1, 10);
-        client_close(&c);
+        exchange_close(&c);
         ps_rig_stop(&rig);
     }
 }
@@ -32,8 +32,8 @@ static void test_two_clients_make_a_step(void **state)
     struct ps_rig rig;
     struct client c[2];
     start(&rig, "sync", 2, 0);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     for (uint64_t step = 0; step < 5; step++) {
         for (uint32_t w = 0; w < 2; w++) {
             send_push(&c[w], job, step, step, w, w + 1, 1 << 14, true);
@@ -48,8 +48,8 @@ static void test_two_clients_make_a_step(void **state)
     check_step(c[0].answers[0].values, 2, 20);
     send_push(&c[1], job, 9, 2, 1, 2, ELEMENTS, false); /* an answer that got lost */
     assert_int_equal(wait_answer(&c[1], 9)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -60,8 +60,8 @@ static void test_answers_say_how_long_it_took(void **state)
     struct ps_rig rig;
     struct client c[2];
     start(&rig, "sync", 2, 0);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     uint64_t sent_ns = chrono_now_ns();
     send_push(&c[0], job, 0, 0, 0, 1, ELEMENTS, true);
     send_push(&c[0], job, 1, 0, 0, 1, ELEMENTS, false); /* behind it on the same stream */
@@ -77,8 +77,8 @@ static void test_answers_say_how_long_it_took(void **state)
     assert_true(first->waited_us >= 2000);
     assert_true(first->waited_us + first->applied_us <= over_us + 1);
     assert_true(last->waited_us + last->applied_us + 2000 <= over_us + 1);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -88,7 +88,7 @@ static void test_exchanges_interleave(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "sync", 2, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     const uint64_t half = ELEMENTS / 2;
     for (uint64_t part = 0; part < 2; part++) {
         for (uint32_t r = 0; r < 2; r++) {
@@ -115,7 +115,7 @@ static void test_exchanges_interleave(void **state)
     send_chunk(&c, &empty);
     assert_int_equal(wait_answer(&c, 4)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(c.answers[4].total, 0);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -128,7 +128,7 @@ static void test_chunks_in_any_order(void **state)
     const uint64_t bounds[] = {0, 17, 20000, 40000, ELEMENTS};
     const size_t order[] = {3, 1, 0, 2};
     start(&rig, "sync", 1, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     for (size_t i = 0; i < 4; i++) {
         struct chunk k = {.job = job,
                           .first = i == 0,
@@ -145,7 +145,7 @@ static void test_chunks_in_any_order(void **state)
     assert_int_equal(a->code, 0);
     assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     check_step(a->values, 1, 10);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -166,7 +166,7 @@ static void test_chunks_that_overlap(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "sync", 1, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     struct chunk k = {.job = job,
                       .first = true,
                       .push = true,
@@ -188,7 +188,7 @@ static void test_chunks_that_overlap(void **state)
     send_push(&c, job, 0, 0, 0, 1, ELEMENTS, false); /* nothing of it is left */
     wait_messages(&c, 0, 2);
     assert_int_equal(c.answers[0].push, GRADUS__V1__PUSH_RESULT__APPLIED);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -202,7 +202,7 @@ static void test_garbage_is_refused(void **state)
     struct err err;
     start(&rig, "sync", 1, 0);
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 1, &err), 0, &err, "");
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     struct chunk k = {.exchange = 0, .job = job, .total = 8};
     expect_refusal(&c, &k, ERR_INVALID, "exchange 0: its first message does not name a shard");
     char nowhere[] = "z-9";
@@ -246,7 +246,7 @@ static void test_garbage_is_refused(void **state)
     send_push(&c, job, 4, 0, 0, 1, ELEMENTS, false); /* the number may be used again */
     wait_messages(&c, 4, 2);
     assert_int_equal(c.answers[4].push, GRADUS__V1__PUSH_RESULT__APPLIED);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -256,7 +256,7 @@ static void test_too_many_exchanges_end_the_stream(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "sync", 1, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     for (uint64_t i = 0; i < 70; i++) {
         struct chunk k = {.exchange = 100 + i,
                           .job = job,
@@ -268,12 +268,12 @@ static void test_too_many_exchanges_end_the_stream(void **state)
     }
     wait_over(&c);
     assert_int_equal(c.code, ERR_EXHAUSTED);
-    client_close(&c);
+    exchange_close(&c);
     /* Its buffers are free again. */
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     assert_int_equal(wait_answer(&c, 1)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -283,7 +283,7 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "sync", 2, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     struct chunk pull = {.exchange = 2,
                          .job = job,
@@ -297,17 +297,17 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     send_chunk(&c, &torso); /* half of a push */
     while (parked(&rig) != 2) {
     }
-    client_close(&c);
+    exchange_close(&c);
     while (parked(&rig) != 0) {
     }
     /* The push is in; sent again it is a duplicate, and the step goes on. */
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     send_push(&c, job, 2, 0, 1, 2, ELEMENTS, true);
     assert_int_equal(wait_answer(&c, 1)->push, GRADUS__V1__PUSH_RESULT__DUPLICATE);
     assert_int_equal(wait_answer(&c, 2)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     check_step(c.answers[1].values, 2, 20);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -318,7 +318,7 @@ static void test_half_close_waits_for_the_answers(void **state)
     struct client c;
     struct err err;
     start(&rig, "sync", 1, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     struct chunk pull = {.exchange = 2,
                          .job = job,
                          .first = true,
@@ -334,12 +334,12 @@ static void test_half_close_waits_for_the_answers(void **state)
     assert_int_equal(c.code, 0);
     assert_true(c.answers[2].complete);
     check_step(c.answers[2].values, 1, 10);
-    client_close(&c);
-    client_open(&c, &rig); /* without a word */
+    exchange_close(&c);
+    exchange_open(&c, &rig); /* without a word */
     assert_int_equal(rpc_stream_half_close(c.stream), 0);
     wait_over(&c);
     assert_int_equal(c.code, 0);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -351,8 +351,8 @@ static void test_a_slow_reader_holds_nobody_up(void **state)
     struct client slow;
     struct client fast;
     start(&rig, "sync", 1, 0);
-    client_open(&slow, &rig);
-    client_open(&fast, &rig);
+    exchange_open(&slow, &rig);
+    exchange_open(&fast, &rig);
     rpc_stream_pause(slow.stream);
     for (uint64_t step = 0; step < EXCHANGES; step++) {
         if (step == 4) {
@@ -372,8 +372,8 @@ static void test_a_slow_reader_holds_nobody_up(void **state)
                             a->version == 0 ? initial : fast.answers[a->version - 1].values,
                             ELEMENTS * sizeof(float));
     }
-    client_close(&slow);
-    client_close(&fast);
+    exchange_close(&slow);
+    exchange_close(&fast);
     ps_rig_stop(&rig);
 }
 
@@ -383,7 +383,7 @@ static void test_the_server_stops_with_open_streams(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "sync", 2, 0);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     while (parked(&rig) != 1) {
     }
@@ -392,7 +392,7 @@ static void test_the_server_stops_with_open_streams(void **state)
     rpc_server_stop(rig.server);
     wait_over(&c);
     assert_int_equal(c.code, ERR_UNAVAILABLE);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -440,7 +440,7 @@ static void test_pins_answer_with_the_average(void **state)
     ps_rig_expect(
         ps_rig_open(&rig, job, "sync", "adam, average: 0.5, evaluate_average: true", 1, 1, &err), 0,
         &err, "");
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     for (uint64_t step = 0;; step++) {
         (void)ps_rig_pull(&rig, job, GRADUS__V1__PULL__KIND__LATEST, 0, NULL, values, &version,
                           &err);
@@ -463,7 +463,7 @@ static void test_pins_answer_with_the_average(void **state)
     assert_int_equal(wait_answer(&c, 1)->code, 0);
     check_pinned(&rig, &c, with, average);
     check_pinned(&rig, &c, without, values);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 

@@ -21,7 +21,7 @@ static void test_a_step_of_more_than_fits(void **state)
     static struct client c[CROWD];
     start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
     for (size_t i = 0; i < CROWD; i++) {
-        client_open(&c[i], &rig);
+        exchange_open(&c[i], &rig);
     }
     for (uint64_t step = 0; step < STEPS; step++) {
         for (uint32_t i = 0; i < CROWD; i++) {
@@ -45,7 +45,7 @@ static void test_a_step_of_more_than_fits(void **state)
     }
     expect_all_given_back(&rig);
     for (size_t i = 0; i < CROWD; i++) {
-        client_close(&c[i]);
+        exchange_close(&c[i]);
     }
     ps_rig_stop(&rig);
 }
@@ -90,8 +90,8 @@ static void test_room_for_one(void **state)
     uint64_t version;
     static float values[ELEMENTS];
     start(&rig, "async", 1, 1);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     push_async(&c[1], 1, 1, 1);
@@ -116,8 +116,8 @@ static void test_room_for_one(void **state)
     assert_int_equal(version, 5);
     expect_all_given_back(&rig);
     assert_true(meter_value(rig.ps->gradient_memory.wait_seconds) > 0);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -130,7 +130,7 @@ static void test_the_ends_of_who_waits(void **state)
     struct err err;
     start(&rig, "async", 1, 1);
     for (size_t i = 0; i < 3; i++) {
-        client_open(&c[i], &rig);
+        exchange_open(&c[i], &rig);
     }
     begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
@@ -151,15 +151,15 @@ static void test_the_ends_of_who_waits(void **state)
                                     .request_bulk = VALUES,
                                     .timeout_ms = 200};
     assert_int_equal(rpc_call_blocking(rig.channel, &impatient, NULL, &err), ERR_TIMEOUT);
-    client_close(&c[1]);
+    exchange_close(&c[1]);
     push_async(&c[2], 0, 1, 0);
     wait_for_waits(&rig, 3);
-    client_close(&c[0]); /* with half a gradient: the third one goes on */
+    exchange_close(&c[0]); /* with half a gradient: the third one goes on */
     struct answer *a = wait_answer(&c[2], 0);
     assert_int_equal(a->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(a->version, 1);
     expect_all_given_back(&rig);
-    client_close(&c[2]);
+    exchange_close(&c[2]);
     ps_rig_stop(&rig);
 }
 
@@ -172,8 +172,8 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
     pthread_t thread;
     struct err err;
     start(&rig, "async", 1, 1);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
@@ -189,8 +189,8 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
         assert_int_equal(c[i].code, ERR_NOT_FOUND);
     }
     expect_all_given_back(&rig);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -207,8 +207,8 @@ static void test_a_closed_shard_holds_nothing(void **state)
     /* Two versions, two slots, their copy and a gradient; not half of it twice. */
     ps_rig_start(&rig, 8 * ELEMENTS * sizeof(float));
     ps_rig_expect(ps_rig_open(&rig, job, "async", "adam", 1, 1, &err), 0, &err, "");
-    client_open(&writer, &rig);
-    client_open(&reader, &rig);
+    exchange_open(&writer, &rig);
+    exchange_open(&reader, &rig);
     rpc_stream_pause(reader.stream);
     for (uint64_t i = 0; i < EXCHANGES; i++) {
         struct chunk pull = {.exchange = i, .job = job, .first = true, .pull = true};
@@ -221,8 +221,8 @@ static void test_a_closed_shard_holds_nothing(void **state)
     wait_over(&writer);
     assert_int_equal(writer.code, ERR_NOT_FOUND);
     rpc_stream_resume(reader.stream);
-    client_close(&writer);
-    client_close(&reader);
+    exchange_close(&writer);
+    exchange_close(&reader);
     ps_rig_stop(&rig);
 }
 
@@ -235,8 +235,8 @@ static void test_the_server_stops(void **state)
     struct unary u = {.rig = &rig, .split = 2};
     pthread_t thread;
     start(&rig, "async", 1, 1);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
     push_async(&c[1], 0, 1, 0);
     assert_int_equal(pthread_create(&thread, NULL, push_unary, &u), 0);
@@ -246,8 +246,8 @@ static void test_the_server_stops(void **state)
     assert_int_equal(u.rc, ERR_NOT_FOUND);
     wait_over(&c[1]);
     assert_int_equal(c[1].code, ERR_UNAVAILABLE);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -262,7 +262,7 @@ static void test_a_generation_makes_room(void **state)
     char *workers[] = {w0};
     start(&rig, "sync", 2, 2);
     for (size_t i = 0; i < 3; i++) {
-        client_open(&c[i], &rig);
+        exchange_open(&c[i], &rig);
     }
     send_push(&c[0], job, 0, 0, 0, 1, ELEMENTS, false);
     assert_int_equal(wait_answer(&c[0], 0)->push, GRADUS__V1__PUSH_RESULT__ACCEPTED);
@@ -310,7 +310,7 @@ static void test_a_generation_makes_room(void **state)
         }
     }
     for (size_t i = 0; i < 3; i++) {
-        client_close(&c[i]);
+        exchange_close(&c[i]);
     }
     ps_rig_stop(&rig);
 }
@@ -321,7 +321,7 @@ static void test_interleaved_gradients_need_room_for_all(void **state)
     struct ps_rig rig;
     struct client c;
     start(&rig, "async", 1, 1);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     begin_gradient(&rig, &c, 0);
     struct chunk other = async_part(1, 1, 0, 0, ELEMENTS);
     expect_refusal(&c, &other, ERR_EXHAUSTED,
@@ -330,7 +330,7 @@ static void test_interleaved_gradients_need_room_for_all(void **state)
     end_gradient(&c, 0);
     assert_int_equal(wait_answer(&c, 0)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     assert_int_equal(exchange(&c, &other)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Updates with sums over whole variables, over real gRPC: two shards make the bits of one. */
 #define PS_RIG_SHARDS_MAX 3
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 #include <math.h>
 
@@ -44,7 +44,7 @@ static void begin(struct scene *s, const char *rule, const char *mode)
     ps_rig_plan(1, &s->whole_plan);
     for (uint32_t i = 0; i < SHARDS; i++) {
         open_shard(s, cut, rule, mode, i, SHARDS);
-        client_open(&s->shards[i], &s->rig);
+        exchange_open(&s->shards[i], &s->rig);
     }
     assert_int_equal(ps_list(s->rig.ps, cut, found), SHARDS);
     s->rounds = found[0]->rounds;
@@ -52,15 +52,15 @@ static void begin(struct scene *s, const char *rule, const char *mode)
         ps_shard_unref(found[i]);
     }
     open_shard(s, one, rule, mode, 0, 1);
-    client_open(&s->whole, &s->rig);
+    exchange_open(&s->whole, &s->rig);
 }
 
 static void end(struct scene *s)
 {
     for (uint32_t i = 0; i < SHARDS; i++) {
-        client_close(&s->shards[i]);
+        exchange_close(&s->shards[i]);
     }
-    client_close(&s->whole);
+    exchange_close(&s->whole);
     plan_release(&s->plan);
     plan_release(&s->whole_plan);
     ps_rig_stop(&s->rig);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shard that is large enough for several threads: the bits of one. */
 #define ROWS 17500
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 #include "ps/rpc/ps_shell.h"
 
@@ -20,7 +20,7 @@ static float *train(const char *rule, unsigned threads)
     ps_rig_start_full(&rig, 0, 0, threads);
     assert_int_equal(crew_threads(rig.ps->crew), threads);
     ps_rig_expect(ps_rig_open(&rig, job, "sync", rule, 1, REPLICAS, &err), 0, &err, "");
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     for (uint64_t step = 0; step < STEPS; step++) {
         for (uint32_t replica = 0; replica < REPLICAS; replica++) {
             for (size_t i = 0; i < ELEMENTS; i++) {
@@ -34,7 +34,7 @@ static float *train(const char *rule, unsigned threads)
         assert_int_equal(c.answers[REPLICAS - 1].version, step + 1);
     }
     memcpy(out, c.answers[REPLICAS - 1].values, ELEMENTS * sizeof *out);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
     return out;
 }

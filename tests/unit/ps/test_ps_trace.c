@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What shards did, as Trace gives it out. */
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 #include "base/chrono.h"
 
@@ -51,8 +51,8 @@ static void test_a_step(void **state)
     struct err err;
     struct rpc_msg *reply;
     start(&rig);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     uint64_t before_ns = chrono_now_ns();
     ps_rig_expect(trace(&rig, 1, job, 5, NULL, &err), 0, &err, "");
     for (uint32_t w = 0; w < 2; w++) {
@@ -77,8 +77,8 @@ static void test_a_step(void **state)
     assert_int_equal(end_of(queue), apply->begin_ns);
     assert_true(answer->begin_ns >= apply->begin_ns); /* inside of it, or behind */
     rpc_msg_unref(reply);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 

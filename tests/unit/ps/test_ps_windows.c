@@ -18,7 +18,7 @@ static struct chunk in_windows(struct windows *w, uint64_t number, uint32_t r)
 {
     uint32_t g = windows_take_gradient(w);
     assert_true(g != WINDOWS_NONE);
-    memcpy(windows_gradient(w, g), gradient, sizeof gradient);
+    memcpy(windows_gradient(w, g), gradient, GRADIENT_BYTES);
     return (struct chunk){.exchange = number,
                           .job = job,
                           .first = true,
@@ -42,7 +42,7 @@ static void test_values_pass_in_memory(void **state)
     struct windows *w;
     start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     offer_windows(&c, &w);
     struct chunk k[2] = {in_windows(w, 1, 0), in_windows(w, 2, 1)};
     send_chunk(&c, &k[0]);
@@ -65,7 +65,7 @@ static void test_values_pass_in_memory(void **state)
     struct chunk pull = {.exchange = 3, .job = job, .first = true, .pull = true};
     send_chunk(&c, &pull);
     check_step(wait_answer(&c, 3)->values, 2, 20);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
     windows_unref(w);
 }
@@ -79,7 +79,7 @@ static void test_windows_that_are_not_open(void **state)
     struct err err;
     start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
     struct chunk k = in_windows(w, 1, 0);
     expect_refusal(&c, &k, ERR_INVALID, "exchange 1: value window 1 is not open");
@@ -117,7 +117,7 @@ static void test_windows_that_are_not_open(void **state)
     k.floats = 3;
     assert_int_equal(windows_take_gradient(w), 1);
     expect_refusal(&c, &k, ERR_INVALID, "12 bytes of values at element 0");
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
     windows_unref(w);
     windows_unref(other);
@@ -134,17 +134,17 @@ static void test_no_memory_for_who_comes_over_the_network(void **state)
     start(&rig, "sync", 2, 0);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
     struct chunk pull = {.exchange = 1, .job = job, .first = true, .pull = true, .offer = w};
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     struct answer *a = exchange(&c, &pull);
     assert_int_equal(a->code, 0);
     assert_false(a->windows_open);
     struct chunk k = in_windows(w, 2, 0);
     expect_refusal(&c, &k, ERR_INVALID, "exchange 2: value window 1 is not open");
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_go_local(&rig);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     assert_true(exchange(&c, &pull)->windows_open);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
     windows_unref(w);
 }
@@ -158,19 +158,19 @@ static void test_a_window_outlives_its_stream(void **state)
     struct windows *w;
     start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     offer_windows(&c, &w);
     struct chunk k = in_windows(w, 1, 0);
     send_chunk(&c, &k);
     while (parked(&rig) != 1) {
     }
-    client_close(&c);
+    exchange_close(&c);
     windows_unref(w);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     send_push(&c, job, 2, 0, 1, 2, ELEMENTS, true);
     assert_int_equal(wait_answer(&c, 2)->push, GRADUS__V1__PUSH_RESULT__APPLIED);
     check_step(c.answers[2].values, 2, 20);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -202,12 +202,12 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     struct windows *w;
     start(&rig, "async", 1, 1);
     ps_rig_go_local(&rig);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     offer_windows(&c[1], &w);
     begin_gradient(&rig, &c[0], 1);
     uint32_t g = windows_take_gradient(w);
-    memcpy(windows_gradient(w, g), gradient, sizeof gradient);
+    memcpy(windows_gradient(w, g), gradient, GRADIENT_BYTES);
     struct chunk k = async_part(1, 1, 0, 0, 0);
     k.gradient_window = g + 1;
     send_chunk(&c[1], &k);
@@ -219,8 +219,8 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     assert_int_equal(c[1].answers[1].version, 2);
     expect_all_given_back(&rig);
     expect_within_the_limit(&rig);
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     expect_nothing_mapped(&rig);
     windows_unref(w);
     ps_rig_stop(&rig);
@@ -240,7 +240,7 @@ static void test_a_step_of_more_than_fits(void **state)
     start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
     ps_rig_go_local(&rig);
     for (size_t i = 0; i < CROWD; i++) {
-        client_open(&c[i], &rig);
+        exchange_open(&c[i], &rig);
         offer_windows(&c[i], &w[i]);
     }
     for (uint64_t step = 0; step < STEPS; step++) {
@@ -265,7 +265,7 @@ static void test_a_step_of_more_than_fits(void **state)
     }
     expect_all_given_back(&rig);
     for (size_t i = 0; i < CROWD; i++) {
-        client_close(&c[i]);
+        exchange_close(&c[i]);
         windows_unref(w[i]);
     }
     expect_nothing_mapped(&rig);
@@ -282,7 +282,7 @@ static void test_streams_come_and_go(void **state)
     start(&rig, "sync", 1, 3);
     ps_rig_go_local(&rig);
     for (uint64_t step = 0; step < 3; step++) {
-        client_open(&c, &rig);
+        exchange_open(&c, &rig);
         offer_windows(&c, &w);
         struct chunk k = in_windows(w, 1, 0);
         k.step = step;
@@ -294,7 +294,7 @@ static void test_streams_come_and_go(void **state)
             (void)sched_yield();
         }
         expect_within_the_limit(&rig);
-        client_close(&c);
+        exchange_close(&c);
         windows_unref(w);
         expect_nothing_mapped(&rig);
     }

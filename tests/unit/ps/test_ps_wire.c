@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients and parameters in 16 bits, as a server takes and sends them. */
-#include "ps_client.h"
+#include "exchange_rig.h"
 
 static char job[] = "a-1";
 static float initial[ELEMENTS], expected[ELEMENTS];
@@ -60,7 +60,7 @@ static void test_there_and_back(void **state)
     const uint64_t sizes[] = {ELEMENTS, 1 << 14, 1001};
     for (size_t s = 0; s < 3; s++) {
         start(&rig, "sync", 1);
-        client_open(&c, &rig);
+        exchange_open(&c, &rig);
         for (uint64_t at = 0; at < ELEMENTS; at += sizes[s]) {
             struct chunk k = push_of(1, 0, 0, 1);
             k.first = at == 0;
@@ -83,7 +83,7 @@ static void test_there_and_back(void **state)
         assert_memory_equal(b->values, expected, sizeof expected);
         values_round(VALUE_FP16, expected, ELEMENTS);
         assert_memory_equal(a->values, expected, sizeof expected);
-        client_close(&c);
+        exchange_close(&c);
         ps_rig_stop(&rig);
     }
 }
@@ -95,8 +95,8 @@ static void test_versions_and_readers(void **state)
     struct ps_rig rig;
     struct client c[2];
     start(&rig, "sync", 2);
-    client_open(&c[0], &rig);
-    client_open(&c[1], &rig);
+    exchange_open(&c[0], &rig);
+    exchange_open(&c[1], &rig);
     for (uint64_t step = 0; step < 6; step++) {
         for (uint32_t w = 0; w < 2; w++) {
             struct chunk k = push_of(step, step, w, w + 1);
@@ -125,8 +125,8 @@ static void test_versions_and_readers(void **state)
         expect_step(2, 20);
         assert_true(step > 0 || memcmp(exact->values, expected, sizeof expected) == 0);
     }
-    client_close(&c[0]);
-    client_close(&c[1]);
+    exchange_close(&c[0]);
+    exchange_close(&c[1]);
     ps_rig_stop(&rig);
 }
 
@@ -139,7 +139,7 @@ static void test_what_is_refused(void **state)
     struct err err;
     char pin_id[] = "p";
     start(&rig, "sync", 2);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     struct chunk k = push_of(0, 0, 0, 1);
     k.type = FP32;
     expect_refusal(&c, &k, ERR_INVALID,
@@ -172,7 +172,7 @@ static void test_what_is_refused(void **state)
     k.offset = ELEMENTS; /* behind the last one */
     k.floats = 1;
     expect_refusal(&c, &k, ERR_INVALID, "there are 60060 elements");
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
 }
 
@@ -186,7 +186,7 @@ static void test_windows_take_floats_alone(void **state)
     struct err err;
     start(&rig, "sync", 2);
     ps_rig_go_local(&rig);
-    client_open(&c, &rig);
+    exchange_open(&c, &rig);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
     struct chunk pull = {.exchange = 1, .job = job, .first = true, .pull = true, .offer = w};
     assert_true(exchange(&c, &pull)->windows_open);
@@ -201,7 +201,7 @@ static void test_windows_take_floats_alone(void **state)
     expect_refusal(&c, &pull, ERR_INVALID, "exchange 3: fp16 in a value window");
     pull.pull_type = FP32;
     assert_int_equal(exchange(&c, &pull)->in_window, ELEMENTS);
-    client_close(&c);
+    exchange_close(&c);
     ps_rig_stop(&rig);
     windows_unref(w);
 }
