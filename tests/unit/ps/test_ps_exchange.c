@@ -11,7 +11,7 @@ static void test_chunks_out_and_back(void **state)
     struct client c;
     const uint64_t sizes[] = {ELEMENTS, 1 << 14, 1001};
     for (size_t i = 0; i < 3; i++) {
-        start(&rig, "sync", 1, 0);
+        step_start(&rig, "sync", 1, 0);
         exchange_open(&c, &rig);
         send_push(&c, job, 3, 0, 0, 1, sizes[i], true);
         struct answer *a = wait_answer(&c, 3);
@@ -31,7 +31,7 @@ static void test_two_clients_make_a_step(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c[2];
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
     for (uint64_t step = 0; step < 5; step++) {
@@ -59,7 +59,7 @@ static void test_answers_say_how_long_it_took(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c[2];
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
     uint64_t sent_ns = chrono_now_ns();
@@ -87,7 +87,7 @@ static void test_exchanges_interleave(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     exchange_open(&c, &rig);
     const uint64_t half = ELEMENTS / 2;
     for (uint64_t part = 0; part < 2; part++) {
@@ -127,7 +127,7 @@ static void test_chunks_in_any_order(void **state)
     struct client c;
     const uint64_t bounds[] = {0, 17, 20000, 40000, ELEMENTS};
     const size_t order[] = {3, 1, 0, 2};
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     exchange_open(&c, &rig);
     for (size_t i = 0; i < 4; i++) {
         struct chunk k = {.job = job,
@@ -165,7 +165,7 @@ static void test_chunks_that_overlap(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     exchange_open(&c, &rig);
     struct chunk k = {.job = job,
                       .first = true,
@@ -200,7 +200,7 @@ static void test_garbage_is_refused(void **state)
     struct client c;
     char other[] = "b-2";
     struct err err;
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 1, &err), 0, &err, "");
     exchange_open(&c, &rig);
     struct chunk k = {.exchange = 0, .job = job, .total = 8};
@@ -255,7 +255,7 @@ static void test_too_many_exchanges_end_the_stream(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     exchange_open(&c, &rig);
     for (uint64_t i = 0; i < 70; i++) {
         struct chunk k = {.exchange = 100 + i,
@@ -282,7 +282,7 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
     struct chunk pull = {.exchange = 2,
@@ -295,10 +295,10 @@ static void test_a_broken_stream_leaves_nothing_waiting(void **state)
     struct chunk torso = {
         .exchange = 3, .job = job, .first = true, .push = true, .total = ELEMENTS, .floats = 100};
     send_chunk(&c, &torso); /* half of a push */
-    while (parked(&rig) != 2) {
+    while (step_parked(&rig) != 2) {
     }
     exchange_close(&c);
-    while (parked(&rig) != 0) {
+    while (step_parked(&rig) != 0) {
     }
     /* The push is in; sent again it is a duplicate, and the step goes on. */
     exchange_open(&c, &rig);
@@ -317,7 +317,7 @@ static void test_half_close_waits_for_the_answers(void **state)
     struct ps_rig rig;
     struct client c;
     struct err err;
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     exchange_open(&c, &rig);
     struct chunk pull = {.exchange = 2,
                          .job = job,
@@ -327,7 +327,7 @@ static void test_half_close_waits_for_the_answers(void **state)
                          .version = 1};
     send_chunk(&c, &pull);
     assert_int_equal(rpc_stream_half_close(c.stream), 0);
-    while (parked(&rig) != 1) {
+    while (step_parked(&rig) != 1) {
     }
     ps_rig_expect(ps_rig_push(&rig, job, 0, 0, 1, gradient, ELEMENTS, 10, NULL, &err), 0, &err, "");
     wait_over(&c);
@@ -350,7 +350,7 @@ static void test_a_slow_reader_holds_nobody_up(void **state)
     struct ps_rig rig;
     struct client slow;
     struct client fast;
-    start(&rig, "sync", 1, 0);
+    step_start(&rig, "sync", 1, 0);
     exchange_open(&slow, &rig);
     exchange_open(&fast, &rig);
     rpc_stream_pause(slow.stream);
@@ -382,10 +382,10 @@ static void test_the_server_stops_with_open_streams(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     exchange_open(&c, &rig);
     send_push(&c, job, 1, 0, 0, 1, ELEMENTS, true);
-    while (parked(&rig) != 1) {
+    while (step_parked(&rig) != 1) {
     }
     ps_drain(rig.ps);
     assert_int_equal(wait_answer(&c, 1)->code, -ERR_NOT_FOUND);

@@ -19,7 +19,7 @@ static void test_a_step_of_more_than_fits(void **state)
     (void)state;
     struct ps_rig rig;
     static struct client c[CROWD];
-    start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
+    step_start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
     for (size_t i = 0; i < CROWD; i++) {
         exchange_open(&c[i], &rig);
     }
@@ -89,7 +89,7 @@ static void test_room_for_one(void **state)
     struct err err;
     uint64_t version;
     static float values[ELEMENTS];
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
@@ -128,7 +128,7 @@ static void test_the_ends_of_who_waits(void **state)
     struct ps_rig rig;
     struct client c[3];
     struct err err;
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     for (size_t i = 0; i < 3; i++) {
         exchange_open(&c[i], &rig);
     }
@@ -171,7 +171,7 @@ static void test_a_shard_closes_over_those_who_wait(void **state)
     struct unary u = {.rig = &rig, .split = 2};
     pthread_t thread;
     struct err err;
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
@@ -234,7 +234,7 @@ static void test_the_server_stops(void **state)
     struct client c[2];
     struct unary u = {.rig = &rig, .split = 2};
     pthread_t thread;
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
     begin_gradient(&rig, &c[0], 0);
@@ -260,7 +260,7 @@ static void test_a_generation_makes_room(void **state)
     struct err err;
     char w0[] = "w0";
     char *workers[] = {w0};
-    start(&rig, "sync", 2, 2);
+    step_start(&rig, "sync", 2, 2);
     for (size_t i = 0; i < 3; i++) {
         exchange_open(&c[i], &rig);
     }
@@ -320,7 +320,7 @@ static void test_interleaved_gradients_need_room_for_all(void **state)
     (void)state;
     struct ps_rig rig;
     struct client c;
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     exchange_open(&c, &rig);
     begin_gradient(&rig, &c, 0);
     struct chunk other = async_part(1, 1, 0, 0, ELEMENTS);
@@ -340,7 +340,7 @@ static void test_what_a_job_needs_at_least(void **state)
     struct ps_rig rig;
     struct err err;
     char other[] = "b-2";
-    start(&rig, "sync", 4, 3);
+    step_start(&rig, "sync", 4, 3);
     ps_rig_expect(ps_rig_open(&rig, other, "async", "sgd", 1, 1, &err), ERR_EXHAUSTED, &err,
                   "job b-2 shard 0: 1 gradients of 240240 bytes, which it may have to hold at a "
                   "time, are too many: 720720 bytes are promised to others and "

@@ -40,7 +40,7 @@ static void test_values_pass_in_memory(void **state)
     struct ps_rig rig;
     struct client c;
     struct windows *w;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
     exchange_open(&c, &rig);
     offer_windows(&c, &w);
@@ -56,7 +56,7 @@ static void test_values_pass_in_memory(void **state)
         check_step(windows_values(w, r), 2, 20);
     }
     /* What was summed and applied is free again: all of them are. */
-    (void)parked(&rig);
+    (void)step_parked(&rig);
     for (uint32_t i = 0; i < windows_offer(w)->gradients; i++) {
         assert_int_equal(windows_take_gradient(w), i);
     }
@@ -77,7 +77,7 @@ static void test_windows_that_are_not_open(void **state)
     struct client c;
     struct windows *w, *other;
     struct err err;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
     exchange_open(&c, &rig);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
@@ -131,7 +131,7 @@ static void test_no_memory_for_who_comes_over_the_network(void **state)
     struct client c;
     struct windows *w;
     struct err err;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
     struct chunk pull = {.exchange = 1, .job = job, .first = true, .pull = true, .offer = w};
     exchange_open(&c, &rig);
@@ -156,13 +156,13 @@ static void test_a_window_outlives_its_stream(void **state)
     struct ps_rig rig;
     struct client c;
     struct windows *w;
-    start(&rig, "sync", 2, 0);
+    step_start(&rig, "sync", 2, 0);
     ps_rig_go_local(&rig);
     exchange_open(&c, &rig);
     offer_windows(&c, &w);
     struct chunk k = in_windows(w, 1, 0);
     send_chunk(&c, &k);
-    while (parked(&rig) != 1) {
+    while (step_parked(&rig) != 1) {
     }
     exchange_close(&c);
     windows_unref(w);
@@ -200,7 +200,7 @@ static void test_a_gradient_in_memory_waits_for_room(void **state)
     struct ps_rig rig;
     struct client c[2];
     struct windows *w;
-    start(&rig, "async", 1, 1);
+    step_start(&rig, "async", 1, 1);
     ps_rig_go_local(&rig);
     exchange_open(&c[0], &rig);
     exchange_open(&c[1], &rig);
@@ -237,7 +237,7 @@ static void test_a_step_of_more_than_fits(void **state)
     struct ps_rig rig;
     static struct client c[CROWD];
     struct windows *w[CROWD];
-    start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
+    step_start(&rig, "sync", CROWD, 5); /* four may wait for their siblings */
     ps_rig_go_local(&rig);
     for (size_t i = 0; i < CROWD; i++) {
         exchange_open(&c[i], &rig);
@@ -279,7 +279,7 @@ static void test_streams_come_and_go(void **state)
     struct ps_rig rig;
     struct client c;
     struct windows *w;
-    start(&rig, "sync", 1, 3);
+    step_start(&rig, "sync", 1, 3);
     ps_rig_go_local(&rig);
     for (uint64_t step = 0; step < 3; step++) {
         exchange_open(&c, &rig);
