@@ -55,13 +55,15 @@ struct membership {
     bool left;
 };
 
-void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation)
+void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation,
+                         uint64_t opening)
 {
     if (jobs->count < MEMBERSHIP_JOBS_MAX) {
         Gradus__V1__HeldJob *held = &jobs->items[jobs->count];
         gradus__v1__held_job__init(held);
         held->job = mem_strdup(job);
         held->generation = generation;
+        held->opening = opening;
         jobs->list[jobs->count++] = held;
     }
 }
@@ -238,13 +240,17 @@ static void read_answer(struct membership *m, struct membership_event *e, const 
 
 static void tell_stop_jobs(struct membership *m, const struct answer *a)
 {
-    if (a->err.code != 0 || m->core.state != MEMBERSHIP_IN || m->events->stop_job == NULL ||
+    const struct membership_events *on = m->events;
+    if (a->err.code != 0 || m->core.state != MEMBERSHIP_IN ||
         a->reply->body->descriptor != &gradus__v1__heartbeat_response__descriptor) {
         return;
     }
     const Gradus__V1__HeartbeatResponse *r = (const Gradus__V1__HeartbeatResponse *)a->reply->body;
-    for (size_t i = 0; i < r->n_stop_jobs; i++) {
-        m->events->stop_job(m->ctx, r->stop_jobs[i]);
+    for (size_t i = 0; i < r->n_stop_jobs && on->stop_job != NULL; i++) {
+        on->stop_job(m->ctx, r->stop_jobs[i]);
+    }
+    for (size_t i = 0; i < r->n_stop_openings && on->stop_opening != NULL; i++) {
+        on->stop_opening(m->ctx, r->stop_openings[i]);
     }
 }
 

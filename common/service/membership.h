@@ -30,8 +30,10 @@ struct membership_node {
 
 struct membership_jobs; /* the list of a heartbeat in the making */
 /* Name a job that this node holds a shard or an assignment of; copies. Ignored when full.
- * @generation: of the newest assignment that was taken; 0: none. */
-void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation);
+ * @generation: a worker: of the newest assignment that was taken; @opening: a server: which one the
+ * shard is of; 0: none. */
+void membership_jobs_add(struct membership_jobs *jobs, const char *job, uint64_t generation,
+                         uint64_t opening);
 
 #define MEMBERSHIP_WORKS_MAX 8 /* in one heartbeat */
 struct membership_works;       /* the list of a heartbeat in the making */
@@ -52,6 +54,8 @@ struct membership_events {
     void (*lost)(void *ctx, const struct err *reason);
     /* The master knows this job to be over: drop it; unknown is fine. */
     void (*stop_job)(void *ctx, const char *job);
+    /* The same for the shards of one opening: the job goes on with others. */
+    void (*stop_opening)(void *ctx, uint64_t opening);
     /* List what this node holds, before each heartbeat. */
     void (*jobs)(void *ctx, struct membership_jobs *jobs);
     /* The same for what keeps it busy. */

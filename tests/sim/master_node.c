@@ -178,6 +178,7 @@ static void call(struct world *w, const struct master_call *c)
     fill_call(w, &u->req, c);
     struct sim_job *j = &w->jobs[u->req.job];
     if (c->kind == MASTER_CALL_OPEN && c->generation > j->opened) {
+        j->opening = c->fence.opening;
         j->opened = c->generation;
         memset(j->granted, 0, sizeof j->granted);
     }
@@ -232,6 +233,10 @@ static void answer(struct world *w, const struct master_reply *r)
     out->name = r->node == NULL || r->err.code != 0 ? 0 : name_of(w, r->node);
     for (size_t i = 0; i < r->stop_job_count; i++) {
         out->stop_jobs |= 1u << job_index(w, r->stop_jobs[i]);
+    }
+    out->stop_opening_count = (uint32_t)r->stop_opening_count;
+    for (size_t i = 0; i < r->stop_opening_count; i++) {
+        out->stop_openings[i] = r->stop_openings[i];
     }
     out->lease_kind = r->lease_kind;
     out->lease = r->lease;
@@ -420,8 +425,8 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
     struct master_event e = {.kind = KINDS[u->kind],
                              .request = (uint64_t)u->serial << 26 | (uint64_t)index << 2 | attempt};
     char address[16];
-    const char *jobs[SIM_JOBS_MAX];
-    uint64_t generations[SIM_JOBS_MAX];
+    const char *jobs[SIM_SHARDS_OF_PS];
+    uint64_t generations[SIM_SHARDS_OF_PS], openings[SIM_SHARDS_OF_PS];
     struct master_work works[SIM_WORKS_MAX];
     struct master_epoch_progress epochs[SIM_EPOCHS_MAX];
     double sums[SIM_EPOCHS_MAX][8];
@@ -432,6 +437,8 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
                                             .incarnation = q->incarnation,
                                             .jobs = jobs,
                                             .generations = generations,
+                                            .openings = openings,
+                                            .job_count = q->held_count,
                                             .works = works,
                                             .work_count = q->work_count};
         for (uint32_t i = 0; i < q->work_count; i++) {
@@ -439,11 +446,10 @@ void master_called(struct world *w, uint32_t index, uint32_t attempt)
                 w->jobs[q->works[i].job].id, q->works[i].what,  "us", q->works[i].done,
                 q->works[i].total,           q->works[i].age_ms};
         }
-        for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
-            if ((q->held_jobs >> i & 1u) != 0) {
-                generations[e.node.job_count] = q->held_generation;
-                jobs[e.node.job_count++] = w->jobs[i].id;
-            }
+        for (uint32_t i = 0; i < q->held_count; i++) {
+            generations[i] = q->held[i].generation;
+            openings[i] = q->held[i].opening;
+            jobs[i] = w->jobs[q->held[i].job].id;
         }
     } else {
         uint64_t left_ms = u->deadline_us > w->now_us ? (u->deadline_us - w->now_us) / SIM_MS : 0;

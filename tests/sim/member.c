@@ -5,21 +5,27 @@
 #include <string.h>
 
 #define CALL_TIMEOUT_MS 2000
+#define LEFTOVER_BEATS_MAX 3     /* one of them came too early to say anything */
 #define MOMENT_US (500 * SIM_MS) /* what takes no longer is not told */
 
-static uint32_t held_jobs(const struct world *w, uint32_t node)
+static void hold(struct unary_request *q, uint32_t job, uint64_t generation, uint64_t opening)
+{
+    q->held[q->held_count].job = job;
+    q->held[q->held_count].generation = generation;
+    q->held[q->held_count++].opening = opening;
+}
+
+static void fill_held(const struct world *w, uint32_t node, struct unary_request *q)
 {
     const struct sim_node *n = &w->nodes[node];
-    uint32_t held = 0;
-    if (n->role == ROLE_WORKER) {
-        return n->job->there ? 1u << n->job->job : 0;
+    if (n->role == ROLE_WORKER && n->job->there) {
+        hold(q, n->job->job, n->job->taken, 0);
     }
     for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
         if (n->shards[i] != NULL && n->shards[i]->open) {
-            held |= 1u << n->shards[i]->job;
+            hold(q, n->shards[i]->job, 0, n->shards[i]->fence.opening);
         }
     }
-    return held;
 }
 
 static void add_work(const struct world *w, struct unary_request *q, uint32_t job, const char *what,
@@ -41,7 +47,6 @@ static void fill_works(const struct world *w, uint32_t node, struct unary_reques
     const struct sim_node *n = &w->nodes[node];
     const struct sim_worker_job *j = n->job;
     if (n->role == ROLE_WORKER && j->there) {
-        q->held_generation = j->taken;
         if (j->busy) {
             const char *what = j->has_loading                            ? "StartJob"
                                : j->computing.kind == WORKER_DO_EVALUATE ? "Evaluate"
@@ -87,7 +92,7 @@ static void call(struct world *w, uint32_t node, enum membership_call kind)
     u->req.incarnation = n->incarnation;
     u->req.membership_call = n->member.call;
     if (kind == MEMBERSHIP_HEARTBEAT) {
-        u->req.held_jobs = held_jobs(w, node);
+        fill_held(w, node, &u->req);
         fill_works(w, node, &u->req);
     }
     unary_send(w, index);
@@ -136,6 +141,25 @@ void member_timer(struct world *w, uint32_t node)
     step(w, node, &e, NULL);
 }
 
+/* Sooner or later a shard of an earlier start, which nobody asks for anything, is closed. */
+static void check_leftovers(struct world *w, uint32_t node, const struct unary_request *q)
+{
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
+        struct sim_shard *s = w->nodes[node].shards[i];
+        bool named = false;
+        for (uint32_t k = 0; k < q->held_count && s != NULL; k++) {
+            named = named || q->held[k].opening == s->fence.opening;
+        }
+        if (s == NULL || !named || s->fence.opening == w->jobs[s->job].opening) {
+            continue;
+        }
+        if (++s->leftover_beats > LEFTOVER_BEATS_MAX) {
+            violated(w, INVARIANT_CLEAN, "server n%u keeps a shard of an earlier start of %s", node,
+                     w->jobs[s->job].id);
+        }
+    }
+}
+
 void member_answer(struct world *w, uint32_t node, const struct unary *u,
                    const struct unary_reply *r)
 {
@@ -145,17 +169,22 @@ void member_answer(struct world *w, uint32_t node, const struct unary *u,
                                  .code = r->code,
                                  .interval_ms = 1000};
     bool heartbeat = u->kind == UNARY_HEARTBEAT && r->code == 0;
-    uint32_t stop_jobs = r->stop_jobs;
+    const struct unary_reply stop = *r;
+    const struct unary_request asked = u->req;
     uint32_t life = n->life;
     step(w, node, &e, r);
     if (!heartbeat || n->life != life || n->member.state != MEMBERSHIP_IN) {
         return;
     }
     for (uint32_t job = 0; job < SIM_JOBS_MAX; job++) {
-        if ((stop_jobs >> job & 1u) != 0) {
+        if ((stop.stop_jobs >> job & 1u) != 0) {
             TRACE(w, node, "is told by a heartbeat to drop %s", w->jobs[job].id);
             drop_jobs(w, node, job);
         }
+    }
+    check_leftovers(w, node, &asked);
+    for (uint32_t i = 0; i < stop.stop_opening_count && n->life == life; i++) {
+        ps_drop_opening(w, node, stop.stop_openings[i]);
     }
 }
 

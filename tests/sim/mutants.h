@@ -58,6 +58,8 @@
     X(closed_opens_again, LATE, "an OpenShard that comes late opens what was closed")              \
     X(closing_overtakes, ANY,                                                                      \
       "a CloseShard that finds no shard forgets what is about to be opened")                       \
+    X(any_shard_will_do, ANY,                                                                      \
+      "a server that names the job is taken to have the shard of this start")                      \
     X(secret_not_compared, ANY, "whoever names a high generation is taken for the master")         \
     X(failure_of_any_generation, ANY, "a failure of a generation that is over fails the job")      \
     X(spare_waits_for_its_step, PARTIAL, "who has brought a late replica asks for no other")       \

@@ -363,6 +363,19 @@ void ps_drop(struct world *w, uint32_t node, uint32_t job)
     }
 }
 
+void ps_drop_opening(struct world *w, uint32_t node, uint64_t opening)
+{
+    struct sim_node *n = &w->nodes[node];
+    for (uint32_t i = 0; i < SIM_SHARDS_OF_PS && n->up; i++) {
+        struct sim_shard *s = n->shards[i];
+        if (s != NULL && s->fence.opening == opening) {
+            TRACE(w, node, "is told by a heartbeat to close a shard of %s", w->jobs[s->job].id);
+            n->shards[i] = NULL;
+            shard_drop(w, s);
+        }
+    }
+}
+
 void ps_end(struct world *w, uint32_t node)
 {
     struct sim_node *n = &w->nodes[node];

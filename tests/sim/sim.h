@@ -36,6 +36,7 @@
 #define SIM_ROUNDS_MAX 4    /* of sums */
 #define SIM_ELEMENTS_MAX 16 /* floats of a whole model */
 #define SIM_EPOCHS_MAX 3
+#define SIM_SHARDS_OF_PS (SIM_JOBS_MAX * 2)
 #define SIM_BATCHES_MAX 60 /* of an epoch: a bit of a word each */
 #define SIM_SPLITS_MAX 60
 #define SIM_NAMES_MAX 256 /* ids that the master gave to nodes */
@@ -251,10 +252,14 @@ struct unary_request {
         struct trace_ask ask;
     } trace;
     /* of nodes */
-    uint16_t name;            /* who asks; 0: nobody knows */
-    uint64_t incarnation;     /* of who asks, or of the process that the master means */
-    uint32_t held_jobs;       /* a bit for each job */
-    uint64_t held_generation; /* a worker's */
+    uint16_t name;        /* who asks; 0: nobody knows */
+    uint64_t incarnation; /* of who asks, or of the process that the master means */
+    struct {
+        uint32_t job;
+        uint64_t generation; /* a worker's */
+        uint64_t opening;    /* a server's */
+    } held[SIM_SHARDS_OF_PS];
+    uint32_t held_count;
     struct {
         uint32_t job;
         const char *what;
@@ -282,7 +287,9 @@ struct unary_reply {
     char file[40];
     uint64_t bytes, checksum;
     uint16_t name;      /* JOIN */
-    uint32_t stop_jobs; /* HEARTBEAT */
+    uint32_t stop_jobs; /* HEARTBEAT: a bit for each */
+    uint64_t stop_openings[SIM_SHARDS_OF_PS];
+    uint32_t stop_opening_count;
     enum master_lease_kind lease_kind;
     struct lease lease;
 };
@@ -369,6 +376,7 @@ struct sim_shard {               /* on a parameter server */
     uint32_t node, job, number, serial;
     struct fence fence;
     uint64_t opened, version_first; /* generation and version that it was opened with */
+    uint32_t leftover_beats; /* answered heartbeats in a row that named it, of an earlier start */
     uint32_t elements;
     uint16_t map[SIM_ELEMENTS_MAX]; /* element of the shard → of the model */
     struct shard *core;
@@ -511,7 +519,6 @@ struct sim_worker_job {
 
 enum sim_role { ROLE_MASTER, ROLE_PS, ROLE_WORKER };
 
-#define SIM_SHARDS_OF_PS (SIM_JOBS_MAX * 2)
 #define SIM_CLOSINGS_KEPT 16
 
 struct sim_closing {
@@ -581,6 +588,7 @@ struct sim_job {
     bool changed, partial;             /* was it ever */
     bool cancelled;                    /* a client asked for it */
     uint64_t opened;                   /* the generation of the last start */
+    uint64_t opening;                  /* of the shards of that */
     uint8_t addresses[SIM_SHARDS_MAX]; /* how often each shard has moved */
     uint64_t moved;                    /* the newest generation in which they might have */
     /* Per version of the present opening: what the first shard that made it applied. */
@@ -839,7 +847,8 @@ void ps_refuse(struct world *w, uint32_t exchange, int code, const char *why);
 void ps_gone(struct world *w, uint32_t node, uint32_t stream);
 struct sim_shard *ps_shard_there(struct world *w, uint32_t node, uint32_t job, uint32_t shard);
 void ps_drop(struct world *w, uint32_t node, uint32_t job); /* SIM_NONE: all */
-void ps_end(struct world *w, uint32_t node);                /* killed: memory is gone */
+void ps_drop_opening(struct world *w, uint32_t node, uint64_t opening);
+void ps_end(struct world *w, uint32_t node); /* killed: memory is gone */
 void ps_reader(struct world *w, const struct event *e);
 
 /* ps_budget.c: memory for gradients that is tight */

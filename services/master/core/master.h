@@ -118,6 +118,7 @@ struct master_node_event { /* who sends a heartbeat, or leaves */
     uint64_t incarnation;
     const char *const *jobs;     /* heartbeat: what it holds */
     const uint64_t *generations; /* and the newest assignment that it has taken of each; or NULL */
+    const uint64_t *openings;    /* a server: which opening its shard is of; 0: not said; or NULL */
     size_t job_count;
     const struct master_work *works;
     size_t work_count;
@@ -245,6 +246,8 @@ struct master_reply {
     const char *node;             /* JOIN: the id */
     const char *const *stop_jobs; /* HEARTBEAT */
     size_t stop_job_count;
+    const uint64_t *stop_openings; /* likewise, of shards that are of no use */
+    size_t stop_opening_count;
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
     struct lease lease;
 };

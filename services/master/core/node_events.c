@@ -231,14 +231,27 @@ static struct node *known(struct master *m, const struct master_event *e)
     return n;
 }
 
+/* Is what a server has of the job, its @i-th entry, of an earlier start? */
+static bool is_leftover(const struct master_event *e, size_t i, const struct job *j)
+{
+    uint64_t opening = e->node.openings == NULL ? 0 : e->node.openings[i];
+    return opening != 0 && opening != j->opening && !MUTANT(any_shard_will_do);
+}
+
 /* Does it have the job, and (a worker) what it was assigned? One that has forgotten the job and was
- * started again by a StartJob that came late has it, and does nothing. */
+ * started again by a StartJob that came late has it, and does nothing; a server by an OpenShard. */
 static bool names(const struct master_event *e, struct job *j, const struct node *n)
 {
     const struct job_worker *w = job_worker_of(j, n);
     for (size_t i = 0; i < e->node.job_count; i++) {
-        if (strcmp(e->node.jobs[i], j->record.id) == 0) {
-            return w == NULL || e->node.generations == NULL || e->node.generations[i] >= w->taken;
+        if (strcmp(e->node.jobs[i], j->record.id) != 0) {
+            continue;
+        }
+        if (w != NULL) {
+            return e->node.generations == NULL || e->node.generations[i] >= w->taken;
+        }
+        if (!is_leftover(e, i, j)) {
+            return true;
         }
     }
     return false;
@@ -286,6 +299,27 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
     }
 }
 
+static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e)
+{
+    const char **jobs = action_memory(m, e->node.job_count, sizeof *jobs);
+    uint64_t *openings = action_memory(m, e->node.job_count, sizeof *openings);
+    size_t job_count = 0;
+    size_t opening_count = 0;
+    for (size_t i = 0; i < e->node.job_count; i++) {
+        struct job *j = job_find(m, e->node.jobs[i]);
+        if (j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state)) {
+            jobs[job_count++] = action_printf(m, "%s", e->node.jobs[i]);
+        } else if (is_leftover(e, i, j)) {
+            openings[opening_count++] = e->node.openings[i];
+        }
+    }
+    struct master_reply *reply = reply_add(m, e->request);
+    reply->stop_jobs = jobs;
+    reply->stop_job_count = job_count;
+    reply->stop_openings = openings;
+    reply->stop_opening_count = opening_count;
+}
+
 void on_heartbeat(struct master *m, const struct master_event *e)
 {
     struct node *n = known(m, e);
@@ -298,17 +332,7 @@ void on_heartbeat(struct master *m, const struct master_event *e)
     node_works(n, e);
     calls_heard(&m->calls, n);
     compare_jobs(m, n, e);
-    const char **stop = action_memory(m, e->node.job_count, sizeof *stop);
-    size_t count = 0;
-    for (size_t i = 0; i < e->node.job_count; i++) {
-        struct job *j = job_find(m, e->node.jobs[i]);
-        if (j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state)) {
-            stop[count++] = action_printf(m, "%s", e->node.jobs[i]);
-        }
-    }
-    struct master_reply *reply = reply_add(m, e->request);
-    reply->stop_jobs = stop;
-    reply->stop_job_count = count;
+    say_what_to_drop(m, n, e);
 }
 
 void on_leave(struct master *m, const struct master_event *e)

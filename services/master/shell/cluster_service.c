@@ -84,7 +84,14 @@ static void answer_heartbeat(struct request *r, const struct master_reply *reply
     size_t count = reply->stop_job_count;
     response.stop_jobs = jobs;
     response.n_stop_jobs = count;
+    uint64_t *openings = mem_new(reply->stop_opening_count + 1, sizeof *openings);
+    for (size_t i = 0; i < reply->stop_opening_count; i++) {
+        openings[i] = reply->stop_openings[i];
+    }
+    response.stop_openings = openings;
+    response.n_stop_openings = reply->stop_opening_count;
     request_reply(r, &response.base);
+    free(openings);
     for (size_t i = 0; i < count; i++) {
         free(jobs[i]);
     }
@@ -100,9 +107,11 @@ static void run_heartbeat(struct request *r)
     size_t count = q->n_jobs < LIST_MAX ? q->n_jobs : LIST_MAX;
     const char **jobs = mem_new(count + 1, sizeof *jobs);
     uint64_t *generations = mem_new(count + 1, sizeof *generations);
+    uint64_t *openings = mem_new(count + 1, sizeof *openings);
     for (size_t i = 0; i < count; i++) {
         jobs[i] = q->jobs[i]->job;
         generations[i] = q->jobs[i]->generation;
+        openings[i] = q->jobs[i]->opening;
     }
     struct master_work works[MASTER_WORKS_MAX];
     size_t work_count = q->n_works < MASTER_WORKS_MAX ? q->n_works : MASTER_WORKS_MAX;
@@ -116,11 +125,13 @@ static void run_heartbeat(struct request *r)
         .incarnation = q->node->incarnation,
         .jobs = jobs,
         .generations = generations,
+        .openings = openings,
         .job_count = count,
         .works = works,
         .work_count = work_count,
     };
     request_event(r, &e, answer_heartbeat);
+    free(openings);
     free(generations);
     free(jobs);
 }

@@ -26,10 +26,10 @@
 #include "job/progress/fence.h"
 #include "job/progress/ledger.h"
 
-#define SHARD_PARKED_MAX 8192  /* requests that wait: thousands of clients with one each */
-#define SHARD_PINS_MAX 4       /* the master keeps one; room for a late Unpin */
-#define SHARD_UNPINNED_KEPT 16 /* ids that a late Pin may name no more */
-#define SHARD_PIN_ID_BYTES 129 /* with the NUL */
+#define SHARD_PARKED_MAX 8192   /* requests that wait: thousands of clients with one each */
+#define SHARD_PINS_MAX 4        /* the master keeps one; room for a late Unpin */
+#define SHARD_UNPINNED_KEPT 256 /* ids that a late Pin may name no more */
+#define SHARD_PIN_ID_BYTES 129  /* with the NUL */
 #define SHARD_WORKERS_MAX 4096
 #define SHARD_REPLICAS_MAX CONSISTENCY_REPLICAS_MAX /* 2 MiB of nodes */
 #define SHARD_WORKER_BYTES 129                      /* with the NUL */

@@ -142,8 +142,8 @@ struct shard {
     size_t parked_count, parked_capacity;
 
     struct shard_pin pins[SHARD_PINS_MAX];
-    char unpinned[SHARD_UNPINNED_KEPT][SHARD_PIN_ID_BYTES]; /* the last ones, in a ring */
-    size_t unpinned_next;
+    uint64_t unpinned[SHARD_UNPINNED_KEPT]; /* checksums of the last ones, in a ring */
+    size_t unpinned_count;                  /* that there were */
 
     uint64_t examples; /* applied */
     uint64_t pushes_applied;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/text.h"
 #include "ps/core/shard_internal.h"
 
@@ -46,8 +47,9 @@ static struct shard_pin *free_pin(struct shard *s)
 /* A call may come twice, and late: a pin that nobody will take away must not be. */
 static bool was_unpinned(const struct shard *s, const char *id)
 {
-    for (size_t i = 0; i < SHARD_UNPINNED_KEPT; i++) {
-        if (strcmp(s->unpinned[i], id) == 0) {
+    const uint64_t sum = checksum_of(id, strlen(id));
+    for (size_t i = 0; i < s->unpinned_count && i < SHARD_UNPINNED_KEPT; i++) {
+        if (s->unpinned[i] == sum) {
             return true;
         }
     }
@@ -58,8 +60,7 @@ static void remember_unpinned(struct shard *s, const char *id)
 {
     size_t length = id == NULL ? 0 : strnlen(id, SHARD_PIN_ID_BYTES);
     if (length > 0 && length < SHARD_PIN_ID_BYTES && !was_unpinned(s, id)) {
-        memcpy(s->unpinned[s->unpinned_next], id, length + 1);
-        s->unpinned_next = (s->unpinned_next + 1) % SHARD_UNPINNED_KEPT;
+        s->unpinned[s->unpinned_count++ % SHARD_UNPINNED_KEPT] = checksum_of(id, length);
     }
 }
 

@@ -291,12 +291,12 @@ size_t ps_list(struct ps *ps, const char *job, struct ps_shard *out[PS_SHARDS_MA
     return n;
 }
 
-void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx)
+void ps_held(struct ps *ps, void (*each)(void *ctx, const char *job, uint64_t opening), void *ctx)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t n = ps_list(ps, NULL, shards);
     for (size_t i = 0; i < n; i++) {
-        each(ctx, shards[i]->job);
+        each(ctx, shards[i]->job, shards[i]->opening);
         ps_shard_unref(shards[i]);
     }
 }
@@ -319,6 +319,18 @@ void ps_drop(struct ps *ps, const char *job)
     size_t n = ps_list(ps, job, shards);
     for (size_t i = 0; i < n; i++) {
         ps_shard_drop(shards[i]);
+        ps_shard_unref(shards[i]);
+    }
+}
+
+void ps_drop_opening(struct ps *ps, uint64_t opening)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    size_t n = ps_list(ps, NULL, shards);
+    for (size_t i = 0; i < n; i++) {
+        if (shards[i]->opening == opening) {
+            ps_shard_drop(shards[i]);
+        }
         ps_shard_unref(shards[i]);
     }
 }

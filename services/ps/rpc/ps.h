@@ -51,11 +51,12 @@ void ps_free(struct ps *ps);
 extern const struct rpc_method ps_methods[];
 extern const size_t ps_method_count;
 
-/* Call @each with the id of each job that has a shard here. */
-void ps_jobs(struct ps *ps, void (*each)(void *ctx, const char *job), void *ctx);
+/* Call @each with the job of each shard that is here, and the opening that it is of. */
+void ps_held(struct ps *ps, void (*each)(void *ctx, const char *job, uint64_t opening), void *ctx);
 /* Say what keeps the server busy. */
 void ps_works(struct ps *ps, struct membership_works *out);
 /* Drop the shards of a job (NULL: of all), whatever their generation. */
 void ps_drop(struct ps *ps, const char *job);
+void ps_drop_opening(struct ps *ps, uint64_t opening); /* shards of that one */
 
 #endif

@@ -123,15 +123,23 @@ static void on_stop_job(void *ctx, const char *job)
     }
 }
 
-static void add_job(void *ctx, const char *job)
+static void on_stop_opening(void *ctx, uint64_t opening)
 {
-    membership_jobs_add(ctx, job, 0);
+    struct state *st = ctx;
+    if (opening != 0) {
+        ps_drop_opening(st->ps, opening);
+    }
+}
+
+static void add_shard(void *ctx, const char *job, uint64_t opening)
+{
+    membership_jobs_add(ctx, job, 0, opening);
 }
 
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
 {
     struct state *st = ctx;
-    ps_jobs(st->ps, add_job, jobs);
+    ps_held(st->ps, add_shard, jobs);
 }
 
 static void on_works(void *ctx, struct membership_works *works)
@@ -156,6 +164,7 @@ static const struct membership_events membership_events = {
     .joined = on_joined,
     .lost = on_lost,
     .stop_job = on_stop_job,
+    .stop_opening = on_stop_opening,
     .jobs = on_jobs,
     .works = on_works,
     .trouble = on_trouble,

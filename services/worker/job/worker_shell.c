@@ -122,7 +122,7 @@ static void on_jobs(void *ctx, struct membership_jobs *jobs)
     struct worker_shell *w = ctx;
     pthread_mutex_lock(&w->mutex);
     if (w->job_id[0] != '\0') {
-        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation));
+        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation), 0);
     }
     pthread_mutex_unlock(&w->mutex);
 }

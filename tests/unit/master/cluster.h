@@ -77,6 +77,7 @@ struct fake_node {
     enum master_call_kind slow_kind;
     bool says_works;                /* in heartbeats: what it was asked for and has not answered, */
     uint64_t work_done, work_total; /* and how far it is */
+    uint64_t says_opening;          /* a server: that its shards are of this one */
     uint64_t step_since_ms;         /* likewise: a worker computes since then; 0: it does not */
 };
 

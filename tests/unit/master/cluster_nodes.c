@@ -108,9 +108,11 @@ static size_t works_of(const struct cluster *c, const struct fake_node *n, struc
 void fake_heartbeat(struct cluster *c, struct fake_node *n)
 {
     const char *jobs[MASTER_JOBS_PER_PS_MAX + 1];
+    uint64_t openings[MASTER_JOBS_PER_PS_MAX + 1] = {0};
     size_t count = 0;
     for (size_t i = 0; i < MASTER_JOBS_PER_PS_MAX; i++) {
         if (n->shards[i][0] != '\0') {
+            openings[count] = n->says_opening;
             jobs[count++] = n->shards[i];
         }
     }
@@ -122,6 +124,7 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
     e.node = (struct master_node_event){.node = n->id,
                                         .incarnation = n->incarnation,
                                         .jobs = jobs,
+                                        .openings = openings,
                                         .job_count = count,
                                         .works = works,
                                         .work_count = works_of(c, n, works)};

@@ -42,6 +42,29 @@ static void a_long_step_is_shown(void **state)
     cluster_free(c);
 }
 
+/* A server that has only a shard of an earlier start has lost the job, and is told to close that.
+ */
+static void a_shard_of_an_earlier_start_is_none(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(653, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=30"));
+    cluster_until_in(c, id, "TRAIN");
+    struct fake_node *server = cluster_node(c, "ps-1");
+    server->says_opening = 12345;
+    fake_heartbeat(c, server);
+    assert_int_equal(c->reply.stop_job_count, 0);
+    assert_int_equal(c->reply.stop_opening_count, 1);
+    assert_int_equal(c->reply.stop_openings[0], 12345);
+    assert_int_equal(cluster_job(c, id)->state, JOB_RUNNING); /* one may have been on its way */
+    fake_heartbeat(c, server);
+    assert_int_equal(cluster_job(c, id)->recoveries, 1);
+    server->says_opening = 0;
+    cluster_run_to_end(c, id);
+    cluster_free(c);
+}
+
 /* It says how far it is: it may take as long as it wants, as long as it gets on. */
 static void a_copy_may_take_an_hour(void **state)
 {
@@ -290,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(initial_values_may_take_minutes),
         cmocka_unit_test(a_long_step_is_shown),
+        cmocka_unit_test(a_shard_of_an_earlier_start_is_none),
         cmocka_unit_test(a_copy_may_take_an_hour),
         cmocka_unit_test(a_node_that_does_not_get_on_is_given_up),
         cmocka_unit_test(a_master_that_stood_still_gives_nobody_up),

@@ -170,6 +170,8 @@ static void look_heartbeat(const struct master_event *e)
     assert_string_equal(e->node.jobs[1], "demo-2");
     assert_int_equal(e->node.generations[0], 31);
     assert_int_equal(e->node.generations[1], 32);
+    assert_int_equal(e->node.openings[0], 41);
+    assert_int_equal(e->node.openings[1], 42);
     assert_int_equal(e->node.work_count, MASTER_WORKS_MAX); /* of more */
     const struct master_work *w = &e->node.works[MASTER_WORKS_MAX - 1];
     assert_string_equal(w->job, "demo-2");
@@ -192,6 +194,7 @@ static void heartbeats_say_what_is_held_and_done(void **state)
         gradus__v1__held_job__init(&held[i]);
         held[i].job = i == 0 ? JOB : OTHER;
         held[i].generation = 31 + i;
+        held[i].opening = 41 + i;
     }
     for (size_t i = 0; i < MASTER_WORKS_MAX + 2; i++) {
         works[i] = &work;
@@ -209,12 +212,16 @@ static void heartbeats_say_what_is_held_and_done(void **state)
     q.n_works = MASTER_WORKS_MAX + 2;
     const char *const stop[] = {"old-1", "old-2"};
     look = look_heartbeat;
-    answer = (struct master_reply){.stop_jobs = stop, .stop_job_count = 2};
+    const uint64_t openings[] = {4, UINT64_MAX};
+    answer = (struct master_reply){
+        .stop_jobs = stop, .stop_job_count = 2, .stop_openings = openings, .stop_opening_count = 2};
     struct rpc_msg *reply;
     const Gradus__V1__HeartbeatResponse *r = well("Heartbeat", &q.base, &reply);
     assert_int_equal(r->n_stop_jobs, 2);
     assert_string_equal(r->stop_jobs[0], "old-1");
     assert_string_equal(r->stop_jobs[1], "old-2");
+    assert_int_equal(r->n_stop_openings, 2);
+    assert_true(r->stop_openings[0] == 4 && r->stop_openings[1] == UINT64_MAX);
     rpc_msg_unref(reply);
 }
 

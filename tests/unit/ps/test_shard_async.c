@@ -311,7 +311,7 @@ static void test_a_late_pin(void **state)
     (void)state;
     struct rig r;
     rig_init(&r, TRAINING_ASYNC, 0);
-    for (uintptr_t i = 0; i < 2 * SHARD_PINS_MAX; i++) {
+    for (uintptr_t i = 0; i < SHARD_UNPINNED_KEPT + 2; i++) {
         char id[8];
         (void)snprintf(id, sizeof id, "p%d", (int)i);
         rig_pin(&r, SHARD_PIN, 10 * i + 1, id, true);
@@ -322,6 +322,12 @@ static void test_a_late_pin(void **state)
         rig_expect(&r, 10 * i + 3, ERR_ABORTED, "was unpinned before");
     }
     assert_int_equal(r.buffers, 0);
+    rig_pin(&r, SHARD_PIN, 9001, "p2", true); /* the oldest that is remembered */
+    rig_expect(&r, 9001, ERR_ABORTED, "was unpinned before");
+    rig_pin(&r, SHARD_PIN, 9002, "p1", true);
+    rig_expect(&r, 9002, 0, "");
+    rig_pin(&r, SHARD_UNPIN, 9003, "p1", false);
+    rig_expect(&r, 9003, 0, "");
     rig_release(&r);
 }
 

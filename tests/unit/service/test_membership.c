@@ -18,7 +18,7 @@ extern const unsigned char gradus_descriptors_end[];
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned joins, heartbeats, leaves, joined, lost, stopped, troubles;
+    unsigned joins, heartbeats, leaves, joined, lost, stopped, closed, troubles;
     uint64_t incarnation;
     char jobs[64];
     char works[64];
@@ -82,6 +82,9 @@ static void answer_heartbeat(struct rpc_call *call)
     Gradus__V1__HeartbeatResponse reply = GRADUS__V1__HEARTBEAT_RESPONSE__INIT;
     reply.stop_jobs = jobs;
     reply.n_stop_jobs = 1;
+    uint64_t opening = 99;
+    reply.stop_openings = &opening;
+    reply.n_stop_openings = 1;
     (void)rpc_reply(call, &reply.base, NULL);
 }
 
@@ -99,8 +102,8 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
         seen.held = rpc_call_ref(call);
     }
     if (r->n_jobs == 1) {
-        snprintf(seen.jobs, sizeof seen.jobs, "%s/%d", r->jobs[0]->job,
-                 (int)r->jobs[0]->generation);
+        snprintf(seen.jobs, sizeof seen.jobs, "%s/%d/%d", r->jobs[0]->job,
+                 (int)r->jobs[0]->generation, (int)r->jobs[0]->opening);
     }
     if (r->n_works == 1) {
         const Gradus__V1__Work *w = r->works[0];
@@ -197,10 +200,17 @@ static void stop_job(void *ctx, const char *job)
     count(&seen.stopped);
 }
 
+static void stop_opening(void *ctx, uint64_t opening)
+{
+    (void)ctx;
+    assert_int_equal(opening, 99);
+    count(&seen.closed);
+}
+
 static void jobs(void *ctx, struct membership_jobs *list)
 {
     (void)ctx;
-    membership_jobs_add(list, "job-3", 7);
+    membership_jobs_add(list, "job-3", 7, 8);
 }
 
 static void works(void *ctx, struct membership_works *list)
@@ -221,7 +231,8 @@ static void trouble(void *ctx, const struct err *err, uint64_t tried_ms)
     }
 }
 
-static const struct membership_events EVENTS = {joined, lost, stop_job, jobs, works, trouble};
+static const struct membership_events EVENTS = {joined, lost,  stop_job, stop_opening,
+                                                jobs,   works, trouble};
 
 static struct membership *start_node(const char *master)
 {
@@ -240,13 +251,14 @@ static void test_life_of_a_node(void **state)
     struct membership *m = start_node(rpc_server_address(master, 0));
     wait_for(&seen.joined, 1);
     wait_for(&seen.stopped, 2);
+    wait_for(&seen.closed, 2);
     struct membership_node node;
     assert_true(membership_node(m, &node));
     assert_string_equal(node.id, "ps-1");
 
     pthread_mutex_lock(&seen.lock);
     assert_int_equal(node.incarnation, seen.incarnation);
-    assert_string_equal(seen.jobs, "job-3/7");
+    assert_string_equal(seen.jobs, "job-3/7/8");
     assert_string_equal(seen.works, "job-3 Pin 2/5 bytes 700");
     seen.forget = true;
     pthread_mutex_unlock(&seen.lock);
