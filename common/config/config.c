@@ -40,7 +40,7 @@ struct reader {
     struct diags *diags;
     struct flag *flags; /* [argc] */
     size_t flag_count;
-    bool loose_value; /* behind an unknown flag: may be its value or an argument */
+    bool nonblocking_value; /* behind an unknown flag: may be its value or an argument */
 };
 
 static bool row_has_name(const struct field *row, const char *name)
@@ -157,7 +157,7 @@ static void take_flag(struct reader *r, const char *word, int argc, char *const 
         mem_printf("%.*s", (int)(equals == NULL ? strlen(word) : (size_t)(equals - word)), word);
     struct target target;
     if (!find_target(r->command, name, &target)) {
-        r->loose_value |= equals == NULL && *at + 1 < argc && argv[*at + 1][0] != '-';
+        r->nonblocking_value |= equals == NULL && *at + 1 < argc && argv[*at + 1][0] != '-';
         report_unknown_flag(r, name);
         free(name);
         return;
@@ -323,7 +323,7 @@ static void require_all(const struct reader *r)
     if (given->count < c->arguments_min) {
         diags_add(r->diags, c->program, 0, 0, "too few arguments; usage: %s %s", c->program,
                   c->arguments);
-    } else if (given->count > c->arguments_max && !r->loose_value) {
+    } else if (given->count > c->arguments_max && !r->nonblocking_value) {
         diags_add(r->diags, c->program, 0, 0, "unexpected argument '%s'; usage: %s%s%s",
                   text_shown(given->items[c->arguments_max], shown, sizeof shown), c->program,
                   c->arguments[0] == '\0' ? "" : " ", c->arguments);

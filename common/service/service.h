@@ -54,7 +54,7 @@ struct service_config {
     int64_t inflight_bytes_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
-    bool shared_memory;  /* between nodes that talk through them (windows.h) */
+    bool shared_memory;  /* between nodes that talk through them (shared_memory.h) */
     char *rules_dir;     /* of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
 };

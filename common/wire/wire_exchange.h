@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges: job/progress/exchange.h ↔ ExchangeRequest and ExchangeResponse. What travels beside
- * the structs (numbers, shards, values and their types, norms, windows) is the business of whoever
+ * the structs (numbers, shards, values and their types, norms, blocks) is the business of whoever
  * sends and reads the messages.
  *
  * To the wire: the message borrows from the struct and from @room. From the wire: the struct

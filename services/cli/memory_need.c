@@ -18,10 +18,10 @@
 #define MASTER_BYTES (UINT64_C(24) << 20)
 #define PS_BYTES (UINT64_C(24) << 20)
 #define WORKER_BYTES (UINT64_C(40) << 20)
-/* As services/worker and common/host/windows.c have them. */
+/* As services/worker and common/host/shared_memory.c have them. */
 #define BATCHES_AHEAD 5
 #define RECORDS_AT_ONCE_MIN 64
-#define WINDOWS_FROM_BYTES (32U << 10)
+#define SHARED_MEMORY_FROM_BYTES (32U << 10)
 
 static const char *const WHO[MEMORY_WHO_COUNT] = {"master", "server", "worker", "shared"};
 
@@ -40,7 +40,7 @@ static void add(struct memory_need *need, enum memory_who who, const char *what,
 enum part { PART_VALUES, PART_SLOTS, PART_PINS, PART_BASES, PART_GRADIENTS, PART_COUNT };
 
 static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum part part,
-                            bool windows)
+                            bool shared_memory)
 {
     const struct plan_memory *m = &u->memory[shard];
     switch (part) {
@@ -52,11 +52,11 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
     case PART_BASES:
         return m->bases;
     default: /* those in shared memory are the workers' */
-        return windows ? 0 : m->gradients;
+        return shared_memory ? 0 : m->gradients;
     }
 }
 
-static void add_servers(struct memory_need *need, const struct output_update *u, bool windows)
+static void add_servers(struct memory_need *need, const struct output_update *u, bool shared_memory)
 {
     static const char *const NAMES[PART_COUNT] = {"values, and a pinned version", "slots",
                                                   "their copy for checkpoints",
@@ -67,7 +67,7 @@ static void add_servers(struct memory_need *need, const struct output_update *u,
         uint64_t most = 0;
         uint64_t total = 0;
         for (uint32_t s = 0; s < shards; s++) {
-            uint64_t bytes = part_floats(u, s, p, windows) * sizeof(float);
+            uint64_t bytes = part_floats(u, s, p, shared_memory) * sizeof(float);
             most = bytes > most ? bytes : most;
             total += bytes;
         }
@@ -91,7 +91,8 @@ static uint64_t parameters_of(const struct plan *plan)
 static uint64_t sets_of(const struct output_update *u, const struct consistency *c,
                         const struct dataset *test)
 {
-    bool second = c->mode == TRAINING_SYNC ? consistency_is_loose(c) : u->spec->training.overlap;
+    bool second =
+        c->mode == TRAINING_SYNC ? consistency_is_nonblocking(c) : u->spec->training.overlap;
     uint64_t sets = second ? 2 : 1;
     return test != NULL ? sets + 1 : sets;
 }
@@ -108,7 +109,7 @@ static uint64_t gradients_of(const struct output_update *u, const struct consist
     for (uint64_t n = share; n > 2; n = (n + 1) / 2) {
         count++;
     }
-    return consistency_is_loose(c) ? share + 1 : count;
+    return consistency_is_nonblocking(c) ? share + 1 : count;
 }
 
 static void add_workers(struct memory_need *need, const struct output_update *u,
@@ -135,23 +136,23 @@ static void add_workers(struct memory_need *need, const struct output_update *u,
     }
 }
 
-/* Memory that each worker shares with its servers: windows for what it pushes and what it pulls to
+/* Memory that each worker shares with its servers: blocks for what it pushes and what it pulls to
  * train. */
-static void add_windows(struct memory_need *need, const struct output_update *u,
-                        const struct consistency *c)
+static void add_shared_memory(struct memory_need *need, const struct output_update *u,
+                              const struct consistency *c)
 {
     uint64_t pushed = gradients_of(u, c) > 1 ? 2 : 1;
-    uint64_t windows = pushed + sets_of(u, c, NULL);
-    uint64_t bytes = windows * parameters_of(u->plan) * sizeof(float);
+    uint64_t shared_memory = pushed + sets_of(u, c, NULL);
+    uint64_t bytes = shared_memory * parameters_of(u->plan) * sizeof(float);
     add(need, MEMORY_SHARED, "gradients and parameters", bytes, u->workers, u->workers * bytes);
 }
 
-static bool has_windows(const struct output_update *u)
+static bool has_shared_memory(const struct output_update *u)
 {
     const struct training_spec *t = &u->spec->training;
     bool large = true;
     for (uint32_t s = 0; s < u->plan->shard_count; s++) {
-        large = large && u->plan->shard_elements[s] * sizeof(float) >= WINDOWS_FROM_BYTES;
+        large = large && u->plan->shard_elements[s] * sizeof(float) >= SHARED_MEMORY_FROM_BYTES;
     }
     return large && t->wire_gradients == VALUE_FP32 && t->wire_parameters == VALUE_FP32;
 }
@@ -161,14 +162,14 @@ void memory_need_of(const struct output_update *update, const struct model *mode
                     struct memory_need *out)
 {
     struct consistency c;
-    bool windows = has_windows(update);
+    bool shared_memory = has_shared_memory(update);
     consistency_of(update->spec, &c);
     *out = (struct memory_need){.total = 0};
     add(out, MEMORY_MASTER, "the process", MASTER_BYTES, 1, MASTER_BYTES);
-    add_servers(out, update, windows);
+    add_servers(out, update, shared_memory);
     add_workers(out, update, &c, model, train, test);
-    if (windows) {
-        add_windows(out, update, &c);
+    if (shared_memory) {
+        add_shared_memory(out, update, &c);
     }
 }
 

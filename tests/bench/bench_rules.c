@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "rule/update/update_spec.h"
-#include "execution/crew.h"
+#include "execution/thread_team.h"
 
 #define REPEATS 5
 #define ARRAYS (4 + RULE_SLOTS_MAX)
@@ -108,7 +108,7 @@ static size_t passes_of(const struct rule *rule)
     return passes;
 }
 
-static struct crew *crew; /* NULL: one thread */
+static struct thread_team *team; /* NULL: one thread */
 
 struct shared_pass {
     pass *run;
@@ -128,12 +128,12 @@ static void run_block(void *ctx, size_t i)
 
 static void run_once(pass *run, const struct arrays *x, const void *context)
 {
-    if (crew == NULL) {
+    if (team == NULL) {
         run(x, context);
         return;
     }
     struct shared_pass p = {run, x, context};
-    crew_run(crew, (x->n + BLOCK - 1) / BLOCK, run_block, NULL, &p);
+    parallel_for(team, (x->n + BLOCK - 1) / BLOCK, run_block, NULL, &p);
 }
 
 static double seconds_of(pass *volatile run, const struct arrays *x, const void *context,
@@ -200,14 +200,14 @@ int main(int argc, char **argv)
     int64_t threads = 1;
     struct err err;
     if (argc > 4 || (argc >= 2 && (!text_to_double(argv[1], &budget) || budget <= 0)) ||
-        (argc >= 4 &&
-         (!text_to_int(argv[3], &threads) || threads < 1 || threads > CREW_HELPERS_MAX + 1))) {
+        (argc >= 4 && (!text_to_int(argv[3], &threads) || threads < 1 ||
+                       threads > THREAD_TEAM_HELPERS_MAX + 1))) {
         return usage();
     }
     const char *only = argc >= 3 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
     if (threads > 1) {
-        crew = crew_new((unsigned)threads - 1, "bench", &err);
-        if (crew == NULL) {
+        team = thread_team_new((unsigned)threads - 1, "bench", &err);
+        if (team == NULL) {
             (void)fprintf(stderr, "bench_rules: %s\n", err.msg);
             return 1;
         }
@@ -227,6 +227,6 @@ int main(int argc, char **argv)
         }
         free(x.memory);
     }
-    crew_free(crew);
+    thread_team_free(team);
     return 0;
 }

@@ -73,7 +73,7 @@ class MasterCalls(unittest.TestCase):
         self.assertIsNone(circle(calls(texts)))
 
     def test_one_writer(self):
-        for field, writer in (("phase", "advance.c"), ("work", "milestone.c")):
+        for field, writer in (("phase", "advance.c"), ("work", "sync_point.c")):
             writers = {name for name, text in sources().items() if re.search(rf"->{field} = ", text)}
             self.assertEqual(writers, {writer})
 

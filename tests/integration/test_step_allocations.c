@@ -118,14 +118,14 @@ static void answered(void *ctx, const struct ps_answer *a)
 }
 
 /* Of the memory that worker and server share: one of each. */
-static unsigned count_windows(void)
+static unsigned count_shared_memory(void)
 {
     char line[512];
     unsigned count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps) != NULL) {
-        count += strstr(line, "gradus-windows") != NULL;
+        count += strstr(line, "gradus-shared") != NULL;
     }
     (void)fclose(maps);
     return count;
@@ -179,7 +179,7 @@ static void count(const char *training, enum value_type gradients, enum value_ty
     }
     pthread_mutex_unlock(&s.lock);
     assert_int_equal(s.code, 0);
-    assert_int_equal(count_windows(), shared ? 2 : 0);
+    assert_int_equal(count_shared_memory(), shared ? 2 : 0);
     print_message("%u allocations in %d exchanges\n", atomic_load(&allocations), COUNTED);
     assert_int_equal(atomic_load(&allocations), 0);
     loop_stop(loop);

@@ -423,7 +423,7 @@ struct pending_exchange {
     uint64_t number;
     uint32_t shard, stream;
     enum worker_set set;
-    uint32_t slot;
+    uint32_t buffer;
     bool push;
     uint64_t traced; /* the trace that it is recorded for; 0: none */
 };
@@ -441,7 +441,7 @@ struct worker_values { /* a set: what came from each shard */
     } shard[SIM_SHARDS_MAX];
 };
 
-struct worker_slot {
+struct worker_buffer {
     struct tensor t;
     struct ids ids;
     uint64_t examples;
@@ -504,7 +504,7 @@ struct sim_worker_job {
     uint32_t pending_count;             /* up to the last that is open */
     uint32_t filling[WORKER_SET_COUNT]; /* open pulls into a set */
     struct worker_values sets[WORKER_SET_COUNT];
-    struct worker_slot slots[WORKER_SLOTS_MAX];
+    struct worker_buffer buffers[WORKER_BUFFERS_MAX];
     struct sim_sums sums[SIM_SHARDS_MAX]; /* the last that each shard sent */
     struct sim_sums totals[SIM_ROUNDS_MAX];
     struct {

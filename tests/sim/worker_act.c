@@ -138,7 +138,7 @@ static bool gives_up(struct world *w, uint32_t node)
     TRACE(w, node, "gives up step %llu replica %u: its parameters did not all come",
           (unsigned long long)a->step, a->replica);
     w->counts.given_up++;
-    j->slots[a->slot].examples = UINT64_MAX; /* there is no gradient */
+    j->buffers[a->buffer].examples = UINT64_MAX; /* there is no gradient */
     return true;
 }
 
@@ -167,14 +167,14 @@ static void finish_compute(struct world *w, uint32_t node)
     const struct sim_job *job = &w->jobs[j->job];
     const struct worker_action *a = &j->computing;
     const struct worker_values *set = &j->sets[a->set];
-    struct worker_slot *slot = &j->slots[a->slot];
+    struct worker_buffer *buffer = &j->buffers[a->buffer];
     uint32_t batch = a->batch.split * job->split_batches + a->batch.batch;
-    numbers_gradient(&set->t, job->elements, a->batch.epoch, batch, a->batch.count, &slot->t);
-    memset(&slot->ids, 0, sizeof slot->ids);
-    slot->ids.epoch[a->batch.epoch] = UINT64_C(1) << batch;
-    slot->examples = a->batch.count;
+    numbers_gradient(&set->t, job->elements, a->batch.epoch, batch, a->batch.count, &buffer->t);
+    memset(&buffer->ids, 0, sizeof buffer->ids);
+    buffer->ids.epoch[a->batch.epoch] = UINT64_C(1) << batch;
+    buffer->examples = a->batch.count;
     for (uint32_t s = 0; s < j->shard_count; s++) {
-        slot->base[s] = set->shard[s].version;
+        buffer->base[s] = set->shard[s].version;
     }
     if (!a->spare) {
         measure(w, j, &a->batch);
@@ -198,10 +198,10 @@ static void finish_evaluate(struct world *w, uint32_t node)
 static void add(struct world *w, uint32_t node, const struct worker_action *a)
 {
     struct sim_worker_job *j = w->nodes[node].job;
-    struct worker_slot *to = &j->slots[a->slot];
-    const struct worker_slot *from = &j->slots[a->slot_from];
+    struct worker_buffer *to = &j->buffers[a->buffer];
+    const struct worker_buffer *from = &j->buffers[a->buffer_from];
     for (uint32_t i = 0; i < j->pending_count; i++) {
-        if (j->pending[i].open && j->pending[i].push && j->pending[i].slot == a->slot) {
+        if (j->pending[i].open && j->pending[i].push && j->pending[i].buffer == a->buffer) {
             violated(w, INVARIANT_ORDER, "a worker adds to a gradient that is being sent");
         }
     }
@@ -258,15 +258,15 @@ static void fill_gradient(struct world *w, const struct sim_worker_job *j,
                           const struct worker_request *r, struct exchange *x)
 {
     const struct sim_job *job = &w->jobs[j->job];
-    const struct worker_slot *slot = &j->slots[r->slot];
+    const struct worker_buffer *buffer = &j->buffers[r->buffer];
     x->elements = job->shard_elements[r->shard];
     for (uint32_t i = 0; i < job->shard_elements[r->shard]; i++) {
-        x->values.v[i] = slot->t.v[job->map[r->shard][i]];
+        x->values.v[i] = buffer->t.v[job->map[r->shard][i]];
     }
-    x->ids = slot->ids;
-    if (slot->examples != r->ask.push.examples) {
+    x->ids = buffer->ids;
+    if (buffer->examples != r->ask.push.examples) {
         violated(w, INVARIANT_EXAMPLES, "a push of %llu examples says %llu",
-                 (unsigned long long)slot->examples, (unsigned long long)r->ask.push.examples);
+                 (unsigned long long)buffer->examples, (unsigned long long)r->ask.push.examples);
     }
 }
 
@@ -293,7 +293,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
     uint32_t index = exchange_new(w);
     struct exchange *x = &w->exchanges[index];
     const bool pulls = r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED;
-    const bool pushes = r->ask.has_push && r->slot != WORKER_SLOT_NONE;
+    const bool pushes = r->ask.has_push && r->buffer != WORKER_BUFFER_NONE;
     x->stream = link->stream;
     x->number = r->exchange;
     x->generation = r->generation;
@@ -321,7 +321,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
                                    .shard = r->shard,
                                    .stream = link->stream,
                                    .set = r->set,
-                                   .slot = r->slot,
+                                   .buffer = r->buffer,
                                    .push = pushes,
                                    .traced = recorder_sending(w, node, r->exchange)};
     stream_send(w, index);

@@ -26,7 +26,7 @@ size_t plan_memory_gradients(const struct consistency *c, size_t workers, uint32
     } else if (c->mode == TRAINING_SYNC) {
         size_t of_shares = workers * tree_cover_max(c->replicas);
         waiting = tree_waiting_max(c->replicas);
-        waiting = !consistency_is_loose(c) && of_shares < waiting ? of_shares : waiting;
+        waiting = !consistency_is_nonblocking(c) && of_shares < waiting ? of_shares : waiting;
         waiting = rounds > 0 && waiting == 0 && !MUTANT(budget_no_room_for_totals) ? 1 : waiting;
     }
     return waiting + (MUTANT(budget_reserve_short) ? 0 : 1);

@@ -31,7 +31,7 @@ bool consistency_equal(const struct consistency *a, const struct consistency *b)
 
 /* Sync, and not every replica of a step has to be waited for by everyone: workers may fall behind
  * the shards and go on from where these are. */
-static inline bool consistency_is_loose(const struct consistency *c)
+static inline bool consistency_is_nonblocking(const struct consistency *c)
 {
     return c->mode == TRAINING_SYNC && (c->aggregate < c->replicas || c->speculate > 0);
 }

@@ -255,11 +255,11 @@ static int allocate(struct update *u, struct err *err)
     return u->rounds == 0 ? 0 : update_sums_init(u, 1, err);
 }
 
-/* What stands for a crew until update_share() names one: the calling thread does it all. */
-static void run_alone(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+/* What stands for a thread team until update_share() names one: the calling thread does it all. */
+static void run_alone(void *team, size_t count, void (*one)(void *ctx, size_t i),
                       void (*done)(void *ctx, size_t n), void *ctx)
 {
-    (void)crew;
+    (void)team;
     for (size_t i = 0; i < count; i++) {
         one(ctx, i);
         if (done != NULL) {
@@ -268,15 +268,15 @@ static void run_alone(void *crew, size_t count, void (*one)(void *ctx, size_t i)
     }
 }
 
-int update_share(struct update *u, const struct update_crew *crew, struct err *err)
+int update_share(struct update *u, const struct update_team *team, struct err *err)
 {
-    assert(crew->threads > 0);
-    u->crew = *crew;
+    assert(team->threads > 0);
+    u->team = *team;
     if (u->rounds == 0) {
         return 0;
     }
     update_sums_release(u);
-    return update_sums_init(u, crew->threads, err);
+    return update_sums_init(u, team->threads, err);
 }
 
 static int fill(struct update *u, const struct update_variable *variables,
@@ -302,7 +302,7 @@ int update_new(const struct update_spec *spec, const struct update_variable *var
 {
     struct update *u = mem_new(1, sizeof *u);
     u->spec = spec;
-    u->crew = (struct update_crew){.run = run_alone, .threads = 1};
+    u->team = (struct update_team){.run = run_alone, .threads = 1};
     u->variable_count = variable_count;
     u->part_count = part_count;
     u->variables = mem_new(variable_count + 1, sizeof *u->variables);

@@ -21,7 +21,7 @@
  * or update_run(), which does all of it by itself: one shard, or async. Until update_finish()
  * nothing changes but the gradient: what was begun may be forgotten and begun again.
  *
- * Owner: one thread at a time; a crew may help it. A struct update has scratch memory but no
+ * Owner: one thread at a time; a thread team may help it. A struct update has scratch memory but no
  * values, gradients or slots: those belong to the caller. No time, files, threads or log. After
  * update_new() only update_reduce() and update_join() allocate, in the buffer they are given. */
 #ifndef GRADUS_RULE_UPDATE_UPDATE_H
@@ -113,17 +113,18 @@ bool update_is_whole(const struct update *u);
  * of before. */
 bool update_is_in_place(const struct update *u);
 
-/* Threads that help, from the caller's side (service/crew.h is one): call @one(@ctx, i) for each i
- * < @count, at the same time or not, and @done(@ctx, n), unless NULL, on the caller's thread with
- * growing n up to @count when all before n are over; return after the last. */
-struct update_crew {
-    void (*run)(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+/* Threads that help, from the caller's side (execution/thread_team.h has one): call @one(@ctx, i)
+ * for each i < @count, at the same time or not, and @done(@ctx, n), unless NULL, on the caller's
+ * thread with growing n up to @count when all before n are over; return after the last. */
+struct update_team {
+    void (*run)(void *team, size_t count, void (*one)(void *ctx, size_t i),
                 void (*done)(void *ctx, size_t n), void *ctx);
-    void *crew;
+    void *team;
     unsigned threads; /* that it has for one call; at least 1 */
 };
-/* From now on what takes long is done by @crew, with the same bits. Errors: ERR_EXHAUSTED. */
-int update_share(struct update *u, const struct update_crew *crew, struct err *err);
+/* From now on what takes long is done by @team, with the same bits. Errors: ERR_EXHAUSTED.
+ */
+int update_share(struct update *u, const struct update_team *team, struct err *err);
 
 /* ---- one update ---- */
 

@@ -130,7 +130,7 @@ static void gather_piece(void *ctx, size_t i)
 void update_gather(struct update *u)
 {
     if (has_to_gather(u)) {
-        u->crew.run(u->crew.crew, u->piece_count, gather_piece, NULL, u);
+        u->team.run(u->team.team, u->piece_count, gather_piece, NULL, u);
     }
     u->gathered = true;
 }
@@ -177,7 +177,7 @@ void update_shape(struct update *u)
     if (!any) {
         return; /* the rule takes the mean itself */
     }
-    u->crew.run(u->crew.crew, u->piece_count, shape_piece, NULL, u);
+    u->team.run(u->team.team, u->piece_count, shape_piece, NULL, u);
     u->shaped = true;
     u->scale = 1.0F;
 }
@@ -243,7 +243,7 @@ static void check_piece(void *ctx, size_t i)
 void update_check(struct update *u)
 {
     struct update_result all = {.outcome = UPDATE_KEPT};
-    u->crew.run(u->crew.crew, u->piece_count, check_piece, NULL, u);
+    u->team.run(u->team.team, u->piece_count, check_piece, NULL, u);
     for (size_t i = 0; i < u->piece_count; i++) {
         update_result_join(&all, &u->results[i]);
     }

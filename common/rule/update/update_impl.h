@@ -90,7 +90,7 @@ struct update {
     bool is_whole;           /* those that lie here lie here whole */
     struct buf mine, totals; /* of update_run() */
     unsigned rounds;         /* with it */
-    struct update_crew crew; /* or nobody: a loop */
+    struct update_team team; /* or nobody: a loop */
     struct rule_sums *sums;  /* [slices] scratch, of one part: side by side */
     unsigned slices;
     struct update_result *results;  /* [piece_count] of the pieces */

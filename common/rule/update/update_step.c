@@ -176,7 +176,7 @@ void update_finish(struct update *u, float *out, struct update_result *result)
 {
     struct finish f = {.u = u, .result = result};
     finish_begin(u, out, result);
-    u->crew.run(u->crew.crew, u->piece_count, finish_piece, finished, &f);
+    u->team.run(u->team.team, u->piece_count, finish_piece, finished, &f);
     finish_end(u, result);
 }
 

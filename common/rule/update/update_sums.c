@@ -168,7 +168,7 @@ static void reduce_part(struct update *u, unsigned round, size_t part)
     const uint64_t slices = most < 1 ? 1 : most < u->slices ? most : u->slices;
     struct slicing k = {u, round, part, (units + slices - 1) / slices * unit};
     const size_t count = (size_t)((p->count + k.each - 1) / k.each);
-    u->crew.run(u->crew.crew, count, reduce_slice, NULL, &k);
+    u->team.run(u->team.team, count, reduce_slice, NULL, &k);
     for (size_t i = 1; i < count; i++) {
         int rc = rule_sums_join(&u->sums[0], &u->sums[i], NULL);
         assert(rc == 0); /* they lie side by side */

@@ -8,7 +8,8 @@
  * arrival is in the table ENTER.
  * ARCHITECTURE.md has the picture.
  *
- * The milestone that is being worked on (evaluation, checkpoint) goes on beside it: milestone.c. */
+ * The sync point that is being worked on (evaluation, checkpoint) goes on beside it: sync_point.c.
+ */
 #include "base/mutant.h"
 #include "master/core/core.h"
 
@@ -105,7 +106,7 @@ static struct step start(struct master *m, struct job *j)
     if (j->regroup_needed) {
         return go(PHASE_REGROUP);
     }
-    train_assign_from(j, j->course.step);
+    train_assign_from(j, j->step_map.step);
     return go(PHASE_ASSIGN);
 }
 
@@ -117,12 +118,12 @@ static struct step regroup(struct master *m, struct job *j)
     if (calls_open(&m->calls, j, MASTER_CALL_MEMBERSHIP) > 0 || train_regroup_end(m, j) != 0) {
         return STAY;
     }
-    if (!j->standing) {
+    if (!j->quiesced) {
         return go(PHASE_ASSIGN);
     }
     /* Somebody may have to bring to every shard what some have. */
     j->leases.levelling = !leases_level(&j->leases) && !MUTANT(unlevel_cut);
-    return go(j->leases.levelling ? PHASE_ASSIGN : PHASE_STAND);
+    return go(j->leases.levelling ? PHASE_ASSIGN : PHASE_QUIESCED);
 }
 
 static struct step assign(struct master *m, struct job *j)
@@ -139,7 +140,7 @@ static struct step train(struct master *m, struct job *j)
     bool level = !j->leases.levelling || leases_level(&j->leases);
     if (train_is_at_end(j) && level) {
         j->leases.levelling = false;
-        return go(PHASE_STAND);
+        return go(PHASE_QUIESCED);
     }
     if (level && (train_wants_hold(j) || j->leases.levelling) && !j->hold_limit &&
         !job_is_pinning(j)) {
@@ -147,7 +148,7 @@ static struct step train(struct master *m, struct job *j)
     }
     if (!job_is_sync(j)) {
         if (j->work == WORK_NONE && !j->leases.levelling && train_step(j) >= j->next_evaluate) {
-            milestone_begin(m, j, false);
+            sync_point_begin(m, j, false);
         }
         train_grant(m, j);
     }
@@ -162,11 +163,11 @@ static struct step hold(struct master *m, struct job *j)
     return go(job_is_sync(j) ? PHASE_ASSIGN : PHASE_REGROUP);
 }
 
-static struct step stand(struct master *m, struct job *j)
+static struct step quiesced(struct master *m, struct job *j)
 {
     if (j->work == WORK_NONE) {
         progress_step(m, j, train_step(j));
-        milestone_begin(m, j, true);
+        sync_point_begin(m, j, true);
     }
     return STAY;
 }
@@ -175,7 +176,7 @@ static struct step finish(struct master *m, struct job *j)
 {
     (void)m;
     (void)j;
-    return STAY; /* it ends with its last milestone */
+    return STAY; /* it ends with its last sync point */
 }
 
 /* A worker has come: what stood still goes on. */
@@ -199,18 +200,18 @@ static struct step begin_change(struct master *m, struct job *j)
     return STAY;
 }
 
-/* Nothing is due where the job stands, or that is pinned. In other phases than STAND it has been
+/* Nothing is due where the job stands, or that is pinned. In other phases than QUIESCED it has been
  * overtaken by a regrouping or a hold: then only the limit moves. */
 static struct step released_sync(struct master *m, struct job *j)
 {
-    if (j->phase == PHASE_STAND && j->change != NULL) {
+    if (j->phase == PHASE_QUIESCED && j->change != NULL) {
         return begin_change(m, j);
     }
-    j->step_limit = milestone_next(j, j->step_limit);
-    if (j->phase != PHASE_STAND && j->phase != PHASE_ASSIGN && j->phase != PHASE_TRAIN) {
+    j->step_limit = sync_point_next(j, j->step_limit);
+    if (j->phase != PHASE_QUIESCED && j->phase != PHASE_ASSIGN && j->phase != PHASE_TRAIN) {
         return STAY;
     }
-    train_assign_from(j, j->milestone.step);
+    train_assign_from(j, j->sync_point.step);
     return go(PHASE_ASSIGN);
 }
 
@@ -219,17 +220,17 @@ static struct step released_async(struct master *m, struct job *j)
     if (leases_epoch_done(&j->leases)) {
         leases_next_epoch(&j->leases);
     }
-    if (j->phase != PHASE_STAND) {
+    if (j->phase != PHASE_QUIESCED) {
         return STAY;
     }
-    if (j->change != NULL && j->standing) {
+    if (j->change != NULL && j->quiesced) {
         return begin_change(m, j);
     }
     if (j->change != NULL) {
-        j->standing = true; /* at the end of an epoch nobody was asked to hold */
+        j->quiesced = true; /* at the end of an epoch nobody was asked to hold */
         return go(PHASE_REGROUP);
     }
-    return go(j->standing ? PHASE_ASSIGN : PHASE_TRAIN);
+    return go(j->quiesced ? PHASE_ASSIGN : PHASE_TRAIN);
 }
 
 /* The last worker is gone. */
@@ -250,17 +251,17 @@ static bool has_no_worker(const struct job *j)
     if (j->record.state != JOB_RUNNING || job_workers_started(j) > 0) {
         return false;
     }
-    bool evaluates = j->work == WORK_EVALUATE || (j->work == WORK_PIN && j->milestone.evaluate);
+    bool evaluates = j->work == WORK_EVALUATE || (j->work == WORK_PIN && j->sync_point.evaluate);
     return !j->over || evaluates;
 }
 
 /* ---- the machine ---- */
 
 static struct step (*const PHASES[PHASE_COUNT])(struct master *, struct job *) = {
-    [PHASE_NONE] = none,        [PHASE_INSPECT] = inspect, [PHASE_FIND] = find,
-    [PHASE_OPEN] = open_shards, [PHASE_START] = start,     [PHASE_REGROUP] = regroup,
-    [PHASE_ASSIGN] = assign,    [PHASE_TRAIN] = train,     [PHASE_HOLD] = hold,
-    [PHASE_STAND] = stand,      [PHASE_FINISH] = finish,   [PHASE_WAIT] = wait,
+    [PHASE_NONE] = none,         [PHASE_INSPECT] = inspect, [PHASE_FIND] = find,
+    [PHASE_OPEN] = open_shards,  [PHASE_START] = start,     [PHASE_REGROUP] = regroup,
+    [PHASE_ASSIGN] = assign,     [PHASE_TRAIN] = train,     [PHASE_HOLD] = hold,
+    [PHASE_QUIESCED] = quiesced, [PHASE_FINISH] = finish,   [PHASE_WAIT] = wait,
 };
 
 /* What is done on arrival. */
@@ -284,7 +285,7 @@ static struct step next_step(struct master *m, struct job *j)
         return lost_last(m, j);
     }
     calls_unblock(m, j);
-    milestone_advance(m, j);
+    sync_point_advance(m, j);
     if (job_is_ending(j)) {
         return STAY;
     }

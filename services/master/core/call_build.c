@@ -39,8 +39,8 @@ static void build_assign(struct master *m, const struct call *c, struct master_c
         out->lease_count = w->lease_count;
         return;
     }
-    out->ledger = &j->course.ledger;
-    out->ledger_step = j->course.step + j->version_shift;
+    out->ledger = &j->step_map.ledger;
+    out->ledger_step = j->step_map.step + j->version_shift;
     out->step_limit = j->step_limit + j->version_shift;
     out->step = w->from + j->version_shift;
     struct tree_block share =
@@ -66,8 +66,8 @@ static void build_workers(struct master *m, const struct job *j, struct master_c
 static void build_position(const struct job *j, struct master_call *out)
 {
     out->consistency = &j->record.consistency;
-    out->ledger = &j->course.ledger;
-    out->version = j->course.step + j->version_shift;
+    out->ledger = &j->step_map.ledger;
+    out->version = j->step_map.step + j->version_shift;
 }
 
 /* The fields of @c's kind, from the state of its job now. */
@@ -101,14 +101,14 @@ void call_build(struct master *m, const struct call *c, struct master_call *out)
     case MASTER_CALL_UNPIN:
     case MASTER_CALL_CHECKPOINT:
         out->shard = c->index;
-        out->pin_id = j->milestone.pin_id;
+        out->pin_id = j->sync_point.pin_id;
         out->slots =
-            j->milestone.checkpoint || (j->milestone.evaluate && j->spec.update.evaluate_average);
-        out->directory = j->milestone.directory;
+            j->sync_point.checkpoint || (j->sync_point.evaluate && j->spec.update.evaluate_average);
+        out->directory = j->sync_point.directory;
         break;
     case MASTER_CALL_EVALUATE:
         build_places(m, j, out);
-        out->pin_id = j->milestone.pin_id;
+        out->pin_id = j->sync_point.pin_id;
         out->first = (uint64_t)c->index * MASTER_EVALUATION_CHUNK;
         out->count = j->test.records - out->first < MASTER_EVALUATION_CHUNK
                          ? j->test.records - out->first

@@ -70,7 +70,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
         if (err->code == ERR_NOT_FOUND || err->code == ERR_UNAUTHENTICATED) {
             job_must_recover(j, why); /* the server came back without the shard */
         } else {
-            milestone_checkpoint_failed(m, j, why);
+            sync_point_checkpoint_failed(m, j, why);
         }
         break;
     case MASTER_CALL_OPEN:
@@ -85,7 +85,7 @@ static void refused(struct master *m, const struct call *c, const struct err *er
     case MASTER_CALL_PIN:
     case MASTER_CALL_UNPIN:
         if (c->kind == MASTER_CALL_PIN && no_room(err)) {
-            milestone_pin_failed(m, j, why);
+            sync_point_pin_failed(m, j, why);
             break;
         }
         if (err->code != ERR_INVALID && err->code != ERR_RANGE && err->code != ERR_UNSUPPORTED) {
@@ -169,7 +169,7 @@ static void succeeded(struct master *m, const struct call *c, const struct maste
     case MASTER_CALL_PIN:
     case MASTER_CALL_CHECKPOINT:
     case MASTER_CALL_UNPIN:
-        milestone_shard_done(j, c->index, done, c->kind);
+        sync_point_shard_done(j, c->index, done, c->kind);
         break;
     case MASTER_CALL_STOP:
     case MASTER_CALL_CLOSE:

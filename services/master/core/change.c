@@ -129,12 +129,12 @@ static void change_at(struct master *m, struct job *j, uint64_t step, uint64_t v
 {
     change_take(m, j);
     struct err err = {0};
-    if (start_course(j, step, ledger, &err) < 0) {
+    if (start_step_map(j, step, ledger, &err) < 0) {
         job_must_end(j, JOB_FAILED, "its changed file does not fit its data: %s", err.msg);
         return;
     }
     j->version_shift = version - step;
-    j->standing = false;
+    j->quiesced = false;
     j->changing = true;
     j->workers_fit = 0;
     action_log(m, LOG_LEVEL_INFO, "job_changed", "job=%s step=%" PRIu64 " mode=%d replicas=%u",
@@ -173,9 +173,9 @@ bool change_undo(struct master *m, struct job *j, const char *why)
     if (!j->changing || j->undo == NULL) {
         return false;
     }
-    uint64_t step = j->course.step;
+    uint64_t step = j->step_map.step;
     struct ledger ledger;
-    ledger_copy(&ledger, &j->course.ledger);
+    ledger_copy(&ledger, &j->step_map.ledger);
     j->change = j->undo;
     j->undo = NULL;
     answer(m, j, ERR_EXHAUSTED,

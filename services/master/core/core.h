@@ -84,7 +84,7 @@ struct job *job_find(struct master *m, const char *id);
 struct job *job_new(struct master *m);
 bool job_is_sync(const struct job *j);
 bool job_is_starting(const struct job *j); /* for the first time, or from a checkpoint */
-bool job_is_pinning(const struct job *j);  /* a milestone at which all stand */
+bool job_is_pinning(const struct job *j);  /* a sync point at which all stand */
 void job_changed(struct job *j);
 void job_enter(struct master *m, struct job *j, enum job_state state, const char *reason);
 void job_say(struct job *j, const char *reason); /* a new reason, same state */
@@ -196,18 +196,18 @@ int start_check_data(struct job *j, struct err *err);
 int start_check_replicas(const struct consistency *c, uint64_t records, struct err *err);
 /* From @ledger on, which is the position at @step: everything that follows from job file and data.
  * Errors: ERR_INVALID. */
-int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
+int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err);
 void on_found(struct master *m, const struct master_found *found);
 uint32_t start_split_batches(uint64_t batches, uint64_t workers);
 
 /* train.c */
-uint64_t train_step(const struct job *j); /* of the milestone that would be pinned now */
+uint64_t train_step(const struct job *j); /* of the sync point that would be pinned now */
 /* The data position there; @out is overwritten. */
 void train_ledger(const struct job *j, uint64_t step, struct ledger *out);
 void train_assign_from(struct job *j, uint64_t step); /* sync: every worker begins there */
 void train_assign(struct master *m, struct job *j);
 void train_assign_done(struct job *j, struct node *n, bool hold, uint64_t position);
-void train_stands(struct master *m, struct job *j, struct job_worker *w);
+void train_assign_idle(struct master *m, struct job *j, struct job_worker *w);
 bool train_is_at_end(const struct job *j);  /* nothing may be computed before the next pin */
 bool train_wants_hold(const struct job *j); /* all must stop soon */
 void train_hold(struct master *m, struct job *j);
@@ -256,28 +256,28 @@ void progress_restore(struct job *j, const struct master_found *found);
 int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, struct err *err);
 void progress_show_train(struct job *j);
 
-/* milestone_due.c */
-uint64_t milestone_next(const struct job *j, uint64_t step); /* the next step to stand at */
-void milestone_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
+/* sync_point_due.c */
+uint64_t sync_point_next(const struct job *j, uint64_t step); /* the next step to stand at */
+void sync_point_plan(struct job *j, uint64_t step); /* when the next ones after it are due */
 
-/* milestone.c */
-void milestone_advance(struct master *m, struct job *j);
-void milestone_stop(struct job *j); /* whatever it is at; the job gives up its shards */
-void milestone_begin(struct master *m, struct job *j, bool stand);
-void milestone_prune(struct master *m, struct job *j);
-void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
-void milestone_release(struct job *j);
+/* sync_point.c */
+void sync_point_advance(struct master *m, struct job *j);
+void sync_point_stop(struct job *j); /* whatever it is at; the job gives up its shards */
+void sync_point_begin(struct master *m, struct job *j, bool quiesced);
+void sync_point_prune(struct master *m, struct job *j);
+void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message);
+void sync_point_release(struct job *j);
 
-/* milestone_done.c */
-void milestone_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
-                          enum master_call_kind kind);
-void milestone_checkpoint_failed(struct master *m, struct job *j, const char *why);
-void milestone_evaluation_failed(struct master *m, struct job *j, const char *why);
+/* sync_point_done.c */
+void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
+                           enum master_call_kind kind);
+void sync_point_checkpoint_failed(struct master *m, struct job *j, const char *why);
+void sync_point_evaluation_failed(struct master *m, struct job *j, const char *why);
 /* The job is cancelled while its last evaluation waits to be tried again: its checkpoint is next.
  */
-void milestone_skip_evaluation(struct job *j);
-void milestone_pin_failed(struct master *m, struct job *j, const char *why);
-void milestones_tick(struct master *m);
+void sync_point_skip_evaluation(struct job *j);
+void sync_point_pin_failed(struct master *m, struct job *j, const char *why);
+void sync_points_tick(struct master *m);
 void on_prepare_done(struct master *m, const struct master_prepare_done *done);
 void on_manifest_done(struct master *m, const struct master_manifest_done *done);
 

@@ -127,7 +127,7 @@ static void chunk_failed(struct master *m, struct job *j, struct node *n, uint32
         job_must_recover(j, action_printf(m, "evaluation on %s: %s", n->id, err->msg));
         return;
     }
-    milestone_evaluation_failed(
+    sync_point_evaluation_failed(
         m, j,
         action_printf(m, "test records from %" PRIu64 " failed %d times, last on %s: %s",
                       (uint64_t)chunk * MASTER_EVALUATION_CHUNK, EVALUATE_FAILURES_MAX, n->id,
@@ -157,6 +157,6 @@ void evaluate_done(struct master *m, struct job *j, struct node *n, uint32_t chu
     }
     struct err err = {0};
     if (merge(j, &err) < 0) {
-        milestone_evaluation_failed(m, j, action_printf(m, "result of %s: %s", n->id, err.msg));
+        sync_point_evaluation_failed(m, j, action_printf(m, "result of %s: %s", n->id, err.msg));
     }
 }

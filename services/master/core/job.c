@@ -43,7 +43,7 @@ bool job_is_starting(const struct job *j)
 
 bool job_is_pinning(const struct job *j)
 {
-    return j->work == WORK_PIN && j->milestone.stand;
+    return j->work == WORK_PIN && j->sync_point.quiesced;
 }
 
 /* ---- facts ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job in the memory of the master. Plain data; core.h declares the functions.
  *
- * What a job is at is its `phase`; what of its milestone is being done beside is its `work`:
+ * What a job is at is its `phase`; what of its sync point is being done beside is its `work`:
  *
  *   NONE ─▶ PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
  *
@@ -9,21 +9,22 @@
  * PREPARE, with pauses, until there is room or somebody cancels. advance.c has the phases and how
  * they follow each other.
  *
- * In async and bounded modes a hold is followed by a regrouping (`standing`): its answers say what
+ * In async and bounded modes a hold is followed by a regrouping (`quiesced`): its answers say what
  * every shard has. When they differ, because a worker died between two shards, what only some have
- * is leased first, and the hold begins again. So whatever happens in STAND happens to one cut.
+ * is leased first, and the hold begins again. So whatever happens in QUIESCED happens to one cut.
  *
- * A change of the job's file (`change`) waits for a STAND and goes to the shards with the next
- * regrouping (`changing`). A job that lost a parameter server or its master (`resume`) gives up all
- * nodes, waits in RECOVERING as if it were PENDING, and starts from its newest checkpoint.
+ * A change of the job's file (`change`) waits until the job is QUIESCED and goes to the shards with
+ * the next regrouping (`changing`). A job that lost a parameter server or its master (`resume`)
+ * gives up all nodes, waits in RECOVERING as if it were PENDING, and starts from its newest
+ * checkpoint.
  *
- * Once a milestone is pinned training goes on beside its work; the next one waits in STAND for the
- * end of that work. In async and bounded modes an evaluation within an epoch is pinned without
+ * Once a sync point is pinned training goes on beside its work; the next one waits in QUIESCED for
+ * the end of that work. In async and bounded modes an evaluation within an epoch is pinned without
  * standing. */
 #ifndef GRADUS_MASTER_CORE_JOB_H
 #define GRADUS_MASTER_CORE_JOB_H
 
-#include "job/progress/course.h"
+#include "job/progress/step_map.h"
 #include "master/core/master.h"
 #include "master/core/node.h"
 
@@ -52,18 +53,18 @@
 #define LEASES_PER_WORKER 2      /* the one in hand, and the next one, asked for in advance */
 
 enum phase {
-    PHASE_NONE,    /* nothing of it runs */
-    PHASE_INSPECT, /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
-    PHASE_FIND,    /* its newest checkpoint is looked for */
-    PHASE_OPEN,    /* the servers make its shards */
-    PHASE_START,   /* the workers load the data */
-    PHASE_REGROUP, /* RUNNING: the shards are told the new generation */
-    PHASE_ASSIGN,  /* the workers are told what to do in it, up to which step */
-    PHASE_TRAIN,   /* they compute */
-    PHASE_HOLD,    /* they are asked to stop as soon as possible */
-    PHASE_STAND,   /* they stand at a milestone, which waits for the one before, or is pinned */
-    PHASE_FINISH,  /* nothing is left to compute; the last milestone's work goes on */
-    PHASE_WAIT,    /* RECOVERING: for a worker; the shards are there */
+    PHASE_NONE,     /* nothing of it runs */
+    PHASE_INSPECT,  /* STARTING, or RECOVERING from a checkpoint: a worker says what the data are */
+    PHASE_FIND,     /* its newest checkpoint is looked for */
+    PHASE_OPEN,     /* the servers make its shards */
+    PHASE_START,    /* the workers load the data */
+    PHASE_REGROUP,  /* RUNNING: the shards are told the new generation */
+    PHASE_ASSIGN,   /* the workers are told what to do in it, up to which step */
+    PHASE_TRAIN,    /* they compute */
+    PHASE_HOLD,     /* they are asked to stop as soon as possible */
+    PHASE_QUIESCED, /* they stand at a sync point, which waits for the one before, or is pinned */
+    PHASE_FINISH,   /* nothing is left to compute; the last sync point's work goes on */
+    PHASE_WAIT,     /* RECOVERING: for a worker; the shards are there */
     PHASE_COUNT
 };
 enum work {
@@ -122,10 +123,10 @@ struct shard_state { /* of one parameter server, in the order of shards */
     bool has_ledger;
 };
 
-struct milestone {
+struct sync_point {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
-    bool stand;          /* nothing may move until it is pinned */
+    bool quiesced;       /* nothing may move until it is pinned */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
     bool failed;         /* the checkpoint */
@@ -144,7 +145,7 @@ struct milestone {
 
 struct waiter { /* a client that waits for a checkpoint */
     uint64_t request;
-    bool served; /* by the milestone that is being worked on */
+    bool served; /* by the sync point that is being worked on */
 };
 
 struct row_answer { /* a client that waits until its request is stored */
@@ -211,9 +212,9 @@ struct job {
     struct dataset_info train, test;
     struct plan plan;
     bool has_plan;
-    struct course course;   /* from the beginning, the checkpoint or the last change on */
-    uint64_t version_shift; /* sync: version of a shard = step + this (modulo 2^64) */
-    struct leases leases;   /* async, bounded */
+    struct step_map step_map; /* from the beginning, the checkpoint or the last change on */
+    uint64_t version_shift;   /* sync: version of a shard = step + this (modulo 2^64) */
+    struct leases leases;     /* async, bounded */
     uint64_t next_evaluate, next_checkpoint;    /* steps at which they are due; NO_STEP: never */
     uint64_t evaluated_step, checkpointed_step; /* NO_STEP: none */
 
@@ -222,7 +223,7 @@ struct job {
     struct shard_state *shards;
     size_t shard_count;
     bool regroup_needed; /* the shards know other workers than there are */
-    bool standing; /* async, bounded: all hold; the regrouping says whether the shards are level */
+    bool quiesced; /* async, bounded: all hold; the regrouping says whether the shards are level */
     struct refusal refused[JOB_REFUSED_MAX]; /* a ring */
     size_t refused_count;
     size_t workers_fit; /* more do not fit in the memory of its servers; 0: not known */
@@ -231,7 +232,7 @@ struct job {
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     bool over;                         /* training has ended; only FINISH is left */
-    struct job_spec *change;           /* what its file becomes at the next STAND; owned */
+    struct job_spec *change;           /* what its file becomes when next QUIESCED; owned */
     bool changing;                     /* it is the job's; not every shard knows */
     struct job_spec *undo;             /* what it was before, meanwhile; NULL: no way back; owned */
     bool set_waits;                    /* a client waits for it: */
@@ -244,8 +245,8 @@ struct job {
     size_t avoid_count;
     char *warning; /* to be shown when it runs; owned; NULL: none */
     uint64_t find_number;
-    struct milestone milestone;
-    uint64_t retry_ms;  /* the milestone is pinned, or its checkpoint written, again then; 0: no */
+    struct sync_point sync_point;
+    uint64_t retry_ms;  /* the sync point is pinned, or its checkpoint written, again then; 0: no */
     uint64_t prune_row; /* with this row stored older checkpoints may go; 0: none have to */
     size_t prune_keep;
     unsigned pin_count;

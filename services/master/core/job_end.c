@@ -38,7 +38,7 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     struct job_names workers = j->record.workers; /* who served it is still shown */
     j->record.workers = (struct job_names){0};
     job_enter(m, j, state, reason);
-    milestone_stop(j);
+    sync_point_stop(j);
     j->restartable = false;
     j->resume = false;
     release_nodes(m, j);
@@ -52,7 +52,7 @@ static void ended(struct master *m, struct job *j)
 {
     const char *words = action_printf(m, "job %s ended %s: %s", j->record.id,
                                       job_state_name(j->record.state), j->record.reason);
-    milestone_waiters(m, j, true, ERR_ABORTED, words);
+    sync_point_waiters(m, j, true, ERR_ABORTED, words);
     change_forget(m, j, ERR_ABORTED, words);
     if (j->record.checkpoint[0] == '\0') {
         action_add(m, MASTER_PRUNE)->prune =
@@ -63,7 +63,7 @@ static void ended(struct master *m, struct job *j)
 
 void job_stored(struct master *m, struct job *j)
 {
-    milestone_prune(m, j);
+    sync_point_prune(m, j);
     if (job_state_is_final(j->record.state) && row_has_end(j) && !j->told) {
         j->told = true;
         ended(m, j);
@@ -83,21 +83,21 @@ static void give_up_nodes(struct master *m, struct job *j)
 /* Give up all nodes, and start again from the newest checkpoint when there are enough. */
 static void recover(struct master *m, struct job *j, const char *why)
 {
-    if (j->hold_cancel || (j->over && j->milestone.cancel)) {
+    if (j->hold_cancel || (j->over && j->sync_point.cancel)) {
         end(m, j, JOB_CANCELLED,
             action_printf(m, "cancelled; then %s; %s", why, job_checkpoint_words(m, j)));
         return;
     }
     bool again = j->resume; /* its recovery failed */
     calls_forget_job(&m->calls, j);
-    milestone_waiters(
+    sync_point_waiters(
         m, j, true, ERR_ABORTED,
         action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
-    milestone_stop(j);
+    sync_point_stop(j);
     j->over = false;
     j->hold_checkpoint = false;
     j->hold_limit = false;
-    j->standing = false;
+    j->quiesced = false;
     j->changing = false;
     j->resume = true;
     if (!again) {
@@ -156,7 +156,7 @@ void job_settle(struct master *m, struct job *j)
 /* All that is needed only while the job runs or may start. */
 static void release_data(struct job *j)
 {
-    milestone_release(j);
+    sync_point_release(j);
     evaluate_release(j);
     for (size_t i = 0; i < EPOCHS_OPEN; i++) {
         if (j->epochs[i].used) {
@@ -180,7 +180,7 @@ static void release_data(struct job *j)
         memset(&j->plan, 0, sizeof j->plan);
         j->has_plan = false;
     }
-    course_release(&j->course);
+    step_map_release(&j->step_map);
     leases_release(&j->leases);
 }
 

@@ -100,12 +100,12 @@ void on_cancel(struct master *m, const struct master_event *e)
     } else if (j->record.state == JOB_PENDING || j->record.state == JOB_STARTING) {
         job_must_end(j, JOB_CANCELLED, "cancelled before it ran");
     } else if (j->work == WORK_EVALUATE && j->retry_ms != 0) {
-        milestone_skip_evaluation(j);
-    } else if ((j->over || j->milestone.last) && j->retry_ms != 0) {
+        sync_point_skip_evaluation(j);
+    } else if ((j->over || j->sync_point.last) && j->retry_ms != 0) {
         job_must_end(j, JOB_CANCELLED, "cancelled; %s; %s",
-                     action_printf(m, "%s", j->milestone.why), job_checkpoint_words(m, j));
+                     action_printf(m, "%s", j->sync_point.why), job_checkpoint_words(m, j));
     } else if (j->over) {
-        j->milestone.cancel = true; /* its last checkpoint is being written anyway */
+        j->sync_point.cancel = true; /* its last checkpoint is being written anyway */
         job_say(j, "is being cancelled: its checkpoint is being written");
     } else {
         j->hold_cancel = true;

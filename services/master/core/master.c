@@ -42,7 +42,7 @@ static void on_tick(struct master *m)
     calls_tick(m);
     leases_tick(m);
     rows_tick(m);
-    milestones_tick(m);
+    sync_points_tick(m);
 }
 
 /* Pauses between starts, and before a worker is asked again, are over with whichever event is the
@@ -271,9 +271,9 @@ const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_
 
 const char *master_job_phase(const struct master *m, const char *id)
 {
-    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT", "FIND",   "OPEN",
-                                                   "START", "REGROUP", "ASSIGN", "TRAIN",
-                                                   "HOLD",  "STAND",   "FINISH", "WAIT"};
+    static const char *const NAMES[PHASE_COUNT] = {"-",     "INSPECT",  "FIND",   "OPEN",
+                                                   "START", "REGROUP",  "ASSIGN", "TRAIN",
+                                                   "HOLD",  "QUIESCED", "FINISH", "WAIT"};
     for (size_t i = 0; i < m->job_count; i++) {
         if (strcmp(m->jobs[i]->record.id, id) == 0) {
             return NAMES[m->jobs[i]->phase];

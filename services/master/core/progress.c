@@ -34,7 +34,7 @@ static void sample(struct job *j, uint64_t now_ms)
 static void set_step(struct job *j, uint64_t step)
 {
     j->record.step = step;
-    j->record.examples = course_examples(&j->course, step);
+    j->record.examples = step_map_examples(&j->step_map, step);
     j->record.epoch = (double)j->record.examples / (double)j->train.records;
     j->changed = true;
 }
@@ -58,7 +58,7 @@ void progress_step(struct master *m, struct job *j, uint64_t step)
 {
     step = step < j->record.steps_total ? step : j->record.steps_total;
     if (step > j->record.step) {
-        uint64_t examples = course_examples(&j->course, step);
+        uint64_t examples = step_map_examples(&j->step_map, step);
         uint64_t before = j->record.examples;
         m->counts.steps += step - j->record.step;
         m->counts.examples += examples > before ? examples - before : 0;
@@ -128,14 +128,14 @@ double *progress_train_sums(const struct job *j, uint64_t epoch, size_t *count)
 /* The epoch that the checkpoint lies in goes on from its sums there. */
 void progress_restore(struct job *j, const struct master_found *found)
 {
-    const uint64_t open = j->course.ledger.epoch;
+    const uint64_t open = j->step_map.ledger.epoch;
     struct epoch_metrics *e = &j->epochs[found->train_epoch % EPOCHS_OPEN];
     bool known = found->train_sum_count > 0 &&
                  metrics_unpack(&e->sums, found->train_sums, found->train_sum_count, NULL) == 0;
     if (known) {
         e->epoch = found->train_epoch;
     }
-    if (!known && ledger_records(&j->course.ledger) > open * j->train.records) {
+    if (!known && ledger_records(&j->step_map.ledger) > open * j->train.records) {
         e = &j->epochs[open % EPOCHS_OPEN];
         e->epoch = open;
         e->part = true;
@@ -146,10 +146,10 @@ void progress_restore(struct job *j, const struct master_found *found)
 static void complete_evaluation(struct job *j, const struct epoch_metrics *e)
 {
     struct job_record *r = &j->record;
-    if (e->epoch < j->course.ledger.epoch) {
+    if (e->epoch < j->step_map.ledger.epoch) {
         return;
     }
-    uint64_t step = course_epoch_end(&j->course, e->epoch);
+    uint64_t step = step_map_epoch_end(&j->step_map, e->epoch);
     for (size_t i = r->evaluation_count; i-- > 0 && r->evaluations[i].step >= step;) {
         if (r->evaluations[i].step == step) {
             set_metrics(j, e, &r->evaluations[i].train);

@@ -55,9 +55,9 @@ static uint64_t steps_total(const struct job *j, uint64_t step)
     const struct training_spec *t = &j->spec.training;
     uint64_t epochs = t->epochs > 0 ? (uint64_t)t->epochs : 0;
     uint64_t by_epochs = epochs == 0 ? UINT64_MAX
-                         : epochs <= j->course.ledger.epoch
+                         : epochs <= j->step_map.ledger.epoch
                              ? step
-                             : course_epoch_end(&j->course, epochs - 1);
+                             : step_map_epoch_end(&j->step_map, epochs - 1);
     uint64_t by_steps = t->steps > 0 ? (uint64_t)t->steps : UINT64_MAX;
     uint64_t total = by_steps < by_epochs ? by_steps : by_epochs;
     return total > step ? total : step;
@@ -74,27 +74,28 @@ int start_check_replicas(const struct consistency *c, uint64_t records, struct e
     return 0;
 }
 
-int start_course(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
+int start_step_map(struct job *j, uint64_t step, const struct ledger *ledger, struct err *err)
 {
     uint32_t replicas = j->record.consistency.replicas;
     int rc = start_check_replicas(&j->record.consistency, j->train.records, err);
     if (rc < 0) {
         return rc;
     }
-    course_release(&j->course);
-    course_init(&j->course, step, job_is_sync(j) ? replicas : 1, ledger);
+    step_map_release(&j->step_map);
+    step_map_init(&j->step_map, step, job_is_sync(j) ? replicas : 1, ledger);
     uint64_t total = steps_total(j, step);
     if (total == UINT64_MAX || total == 0) {
         return err_set(err, ERR_INVALID, "training: neither epochs nor steps say when it ends");
     }
     leases_release(&j->leases);
     if (!job_is_sync(j)) {
-        leases_init(&j->leases, &j->course.ledger, course_batches(&j->course, total));
+        leases_init(&j->leases, &j->step_map.ledger, step_map_batches(&j->step_map, total));
     }
     j->record.steps_total = total;
-    j->record.epochs_total = (double)course_examples(&j->course, total) / (double)j->train.records;
-    milestone_plan(j, step);
-    j->step_limit = job_is_sync(j) ? milestone_next(j, step) : 0;
+    j->record.epochs_total =
+        (double)step_map_examples(&j->step_map, total) / (double)j->train.records;
+    sync_point_plan(j, step);
+    j->step_limit = job_is_sync(j) ? sync_point_next(j, step) : 0;
     return 0;
 }
 
@@ -113,7 +114,7 @@ static int set_counts(struct job *j, struct err *err)
     if (ledger_init(&ledger, &shape, 0, err) < 0) {
         return err_wrap(err, "data");
     }
-    int rc = start_course(j, 0, &ledger, err);
+    int rc = start_step_map(j, 0, &ledger, err);
     ledger_release(&ledger);
     j->version_shift = 0;
     j->evaluated_step = NO_STEP;
@@ -190,7 +191,7 @@ void start_warn(struct master *m, struct job *j, const struct node *n, const cha
 void start_open(struct master *m, struct job *j)
 {
     job_say(j, j->resume ? action_printf(m, "%s; goes back to step %" PRIu64, j->resume_reason,
-                                         j->course.step)
+                                         j->step_map.step)
                          : "opens the shards");
     job_record_set_shards(&j->record, j->shard_count);
     for (size_t i = 0; i < j->shard_count; i++) {
@@ -245,7 +246,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
     uint64_t step = found->found ? found->step : 0;
     if (found->found) {
         const struct ledger_shape *there = &found->ledger->shape;
-        const struct ledger_shape *here = &j->course.ledger.shape;
+        const struct ledger_shape *here = &j->step_map.ledger.shape;
         if (there->records != here->records || there->batch_records != here->batch_records) {
             return err_set(err, ERR_INVALID,
                            "it is of %" PRIu64 " records in batches of %u; the data has %" PRIu64
@@ -253,7 +254,7 @@ static int go_back(struct master *m, struct job *j, const struct master_found *f
                            there->records, there->batch_records, here->records,
                            here->batch_records);
         }
-        int rc = MUTANT(restore_from_the_start) ? 0 : start_course(j, step, found->ledger, err);
+        int rc = MUTANT(restore_from_the_start) ? 0 : start_step_map(j, step, found->ledger, err);
         if (rc < 0) {
             return rc;
         }
@@ -365,7 +366,7 @@ void start_end(struct master *m, struct job *j)
     }
     start_avoid_clear(j);
     job_enter(m, j, JOB_RUNNING, j->warning == NULL ? "" : j->warning);
-    progress_step(m, j, j->course.step);
+    progress_step(m, j, j->step_map.step);
 }
 
 void start_worker_done(struct master *m, struct job *j, struct node *n)

@@ -11,13 +11,13 @@
 
 uint64_t train_step(const struct job *j)
 {
-    return job_is_sync(j) ? j->step_limit : course_step(&j->course, leases_batches(&j->leases));
+    return job_is_sync(j) ? j->step_limit : step_map_step(&j->step_map, leases_batches(&j->leases));
 }
 
 void train_ledger(const struct job *j, uint64_t step, struct ledger *out)
 {
     if (job_is_sync(j)) {
-        course_ledger(&j->course, step, out);
+        step_map_ledger(&j->step_map, step, out);
     } else {
         ledger_copy(out, &j->leases.ledger);
     }
@@ -48,7 +48,7 @@ static void ask(struct master *m, struct job *j, bool hold)
 
 void train_assign(struct master *m, struct job *j)
 {
-    j->standing = false;
+    j->quiesced = false;
     ask(m, j, false);
 }
 
@@ -102,7 +102,7 @@ bool train_hold_end(struct master *m, struct job *j)
     }
     if (!job_is_sync(j)) {
         give_back_all(m, j);
-        j->standing = true; /* nobody is at work: what the shards answer is how it stays */
+        j->quiesced = true; /* nobody is at work: what the shards answer is how it stays */
         return true;
     }
     if (step > j->step_limit) {
@@ -134,7 +134,7 @@ void train_assign_done(struct job *j, struct node *n, bool hold, uint64_t positi
 
 /* A worker that stands still although it should not has lost its last Assign to an older one that
  * came late, or its report was sent before that Assign; saying it again is right in both cases. */
-void train_stands(struct master *m, struct job *j, struct job_worker *w)
+void train_assign_idle(struct master *m, struct job *j, struct job_worker *w)
 {
     if (j->phase != PHASE_TRAIN || !w->assigned || !w->idle ||
         (job_is_sync(j) && w->position >= j->step_limit)) {
@@ -160,10 +160,10 @@ static bool are_at_limit(const struct job *j)
         there += w->assigned && w->idle && w->position == j->step_limit;
         assigned += w->assigned;
     }
-    return there > 0 && (there == assigned || consistency_is_loose(&j->record.consistency));
+    return there > 0 && (there == assigned || consistency_is_nonblocking(&j->record.consistency));
 }
 
-/* Nothing may be computed before the next milestone is pinned. */
+/* Nothing may be computed before the next sync point is pinned. */
 bool train_is_at_end(const struct job *j)
 {
     return job_is_sync(j) ? are_at_limit(j) : job_is_pinning(j) || leases_epoch_done(&j->leases);

@@ -194,6 +194,6 @@ void on_report_progress(struct master *m, const struct master_event *e)
     progress_step(m, j, job_is_sync(j) ? position : train_step(j));
     job_changed(j);
     reply_add(m, e->request);
-    train_stands(m, j, w);
+    train_assign_idle(m, j, w);
     job_touch(j);
 }

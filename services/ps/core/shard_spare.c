@@ -44,7 +44,7 @@ void shard_spare_resize(struct shard *s)
     free(s->pacing.late);
     free(s->pacing.came_ms);
     s->pacing = (struct shard_pacing){0};
-    if (s->replicas > 0 && consistency_is_loose(&s->consistency)) {
+    if (s->replicas > 0 && consistency_is_nonblocking(&s->consistency)) {
         s->pacing.late = mem_new(s->replicas, sizeof *s->pacing.late);
         s->pacing.came_ms = mem_new(s->replicas, sizeof *s->pacing.came_ms);
     }
@@ -74,7 +74,7 @@ void shard_spare_heard(struct shard *s, uint64_t now_ms)
     }
 }
 
-/* Workers stand still at milestones, so a step does not always begin when its version is made, but
+/* Workers stand still at sync points, so a step does not always begin when its version is made, but
  * not much more than the usual time before its first replica comes. Measured with more than that:
  * else the usual time could never grow again. */
 void shard_spare_end(struct shard *s)

@@ -230,7 +230,7 @@ struct buffer *buffer_get(struct buffer_pool *p, struct err *err)
     return b != NULL ? b : make(p, p->count_max, err);
 }
 
-struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t block,
                              void (*give_back)(struct buffer *b))
 {
     pthread_mutex_lock(&p->lock);
@@ -246,7 +246,7 @@ struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, ui
     }
     b->floats.data = data;
     b->owner = owner;
-    b->window = window;
+    b->block = block;
     b->give_back = give_back;
     b->has_norms = false;
     atomic_store(&b->refs, 1);

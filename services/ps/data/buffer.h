@@ -52,7 +52,7 @@ struct buffer {
     /* Of memory that is somebody else's: give it back. NULL: it is the pool's. */
     void (*give_back)(struct buffer *b);
     void *owner;
-    uint32_t window; /* for give_back() */
+    uint32_t block; /* for give_back() */
 };
 
 struct buffer_pool {
@@ -83,8 +83,8 @@ size_t buffer_pool_trim(struct buffer_pool *p, size_t count, size_t reserved);
 /* A buffer with one reference, without norms; its content is undefined. Errors: ERR_EXHAUSTED. */
 struct buffer *buffer_get(struct buffer_pool *p, struct err *err);
 /* The same around @data, which is somebody else's: the budget knows nothing of it, and with the
- * last reference @give_back(buffer) is called, where `owner` and `window` say whose it is. */
-struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t window,
+ * last reference @give_back(buffer) is called, where `owner` and `block` say whose it is. */
+struct buffer *buffer_borrow(struct buffer_pool *p, float *data, void *owner, uint32_t block,
                              void (*give_back)(struct buffer *b));
 struct buffer *buffer_ref(struct buffer *b);
 void buffer_put(struct buffer *b); /* NULL is fine */

@@ -2,9 +2,10 @@
 /* The memory for gradients of a server, within the budget of gradient_budget.h, which decides who
  * gets some and who waits. Here are its lock, the buffers, and the threads that tell who waited.
  *
- * A gradient in memory that its worker shares (ps_windows.c) takes as much room as any other. Pages
- * of such memory stay mapped after their use, because touching them anew costs time; what they fill
- * counts as buffers do that lie about, and they leave this process when somebody needs the room.
+ * A gradient in memory that its worker shares (ps_shared_memory.c) takes as much room as any other.
+ * Pages of such memory stay mapped after their use, because touching them anew costs time; what
+ * they fill counts as buffers do that lie about, and they leave this process when somebody needs
+ * the room.
  *
  * Any thread may call everything. */
 #ifndef GRADUS_PS_DATA_GRADIENT_MEMORY_H

@@ -61,14 +61,14 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     return rc;
 }
 
-static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t window,
+static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t block,
                            struct err *err)
 {
     if (in->type != VALUE_FP32) {
-        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a gradient window",
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a gradient block",
                        in->exchange, value_type_names[in->type]);
     }
-    int rc = ps_windows_gradient(s->windows, window, &s->waiter, &in->buffer, err);
+    int rc = ps_shared_memory_gradient(s->shared_memory, block, &s->waiter, &in->buffer, err);
     if (rc == ERR_INVALID) {
         return err_wrap(err, "exchange %" PRIu64, in->exchange);
     }
@@ -79,22 +79,22 @@ static int borrow_gradient(struct ps_stream *s, struct incoming *in, uint32_t wi
     return rc;
 }
 
-static int name_values_window(struct ps_stream *s, struct ps_request *r, uint32_t window,
-                              struct err *err)
+static int name_values_block(struct ps_stream *s, struct ps_request *r, uint32_t block,
+                             struct err *err)
 {
-    if (window == 0) {
+    if (block == 0) {
         return 0;
     }
-    if (!ps_windows_has_values(s->windows, window)) {
+    if (!ps_shared_memory_has_values(s->shared_memory, block)) {
         return err_set(err, ERR_INVALID,
-                       "exchange %" PRIu64 ": value window %" PRIu32 " is not open", r->exchange,
-                       window);
+                       "exchange %" PRIu64 ": value block %" PRIu32 " is not open", r->exchange,
+                       block);
     }
     if (r->pulled != VALUE_FP32) {
-        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a value window", r->exchange,
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": %s in a value block", r->exchange,
                        value_type_names[r->pulled]);
     }
-    r->values_window = window;
+    r->values_block = block;
     return 0;
 }
 
@@ -143,13 +143,13 @@ static int read_first(struct ps_stream *s, struct incoming *in,
     r->event.fence = ps_fence(m->shard);
     int rc = read_ask(in, m, err);
     ps_request_name(r, m->worker);
-    if (m->windows != NULL) {
-        r->offers_windows = true;
-        if (s->windows == NULL && s->ps->shared_memory && comes_locally(s->call)) {
-            s->windows = ps_windows_open(s->shard, m->windows); /* or without */
+    if (m->shared_memory != NULL) {
+        r->offers_shared_memory = true;
+        if (s->shared_memory == NULL && s->ps->shared_memory && comes_locally(s->call)) {
+            s->shared_memory = ps_shared_memory_open(s->shard, m->shared_memory); /* or without */
         }
     }
-    rc = rc != 0 ? rc : name_values_window(s, r, m->values_window, err);
+    rc = rc != 0 ? rc : name_values_block(s, r, m->values_block, err);
     if (rc != 0 || m->total == 0) {
         return rc;
     }
@@ -169,8 +169,8 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     if (in->total == 0 || in->buffer != NULL) {
         return 0;
     }
-    int rc = m->gradient_window != 0
-                 ? borrow_gradient(s, in, m->gradient_window, err)
+    int rc = m->gradient_block != 0
+                 ? borrow_gradient(s, in, m->gradient_block, err)
                  : gradient_pool_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
     for (size_t i = 0; rc == 1 && i < s->incoming_count; i++) {
         if (s->incoming[i].buffer != NULL) { /* whose end would be waited for behind this one */
@@ -208,7 +208,7 @@ static int take_values(struct ps_stream *s, struct incoming *in,
 {
     size_t bytes = rpc_spans_bytes(spans);
     uint64_t n = bytes / value_type_bytes(in->type);
-    if (m->gradient_window != 0 && bytes == 0) {
+    if (m->gradient_block != 0 && bytes == 0) {
         return 0; /* they are there */
     }
     int rc = 0;
@@ -255,8 +255,8 @@ static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
 static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                    size_t bytes, const struct err *err)
 {
-    if (in->buffer == NULL && s->windows != NULL && m->gradient_window != 0) {
-        ps_windows_decline(s->windows, m->gradient_window);
+    if (in->buffer == NULL && s->shared_memory != NULL && m->gradient_block != 0) {
+        ps_shared_memory_decline(s->shared_memory, m->gradient_block);
     }
     release_incoming(in); /* before the client hears of it */
     ps_answer_refuse(s->call, m->exchange, 0, 0, err);

@@ -127,8 +127,8 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->shards_max = o->shards_max;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? host_memory("").total : o->memory_bytes_max;
     unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;
-    ps->crew = crew_new(threads - 1, "ps-apply", err);
-    ps->work = ps->crew == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
+    ps->team = thread_team_new(threads - 1, "ps-apply", err);
+    ps->work = ps->team == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);
     ps->files = ps->opens == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-files", err);
     ps->copies = ps->files == NULL ? NULL : pool_new(COPY_THREADS, POOL_QUEUE, "ps-copies", err);
@@ -137,7 +137,7 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
         pool_free(ps->files);
         pool_free(ps->opens);
         pool_free(ps->work);
-        crew_free(ps->crew);
+        thread_team_free(ps->team);
         ps_unref(ps);
         return NULL;
     }
@@ -167,7 +167,7 @@ void ps_free(struct ps *ps)
     pool_free(ps->work);
     pool_free(ps->files);
     pool_free(ps->copies);
-    crew_free(ps->crew);
+    thread_team_free(ps->team);
     ps_unref(ps);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of a stream of exchanges, on the strand: parameters in chunks or in a window of the
+/* Answers of a stream of exchanges, on the strand: parameters in chunks or in a block of the
  * client's, what the shard decided, and refusals. */
 #include <string.h>
 
@@ -35,11 +35,11 @@ static int send_blob(struct ps_request *r, Gradus__V1__ExchangeResponse *m,
     return rpc_send(r->call, &m->base, &blob);
 }
 
-/* The client's window gets what is new of the first @end elements. */
-static void fill_window(struct ps_request *r, const float *values, uint64_t end)
+/* The client's block gets what is new of the first @end elements. */
+static void fill_block(struct ps_request *r, const float *values, uint64_t end)
 {
     if (end > r->filled) {
-        ps_windows_fill(r->stream->windows, r->values_window, values, r->filled, end);
+        ps_shared_memory_fill(r->stream->shared_memory, r->values_block, values, r->filled, end);
         r->filled = end;
     }
 }
@@ -50,7 +50,7 @@ static int send_filled(struct ps_request *r, Gradus__V1__ExchangeResponse *m, ui
 {
     m->total = r->shard->elements;
     m->offset = at;
-    m->in_window = n;
+    m->in_block = n;
     return rpc_send(r->call, &m->base, NULL);
 }
 
@@ -62,8 +62,8 @@ static void give_up(struct ps_request *r)
 }
 
 /* Piece by piece, so that the client takes one while the next is copied. */
-static void send_in_window(struct ps_request *r, const struct shard_action *a,
-                           Gradus__V1__ExchangeResponse *m)
+static void send_in_block(struct ps_request *r, const struct shard_action *a,
+                          Gradus__V1__ExchangeResponse *m)
 {
     uint64_t elements = r->shard->elements;
     uint64_t chunk = r->shard->ps->chunk_bytes / sizeof(float);
@@ -71,7 +71,7 @@ static void send_in_window(struct ps_request *r, const struct shard_action *a,
     int rc = 0;
     while (r->sent < elements && rc == 0) {
         uint64_t n = elements - r->sent < chunk ? elements - r->sent : chunk;
-        fill_window(r, values.data, r->sent + n);
+        fill_block(r, values.data, r->sent + n);
         rc = send_filled(r, m, r->sent, n);
         r->sent += n;
     }
@@ -107,8 +107,8 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
 static void send_well(struct ps_request *r, const struct shard_action *a,
                       Gradus__V1__ExchangeResponse *m)
 {
-    if (a->values && r->values_window != 0) {
-        send_in_window(r, a, m);
+    if (a->values && r->values_block != 0) {
+        send_in_block(r, a, m);
     } else if (a->values) {
         send_values(r, a, m);
     } else {
@@ -139,7 +139,7 @@ static void fill(const struct ps_request *r, const struct shard_action *a,
         answer.sums.bytes = data->len;
     }
     wire_answer_to_proto(&answer, room, m);
-    m->windows_open = r->offers_windows && r->stream->windows != NULL;
+    m->shared_memory_open = r->offers_shared_memory && r->stream->shared_memory != NULL;
 }
 
 void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a,
@@ -155,15 +155,15 @@ void ps_exchange_begin_answer(struct ps_request *r, const struct shard_action *a
     const struct ps_source values = {next->values.data, ps_values_release, next};
     bool traced = done - r->sent >= chunk && trace_on(&r->shard->ps->trace);
     uint64_t began_ns = traced ? chrono_now_ns() : 0;
-    if (r->values_window != 0) {
-        fill_window(r, next->values.data, done); /* the piece is in the cache yet */
+    if (r->values_block != 0) {
+        fill_block(r, next->values.data, done); /* the piece is in the cache yet */
     }
     while (done - r->sent >= chunk) {
-        if (r->values_window == 0) {
+        if (r->values_block == 0) {
             ps_values_ref(r->shard, next, 1);
         }
-        int rc = r->values_window != 0 ? send_filled(r, &m, r->sent, chunk)
-                                       : send_blob(r, &m, &values, r->sent, chunk);
+        int rc = r->values_block != 0 ? send_filled(r, &m, r->sent, chunk)
+                                      : send_blob(r, &m, &values, r->sent, chunk);
         if (rc != 0) {
             return; /* what is wrong shows when the rest is sent */
         }

@@ -39,7 +39,7 @@ void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from)
         add(a.to, a.from, a.floats);
         return;
     }
-    crew_run(s->ps->crew, (a.floats + ADD_FLOATS - 1) / ADD_FLOATS, add_some, NULL, &a);
+    parallel_for(s->ps->team, (a.floats + ADD_FLOATS - 1) / ADD_FLOATS, add_some, NULL, &a);
 }
 
 /* ---- the update ---- */

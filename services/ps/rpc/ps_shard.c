@@ -53,18 +53,18 @@ static int read_request(struct ps_shard *s, const Gradus__V1__OpenShardRequest *
     return 0;
 }
 
-static void run_shared(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+static void run_shared(void *team, size_t count, void (*one)(void *ctx, size_t i),
                        void (*done)(void *ctx, size_t n), void *ctx)
 {
-    crew_run(crew, count, one, done, ctx);
+    parallel_for(team, count, one, done, ctx);
 }
 
 static int make_update(struct ps_shard *s, struct err *err)
 {
     int rc = plan_update_shard(&s->plan, &s->spec.update, s->number, &s->update, err);
     if (rc == 0 && s->elements >= PS_SHARED_FLOATS_MIN) {
-        const struct update_crew crew = {run_shared, s->ps->crew, crew_threads(s->ps->crew)};
-        rc = update_share(s->update, &crew, err);
+        const struct update_team team = {run_shared, s->ps->team, thread_team_size(s->ps->team)};
+        rc = update_share(s->update, &team, err);
     }
     if (rc != 0) {
         return rc;

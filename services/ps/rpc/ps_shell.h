@@ -9,10 +9,10 @@
 #include "ps/rpc/ps.h"
 #include "ps/core/shard.h"
 #include "ps/data/snapshot.h"
-#include "execution/crew.h"
+#include "execution/thread_team.h"
 #include "execution/pool.h"
 #include "execution/strand.h"
-#include "host/windows.h"
+#include "host/shared_memory.h"
 #include "service/work.h"
 #include "trace/trace.h"
 #include "wire/wire_exchange.h"
@@ -50,14 +50,14 @@ struct ps {
     atomic_uint refs;
     char *checkpoint_dir;
     size_t chunk_bytes;
-    bool shared_memory;           /* open windows that workers offer (windows.h) */
+    bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */
     _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
     size_t shards_max;
     struct budget budget;
     struct gradient_memory gradient_memory;
-    struct crew *crew;  /* helps with large updates */
-    struct pool *work;  /* wakes shards and those who wait for memory; never busy for long */
-    struct pool *opens; /* makes shards, one after the other */
+    struct thread_team *team; /* helps with large updates */
+    struct pool *work;        /* wakes shards and those who wait for memory; never busy for long */
+    struct pool *opens;       /* makes shards, one after the other */
     struct pool
         *files; /* writes checkpoints; one thread, so that no file is written twice at once */
     struct pool *copies; /* copies slots for pins */
@@ -248,9 +248,9 @@ struct ps_request {
     struct ps_stream *stream; /* of an exchange; keeps a reference */
     uint64_t exchange;
     uint64_t sent;                  /* elements of the answer, */
-    uint64_t filled;                /* and of those in its window */
-    uint32_t values_window;         /* of the client's windows, from 1; 0: the values are sent */
-    bool offers_windows;            /* and the answer says what came of it */
+    uint64_t filled;                /* and of those in its block */
+    uint32_t values_block;          /* of the client's blocks, from 1; 0: the values are sent */
+    bool offers_shared_memory;      /* and the answer says what came of it */
     enum value_type pushed, pulled; /* how the values of push and answer travel */
     struct ps_request *next;        /* of the stream's that wait; of the strand */
     struct ps_request **link;

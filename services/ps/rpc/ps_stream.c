@@ -16,7 +16,7 @@ void ps_stream_unref(struct ps_stream *s)
     if (atomic_fetch_sub(&s->refs, 1) != 1) {
         return;
     }
-    ps_windows_unref(s->windows);
+    ps_shared_memory_unref(s->shared_memory);
     if (s->shard != NULL) {
         ps_shard_unref(s->shard);
     }

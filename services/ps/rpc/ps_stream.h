@@ -28,9 +28,9 @@ struct ps_stream {
     struct ps_shard *shard; /* NULL until the first exchange */
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
-    struct gradient_wait waiter; /* for the memory of a gradient; keeps a reference */
-    struct ps_windows *windows;  /* NULL: the client offered none that can be opened. Set once,
-                                    before requests that name it */
+    struct gradient_wait waiter;            /* for the memory of a gradient; keeps a reference */
+    struct ps_shared_memory *shared_memory; /* NULL: the client offered none that can be opened. Set
+                                   once, before requests that name it */
 
     /* Of the shard's strand. */
     struct ps_stream *next, **link; /* among those of the shard; NULL: not one of them */
@@ -51,21 +51,22 @@ void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generat
 /* On the strand: the answer of every request of a stream. */
 void ps_answer(struct ps_request *r, const struct shard_action *a, const struct err *err);
 
-/* ---- memory that its client shares (ps_windows.c) ---- */
+/* ---- memory that its client shares (ps_shared_memory.c) ---- */
 
 /* One reference; borrows @s until the stream and all gradients have ended. NULL: what is offered
  * cannot be opened, or is not what is said. */
-struct ps_windows *ps_windows_open(struct ps_shard *s, const Gradus__V1__Windows *offer);
-void ps_windows_unref(struct ps_windows *w); /* NULL is fine */
-/* Gradient window @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
+struct ps_shared_memory *ps_shared_memory_open(struct ps_shard *s,
+                                               const Gradus__V1__SharedMemory *offer);
+void ps_shared_memory_unref(struct ps_shared_memory *w); /* NULL is fine */
+/* Gradient block @number, from 1, as a buffer, once there is room for it; 1: wait for it. @w may
  * be NULL. Errors: ERR_INVALID it is not open, or in use; those of gradient_pool_get(). */
-int ps_windows_gradient(struct ps_windows *w, uint32_t number, struct gradient_wait *waiter,
-                        struct buffer **out, struct err *err);
+int ps_shared_memory_gradient(struct ps_shared_memory *w, uint32_t number,
+                              struct gradient_wait *waiter, struct buffer **out, struct err *err);
 /* Nobody will use what the client put there: it has it back. */
-void ps_windows_decline(struct ps_windows *w, uint32_t number);
-bool ps_windows_has_values(const struct ps_windows *w, uint32_t number);
-/* Elements [first, end) of @values into value window @number. */
-void ps_windows_fill(struct ps_windows *w, uint32_t number, const float *values, uint64_t first,
-                     uint64_t end);
+void ps_shared_memory_decline(struct ps_shared_memory *w, uint32_t number);
+bool ps_shared_memory_has_values(const struct ps_shared_memory *w, uint32_t number);
+/* Elements [first, end) of @values into value block @number. */
+void ps_shared_memory_fill(struct ps_shared_memory *w, uint32_t number, const float *values,
+                           uint64_t first, uint64_t end);
 
 #endif

@@ -36,22 +36,22 @@ uint64_t worker_backoff(uint32_t attempts)
     return ms < WORKER_BACKOFF_MS_MAX ? ms : WORKER_BACKOFF_MS_MAX;
 }
 
-uint32_t worker_slot_take(struct worker *w)
+uint32_t worker_buffer_take(struct worker *w)
 {
-    for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
-        if (w->slot_users[i] == 0) {
-            w->slot_users[i] = 1;
+    for (uint32_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
+        if (w->buffer_users[i] == 0) {
+            w->buffer_users[i] = 1;
             w->made[i].whole = false;
             return i;
         }
     }
-    abort(); /* neither the tree nor single replicas take so many; see WORKER_SLOTS_MAX */
+    abort(); /* neither the tree nor single replicas take so many; see WORKER_BUFFERS_MAX */
 }
 
-void worker_slot_drop(struct worker *w, uint32_t slot)
+void worker_buffer_drop(struct worker *w, uint32_t buffer)
 {
-    if (slot != WORKER_SLOT_NONE) {
-        w->slot_users[slot]--;
+    if (buffer != WORKER_BUFFER_NONE) {
+        w->buffer_users[buffer]--;
     }
 }
 
@@ -233,7 +233,7 @@ static void given_up(struct worker *w, enum computing was)
         worker_set_forget(w, w->current);
     }
     if (was == COMPUTING_PUSHED) {
-        worker_drop_pushes(w, w->computing_slot);
+        worker_drop_pushes(w, w->computing_buffer);
     }
     if (w->next_pending || w->fenced) {
         return;
@@ -263,7 +263,7 @@ static void on_computed(struct worker *w, const struct worker_event *event)
         return;
     }
     if (w->next_pending || w->fenced) {
-        worker_slot_drop(w, w->computing_slot); /* of a generation that is over */
+        worker_buffer_drop(w, w->computing_buffer); /* of a generation that is over */
     } else if (w->a.consistency.mode == TRAINING_SYNC) {
         worker_sync_computed(w, was);
     } else {

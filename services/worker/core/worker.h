@@ -7,10 +7,10 @@
  * specification.
  *
  * Buffers are numbers. A *set* holds one copy of all parameters (two for training, one for
- * evaluation); a *slot* holds one gradient of all variables; the shell allocates a slot when it is
- * first named.
+ * evaluation); a *buffer* holds one gradient of all variables; the shell allocates a buffer when it
+ * is first named.
  *
- * Owner: the job's thread. Limits: WORKER_SLOTS_MAX gradients, WORKER_EVALUATIONS_MAX queued
+ * Owner: the job's thread. Limits: WORKER_BUFFERS_MAX gradients, WORKER_EVALUATIONS_MAX queued
  * evaluations. */
 #ifndef GRADUS_WORKER_CORE_WORKER_H
 #define GRADUS_WORKER_CORE_WORKER_H
@@ -30,7 +30,7 @@
 #define WORKER_SINGLES_MAX 1024
 /* And the sums on the way to a node of the tree, one pushed and one computed: 2·log2(replicas) at
  * most, replicas < 2^32. */
-#define WORKER_SLOTS_MAX (WORKER_SINGLES_MAX + 128)
+#define WORKER_BUFFERS_MAX (WORKER_SINGLES_MAX + 128)
 /* Open at once with one shard: a push of each replica or node of a step (≤ 64), and a pull, a
  * decision, a spare replica's push, a request for one, the pull of an evaluation; a request for
  * sums, and totals of a round each. */
@@ -42,7 +42,7 @@
 #define WORKER_BACKOFF_MS_MIN 100
 #define WORKER_BACKOFF_MS_MAX 2000
 #define WORKER_PREFETCH_MAX 4 /* batches that the loader prepares ahead */
-#define WORKER_SLOT_NONE UINT32_MAX
+#define WORKER_BUFFER_NONE UINT32_MAX
 #define WORKER_LEASES_MAX 2 /* the master grants no more at a time: one in hand, one ahead */
 #define WORKER_HELD_MAX 6   /* and as many as can be finished and not reported yet */
 #define WORKER_ROUNDS_MAX 8 /* of sums over whole variables; no update takes more than four */
@@ -124,12 +124,12 @@ struct worker_event {
 };
 
 enum worker_action_kind {
-    WORKER_DO_COMPUTE, /* gradient of `batch` with set → slot, and its `pushes`, each an exchange.
+    WORKER_DO_COMPUTE, /* gradient of `batch` with set → buffer, and its `pushes`, each an exchange.
                           They may begin at once: what is made can leave; and what they pull may
                           go to the same set, for it comes when all has left */
     WORKER_DO_EVALUATE, /* metrics of test records first..first+count-1 with the evaluation set;
                            answer `tag` */
-    WORKER_DO_ADD,      /* slot += slot_from, element by element, slot on the left */
+    WORKER_DO_ADD,      /* buffer += buffer_from, element by element, buffer on the left */
     WORKER_DO_PLACE,    /* `shard` is at `place` from now on: what is open with it ends with
                            ERR_UNAVAILABLE, as if the stream had broken */
     WORKER_DO_JOIN,     /* the totals of `round` of `step` are those that `shard` sent (known), or
@@ -155,7 +155,7 @@ struct worker_request {
     uint32_t shard;
     uint64_t generation;
     struct exchange_request ask;
-    uint32_t slot; /* of the gradient that it pushes; WORKER_SLOT_NONE: an empty one, or none */
+    uint32_t buffer; /* of the gradient that it pushes; WORKER_BUFFER_NONE: an empty one, or none */
     enum worker_set set; /* into which it pulls */
     bool early;          /* what it pulls is for a COMPUTE, which may begin with a part of it */
 };
@@ -170,7 +170,7 @@ struct worker_action {
     uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
     uint32_t replica;
     enum worker_set set;
-    uint32_t slot, slot_from;
+    uint32_t buffer, buffer_from;
     struct ledger_batch batch; /* COMPUTE, PREFETCH, REPORT_SPLIT */
     uint32_t batch_end;        /* REPORT_SPLIT */
     bool spare;                /* COMPUTE: of another worker's replica: not measured */

@@ -37,7 +37,7 @@ static void reply_assign(struct worker *w, uint64_t tag, int code, const char *m
 /* The first step that this worker has not begun: a step counts as begun with its first gradient. */
 static uint64_t first_step_not_begun(const struct worker *w)
 {
-    if (worker_sync_stands_by(w)) {
+    if (worker_sync_is_standby(w)) {
         return w->a.step; /* it keeps nobody from stopping at once */
     }
     bool computing = w->computing == COMPUTING_BATCH || w->computing == COMPUTING_SPARE;
@@ -148,7 +148,7 @@ void worker_begin_next(struct worker *w)
     w->fenced = false;
     w->idle_reported = false;
     w->idle_due = false;
-    memset(w->slot_users, 0, sizeof w->slot_users);
+    memset(w->buffer_users, 0, sizeof w->buffer_users);
     if (w->landing) {
         worker_set_forget(w, w->current); /* what did not come would be missed too late */
         w->landing = false;

@@ -5,7 +5,7 @@
 #include "base/mutant.h"
 #include "worker/core/worker_state.h"
 
-static const struct consistency *rules(const struct worker *w)
+static const struct consistency *worker_consistency(const struct worker *w)
 {
     return &w->a.consistency;
 }
@@ -13,18 +13,18 @@ static const struct consistency *rules(const struct worker *w)
 /* The lead says whether a gradient is too stale; the others hear of it only when it is not. */
 static bool lead_decides(const struct worker *w)
 {
-    return rules(w)->policy == POLICY_MAX_STALENESS;
+    return worker_consistency(w)->policy == POLICY_MAX_STALENESS;
 }
 
 static bool is_bounded(const struct worker *w)
 {
-    return rules(w)->mode == TRAINING_BOUNDED;
+    return worker_consistency(w)->mode == TRAINING_BOUNDED;
 }
 
 static bool overlaps(const struct worker *w)
 {
-    return rules(w)->overlap && rules(w)->push_every == 1 && rules(w)->pull_every == 1 &&
-           !lead_decides(w);
+    return worker_consistency(w)->overlap && worker_consistency(w)->push_every == 1 &&
+           worker_consistency(w)->pull_every == 1 && !lead_decides(w);
 }
 
 void worker_async_begin(struct worker *w)
@@ -100,7 +100,7 @@ static void push_to(struct worker *w, uint32_t first_shard, uint32_t shard_end, 
     const struct group *g = &w->async.pushing;
     for (uint32_t s = first_shard; s < shard_end; s++) {
         struct worker_request request = training(w, s);
-        request.slot = g->slot;
+        request.buffer = g->buffer;
         request.ask.has_push = true;
         request.ask.push = (struct exchange_push){
             .epoch = g->epoch,
@@ -141,7 +141,7 @@ static void push_group(struct worker *w)
     struct async_state *a = &w->async;
     a->making = MAKING_NOTHING;
     a->pushing = a->group;
-    a->pushing_pulls = a->pushes_without_pull + 1 >= rules(w)->pull_every;
+    a->pushing_pulls = a->pushes_without_pull + 1 >= worker_consistency(w)->pull_every;
     if (lead_decides(w)) {
         a->phase = ASYNC_PUSH_LEAD;
         push_to(w, WORKER_LEAD, WORKER_LEAD + 1, lead_pulls_at_once(w), clock_after(w));
@@ -158,7 +158,7 @@ static void push_done(struct worker *w)
     struct async_state *a = &w->async;
     const struct group *g = &a->pushing;
     a->phase = ASYNC_STILL;
-    worker_slot_drop(w, g->slot);
+    worker_buffer_drop(w, g->buffer);
     w->batches_done += g->end - g->first;
     w->position = w->batches_done;
     a->pushes_without_pull = a->pushing_pulls ? 0 : a->pushes_without_pull + 1;
@@ -176,7 +176,7 @@ static void push_done(struct worker *w)
 static void push_dropped(struct worker *w)
 {
     const struct group *g = &w->async.pushing;
-    worker_slot_drop(w, g->slot);
+    worker_buffer_drop(w, g->buffer);
     w->dropped += g->end - g->first;
     w->measured = true;
     w->async.prefetch_lost = true;
@@ -274,12 +274,12 @@ void worker_async_computed(struct worker *w)
     struct async_state *a = &w->async;
     struct group *g = &a->group;
     if (g->next == g->first) {
-        g->slot = w->computing_slot;
+        g->buffer = w->computing_buffer;
     } else {
         struct worker_action *add = worker_add(w, WORKER_DO_ADD);
-        add->slot = g->slot;
-        add->slot_from = w->computing_slot;
-        worker_slot_drop(w, w->computing_slot);
+        add->buffer = g->buffer;
+        add->buffer_from = w->computing_buffer;
+        worker_buffer_drop(w, w->computing_buffer);
     }
     g->examples += w->computing_batch.count;
     g->next++;
@@ -296,9 +296,9 @@ void worker_async_given_up(struct worker *w, enum computing was)
         }
         a->phase = ASYNC_STILL;
     } else if (g->next > g->first) {
-        worker_slot_drop(w, g->slot);
+        worker_buffer_drop(w, g->buffer);
     }
-    worker_slot_drop(w, w->computing_slot);
+    worker_buffer_drop(w, w->computing_buffer);
     a->making = MAKING_NOTHING;
     a->prefetch_lost = true;
     struct holding *h = worker_lease_find(w, g->epoch, g->split);
@@ -344,9 +344,9 @@ static void group_begin(struct worker *w, const struct holding *h)
         .epoch = h->epoch,
         .split = h->split,
         .first = h->next,
-        .end = consistency_push_end(rules(w), h->next, h->batch_end),
+        .end = consistency_push_end(worker_consistency(w), h->next, h->batch_end),
         .next = h->next,
-        .slot = WORKER_SLOT_NONE,
+        .buffer = WORKER_BUFFER_NONE,
     };
     memcpy(w->gradient_versions, w->versions[w->current],
            w->config.shard_count * sizeof w->gradient_versions[0]);
@@ -366,7 +366,7 @@ static void compute_next(struct worker *w, struct holding *h)
     if (h->next == h->batch_end) {
         h->state = HOLDING_COMPUTED; /* the next split may begin while this batch is pushed */
     }
-    w->computing_slot = worker_slot_take(w);
+    w->computing_buffer = worker_buffer_take(w);
     w->computing = COMPUTING_BATCH;
     w->computing_batch = batch;
     w->landing = false;
@@ -377,7 +377,7 @@ static void compute_next(struct worker *w, struct holding *h)
     /* The identity of the batch for dropout: its number in the whole training. */
     action->step = batch.epoch * ledger_shape_batches(&w->ledger.shape) +
                    (uint64_t)batch.split * w->ledger.shape.split_batches + batch.batch;
-    action->slot = w->computing_slot;
+    action->buffer = w->computing_buffer;
     action->set = w->current;
     action->generation = w->a.generation;
     if (goes_alone(w)) {
@@ -389,7 +389,7 @@ static void compute_next(struct worker *w, struct holding *h)
 }
 
 /* Nothing may be begun: say so to whoever waits for this worker. */
-static void stand(struct worker *w)
+static void rest(struct worker *w)
 {
     w->idle_due = quiet(w) && (w->a.hold || w->async.lease_done);
     if (w->a.hold && w->idle_due) {
@@ -417,7 +417,7 @@ void worker_async_pump(struct worker *w)
     /* A push that is begun is made whole, on hold too. */
     bool going_on = a->making == MAKING_BATCHES;
     if (!going_on && (w->a.hold || h == NULL || worker_lease_finished_count(w) >= 2)) {
-        stand(w);
+        rest(w);
         return;
     }
     w->idle_due = false;

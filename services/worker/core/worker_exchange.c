@@ -13,7 +13,7 @@ struct worker_request worker_request(const struct worker *w, uint32_t shard,
         .shard = shard,
         .generation = w->a.generation,
         .ask = {.kind = kind},
-        .slot = WORKER_SLOT_NONE,
+        .buffer = WORKER_BUFFER_NONE,
         .set = w->current,
     };
 }
@@ -70,7 +70,7 @@ void worker_push_along(struct worker *w)
 void worker_pushed_along(struct worker *w, size_t at)
 {
     struct worker_action *compute = &w->out->items[at];
-    assert(compute->kind == WORKER_DO_COMPUTE && compute->slot == w->computing_slot);
+    assert(compute->kind == WORKER_DO_COMPUTE && compute->buffer == w->computing_buffer);
     compute->pushes = w->pushes;
     compute->push_count = w->push_count;
     w->along = false;
@@ -88,13 +88,13 @@ void worker_exchange(struct worker *w, struct worker_request *request, bool eval
     } else {
         w->training_open++;
     }
-    if (request->slot != WORKER_SLOT_NONE) {
-        w->slot_users[request->slot]++;
+    if (request->buffer != WORKER_BUFFER_NONE) {
+        w->buffer_users[request->buffer]++;
     }
     if (pulls(request)) {
         w->versions[request->set][request->shard] = WORKER_VERSION_NONE;
     }
-    if (w->along && request->ask.has_push && request->slot == w->computing_slot) {
+    if (w->along && request->ask.has_push && request->buffer == w->computing_buffer) {
         assert(w->push_count < w->config.shard_count);
         w->pushes[w->push_count++] = *request;
     } else {
@@ -105,7 +105,7 @@ void worker_exchange(struct worker *w, struct worker_request *request, bool eval
 static void close_exchange(struct worker *w, size_t i)
 {
     struct exchange *x = &w->exchanges[i];
-    worker_slot_drop(w, x->request.slot);
+    worker_buffer_drop(w, x->request.buffer);
     if (x->evaluation) {
         w->evaluation_open--;
     } else {
@@ -127,11 +127,11 @@ void worker_drop_waiting(struct worker *w)
     }
 }
 
-void worker_drop_pushes(struct worker *w, uint32_t slot)
+void worker_drop_pushes(struct worker *w, uint32_t buffer)
 {
     for (size_t i = 0; i < w->exchange_count;) {
         const struct worker_request *r = &w->exchanges[i].request;
-        if (r->ask.has_push && r->slot == slot) {
+        if (r->ask.has_push && r->buffer == buffer) {
             close_exchange(w, i);
         } else {
             i++;
@@ -158,7 +158,7 @@ static bool fences(int code)
 static void exchange_failed(struct worker *w, size_t i, const struct worker_event *event)
 {
     struct exchange *x = &w->exchanges[i];
-    if (worker_loose_outrun(w, &x->request, event->code)) {
+    if (worker_nonblocking_outrun(w, &x->request, event->code)) {
         close_exchange(w, i);
     } else if (!retriable(event->code)) {
         close_exchange(w, i);

@@ -14,10 +14,10 @@ struct exchange {
     uint32_t attempts;
 };
 
-/* The sum of the replicas of one node of the tree; an empty one has no slot. */
+/* The sum of the replicas of one node of the tree; an empty one has no buffer. */
 struct stacked {
     struct tree_block block;
-    uint32_t slot;
+    uint32_t buffer;
     uint64_t examples;
 };
 
@@ -42,7 +42,8 @@ struct sync_state {
     uint32_t prefetch_replica;
     bool prefetch_lost; /* batches are wanted in another order than they were named */
 
-    /* loose: the next version goes to the other set, so that this one can still be computed on */
+    /* non-blocking: the next version goes to the other set, so that this one can still be computed
+     * on */
     bool next_pulled; /* asked for, in this step */
     bool step_over;   /* every shard was heard to be past this step */
     /* The shards differ by a step, and the version of those that are ahead is waited for: */
@@ -94,7 +95,7 @@ struct group {
     uint32_t split, first, end;
     uint32_t next; /* the first one that is not in yet */
     uint64_t examples;
-    uint32_t slot;
+    uint32_t buffer;
 };
 
 enum making { MAKING_NOTHING, MAKING_BATCHES, MAKING_READY };
@@ -186,7 +187,7 @@ struct worker {
                      begun on it since it was pulled early */
     enum computing computing;
     struct ledger_batch computing_batch;
-    uint32_t computing_slot; /* COMPUTING_PUSHED: the exchanges' */
+    uint32_t computing_buffer; /* COMPUTING_PUSHED: the exchanges' */
     uint64_t computing_step;
     uint32_t computing_replica;
     struct worker_request *pushes; /* [shard_count] those that go with a COMPUTE */
@@ -194,9 +195,9 @@ struct worker {
     bool along; /* what is pushed now does */
 
     /* gradients */
-    uint32_t slot_users[WORKER_SLOTS_MAX]; /* exchanges that still read it, plus one while computed
-                                              or stacked */
-    /* Sync: whose gradient a slot holds, as long as nothing else is put there; also when it was
+    uint32_t buffer_users[WORKER_BUFFERS_MAX]; /* exchanges that still read it, plus one while
+                                              computed or stacked */
+    /* Sync: whose gradient a buffer holds, as long as nothing else is put there; also when it was
      * pushed and a new generation has forgotten it. Of one step and replica there is one gradient.
      */
     struct {
@@ -204,7 +205,7 @@ struct worker {
         uint64_t step;
         uint32_t replica;
         struct ledger_batch batch;
-    } made[WORKER_SLOTS_MAX];
+    } made[WORKER_BUFFERS_MAX];
 
     /* exchanges */
     struct exchange *exchanges;
@@ -250,11 +251,11 @@ struct worker {
 
 struct worker_action *worker_add(struct worker *w, enum worker_action_kind kind);
 uint64_t worker_backoff(uint32_t attempts);
-uint32_t worker_slot_take(struct worker *w);
-void worker_slot_drop(struct worker *w, uint32_t slot);
+uint32_t worker_buffer_take(struct worker *w);
+void worker_buffer_drop(struct worker *w, uint32_t buffer);
 /* Open an exchange from @request (exchange number and kind are filled in) and send it. */
 void worker_exchange(struct worker *w, struct worker_request *request, bool evaluation);
-/* The gradient of COMPUTE, which is action @at, is pushed as it is: what pushes its slot between
+/* The gradient of COMPUTE, which is action @at, is pushed as it is: what pushes its buffer between
  * these two goes along with it. */
 void worker_push_along(struct worker *w);
 void worker_pushed_along(struct worker *w, size_t at);
@@ -277,8 +278,8 @@ void worker_on_exchanged(struct worker *w, const struct worker_event *event);
 void worker_retry_exchanges(struct worker *w);
 /* Failed exchanges that only wait to be tried again will not be: their generation is over. */
 void worker_drop_waiting(struct worker *w);
-/* Those that push the gradient in @slot were never begun, and will not be. */
-void worker_drop_pushes(struct worker *w, uint32_t slot);
+/* Those that push the gradient in @buffer were never begun, and will not be. */
+void worker_drop_pushes(struct worker *w, uint32_t buffer);
 /* worker_evaluate.c */
 void worker_on_evaluate(struct worker *w, const struct worker_event *event);
 void worker_evaluation_pump(struct worker *w);
@@ -308,7 +309,7 @@ void worker_sync_given_up(struct worker *w, enum computing was);
 void worker_sync_exchanged(struct worker *w, const struct worker_request *request,
                            const struct worker_event *event);
 /* Sync without replicas, where nobody else's step needs this worker. */
-bool worker_sync_stands_by(const struct worker *w);
+bool worker_sync_is_standby(const struct worker *w);
 void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
 void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica,
@@ -318,18 +319,18 @@ void worker_sync_push(const struct worker *w, struct exchange_request *ask, stru
                       uint64_t examples);
 /* Everything of a step is before it again. */
 void worker_sync_step_begin(struct worker *w);
-/* worker_loose.c: sync that need not wait for every worker */
+/* worker_nonblocking.c: sync that need not wait for every worker */
 /* Pull what is after the present step to the other set; @request: with this push, or NULL. */
-void worker_loose_pull_next(struct worker *w, struct worker_request *request);
+void worker_nonblocking_pull_next(struct worker *w, struct worker_request *request);
 /* Find a version that all shards have, and go on there. */
-void worker_loose_settle(struct worker *w);
+void worker_nonblocking_settle(struct worker *w);
 /* All of this worker's replicas are pushed. */
-void worker_loose_wait(struct worker *w);
-void worker_loose_answered(struct worker *w, const struct worker_request *request,
-                           const struct worker_event *event);
-void worker_loose_spare_computed(struct worker *w);
+void worker_nonblocking_wait(struct worker *w);
+void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
+                                 const struct worker_event *event);
+void worker_nonblocking_spare_computed(struct worker *w);
 /* Was the answer that a shard is too far ahead of the version that was asked for? */
-bool worker_loose_outrun(struct worker *w, const struct worker_request *request, int code);
+bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code);
 /* worker_sums.c: sums over whole variables */
 void worker_sums_step_begin(struct worker *w);
 /* Ask for those of this step, if there are any and it was not done yet. */

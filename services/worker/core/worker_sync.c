@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sync: global step t from version t, replicas summed along the fixed tree (docs/protocol.md,
- * Sync). Here are the steps and the tree; worker_loose.c has what differs when a step need not wait
- * for every worker. */
+ * Sync). Here are the steps and the tree; worker_nonblocking.c has what differs when a step need
+ * not wait for every worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,21 +15,21 @@ void worker_sync_batch(const struct worker *w, uint64_t step, uint32_t replica,
     ledger_sync_batch(&w->ledger, w->a.consistency.replicas, step - w->a.ledger_step, replica, out);
 }
 
-static bool loose(const struct worker *w)
+static bool nonblocking(const struct worker *w)
 {
-    return consistency_is_loose(&w->a.consistency);
+    return consistency_is_nonblocking(&w->a.consistency);
 }
 
-bool worker_sync_stands_by(const struct worker *w)
+bool worker_sync_is_standby(const struct worker *w)
 {
-    return w->a.replica_first == w->a.replica_end && !loose(w);
+    return w->a.replica_first == w->a.replica_end && !nonblocking(w);
 }
 
 void worker_sync_step_begin(struct worker *w)
 {
     struct sync_state *s = &w->sync;
     while (s->stack_count > 0) { /* others were faster with the sums that these would be part of */
-        worker_slot_drop(w, s->stack[--s->stack_count].slot);
+        worker_buffer_drop(w, s->stack[--s->stack_count].buffer);
     }
     s->step_begun = false;
     s->replica_next = w->a.replica_first;
@@ -57,7 +57,7 @@ void worker_sync_step_begin(struct worker *w)
 void worker_sync_begin(struct worker *w)
 {
     uint32_t mine = w->a.replica_end - w->a.replica_first;
-    if (loose(w) && mine > WORKER_SINGLES_MAX) { /* a late worker pushes each alone, too */
+    if (nonblocking(w) && mine > WORKER_SINGLES_MAX) { /* a late worker pushes each alone, too */
         char message[192];
         (void)snprintf(
             message, sizeof message,
@@ -133,7 +133,7 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
                          const struct ledger_batch *batch)
 {
     w->computing_batch = *batch;
-    w->computing_slot = worker_slot_take(w);
+    w->computing_buffer = worker_buffer_take(w);
     w->computing = what;
     w->computing_step = w->position;
     w->computing_replica = replica;
@@ -142,7 +142,7 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     action->batch = *batch;
     action->step = w->position;
     action->replica = replica;
-    action->slot = w->computing_slot;
+    action->buffer = w->computing_buffer;
     action->set = w->current;
     action->generation = w->a.generation;
     action->spare = what == COMPUTING_SPARE;
@@ -168,14 +168,14 @@ void worker_sync_push(const struct worker *w, struct exchange_request *ask, stru
 /* Push one finished node to every shard; the last node of the step also pulls the next version. */
 static void push_node(struct worker *w, const struct stacked *node, bool last)
 {
-    bool pull_next = loose(w) && !w->sync.next_pulled;
+    bool pull_next = nonblocking(w) && !w->sync.next_pulled;
     for (uint32_t s = 0; s < w->config.shard_count; s++) {
         struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
-        request.slot = node->slot;
+        request.buffer = node->buffer;
         worker_sync_push(w, &request.ask, node->block, node->examples);
         if (pull_next) {
-            worker_loose_pull_next(w, &request);
-        } else if (last && !loose(w)) {
+            worker_nonblocking_pull_next(w, &request);
+        } else if (last && !nonblocking(w)) {
             request.ask.has_pull = true;
             request.ask.pull.kind = PULL_VERSION;
             request.ask.pull.version = w->position + 1;
@@ -184,8 +184,8 @@ static void push_node(struct worker *w, const struct stacked *node, bool last)
         worker_exchange(w, &request, false);
     }
     w->sync.lead_holds += node->examples > 0 ? 1 : 0;
-    worker_slot_drop(w, node->slot);
-    if (pull_next || (last && !loose(w))) {
+    worker_buffer_drop(w, node->buffer);
+    if (pull_next || (last && !nonblocking(w))) {
         worker_sums_ask(w);
     }
 }
@@ -199,14 +199,14 @@ static bool within(const struct worker *w, struct tree_block b)
  * at the shards, so that the bits do not depend on who does the sum. */
 static void merge_pair(struct worker *w, struct stacked *left, struct stacked *right)
 {
-    if (left->slot == WORKER_SLOT_NONE) {
-        left->slot = right->slot;
-    } else if (right->slot != WORKER_SLOT_NONE) {
+    if (left->buffer == WORKER_BUFFER_NONE) {
+        left->buffer = right->buffer;
+    } else if (right->buffer != WORKER_BUFFER_NONE) {
         struct worker_action *add = worker_add(w, WORKER_DO_ADD);
-        w->made[left->slot].whole = false;
-        add->slot = left->slot;
-        add->slot_from = right->slot;
-        worker_slot_drop(w, right->slot);
+        w->made[left->buffer].whole = false;
+        add->buffer = left->buffer;
+        add->buffer_from = right->buffer;
+        worker_buffer_drop(w, right->buffer);
     }
     left->block.hi = right->block.hi;
     left->examples += right->examples;
@@ -255,12 +255,12 @@ static void remember(struct sync_state *s)
     memcpy(s->before.stack, s->stack, s->stack_count * sizeof s->stack[0]);
 }
 
-static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
+static void take_in(struct worker *w, uint32_t buffer, uint64_t examples)
 {
     struct sync_state *s = &w->sync;
     struct stacked node = {
         .block = {s->replica_next, s->replica_next + 1},
-        .slot = slot,
+        .buffer = buffer,
         .examples = examples,
     };
     s->step_begun = true;
@@ -273,8 +273,8 @@ static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
         stack_merge(w);
         stack_push(w);
     }
-    if (loose(w) && !s->next_pulled) {
-        worker_loose_pull_next(w, NULL);
+    if (nonblocking(w) && !s->next_pulled) {
+        worker_nonblocking_pull_next(w, NULL);
     }
 }
 
@@ -282,11 +282,11 @@ static void take_in(struct worker *w, uint32_t slot, uint64_t examples)
 
 void worker_sync_made(struct worker *w)
 {
-    uint32_t slot = w->computing_slot;
-    w->made[slot].whole = true;
-    w->made[slot].step = w->computing_step;
-    w->made[slot].replica = w->computing_replica;
-    w->made[slot].batch = w->computing_batch;
+    uint32_t buffer = w->computing_buffer;
+    w->made[buffer].whole = true;
+    w->made[buffer].step = w->computing_step;
+    w->made[buffer].replica = w->computing_replica;
+    w->made[buffer].batch = w->computing_batch;
 }
 
 static bool same_batch(const struct ledger_batch *a, const struct ledger_batch *b)
@@ -296,19 +296,20 @@ static bool same_batch(const struct ledger_batch *a, const struct ledger_batch *
 }
 
 /* A new generation forgets what was not applied, and a computation may take minutes: what this
- * worker has made of the step is pushed again. The slot; WORKER_SLOT_NONE: it must be computed. */
+ * worker has made of the step is pushed again. The buffer; WORKER_BUFFER_NONE: it must be computed.
+ */
 static uint32_t find_made(struct worker *w, uint32_t replica, const struct ledger_batch *batch)
 {
-    for (uint32_t i = 0; i < WORKER_SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
         bool same_step = w->made[i].step == w->position || MUTANT(kept_gradient_of_any_step);
         bool same = same_batch(&w->made[i].batch, batch) || MUTANT(kept_gradient_of_any_step);
         if (w->made[i].whole && same_step && w->made[i].replica == replica &&
-            w->slot_users[i] == 0 && same) {
-            w->slot_users[i] = 1;
+            w->buffer_users[i] == 0 && same) {
+            w->buffer_users[i] = 1;
             return i;
         }
     }
-    return WORKER_SLOT_NONE;
+    return WORKER_BUFFER_NONE;
 }
 
 /* ---- events ---- */
@@ -316,21 +317,21 @@ static uint32_t find_made(struct worker *w, uint32_t replica, const struct ledge
 void worker_sync_computed(struct worker *w, enum computing was)
 {
     if (was == COMPUTING_SPARE) {
-        worker_loose_spare_computed(w);
+        worker_nonblocking_spare_computed(w);
     } else if (w->sync.step_over) {
-        worker_slot_drop(w, w->computing_slot); /* the step is complete without it */
+        worker_buffer_drop(w, w->computing_buffer); /* the step is complete without it */
     } else {
-        take_in(w, w->computing_slot, w->computing_batch.count);
+        take_in(w, w->computing_buffer, w->computing_batch.count);
     }
 }
 
-/* Those below it on the stack, which its pushes had with them, are all empty: without a slot. */
+/* Those below it on the stack, which its pushes had with them, are all empty: without a buffer. */
 void worker_sync_given_up(struct worker *w, enum computing was)
 {
     struct sync_state *s = &w->sync;
     s->prefetch_lost = true;
     if (was != COMPUTING_PUSHED) {
-        worker_slot_drop(w, w->computing_slot);
+        worker_buffer_drop(w, w->computing_buffer);
     } else if (!MUTANT(given_up_is_done)) {
         s->replica_next = s->before.replica_next;
         s->step_begun = s->before.step_begun;
@@ -345,8 +346,8 @@ void worker_sync_exchanged(struct worker *w, const struct worker_request *reques
     if (request->ask.kind == EXCHANGE_SUMS) {
         worker_sums_answered(w, request, event);
     }
-    if (loose(w)) {
-        worker_loose_answered(w, request, event);
+    if (nonblocking(w)) {
+        worker_nonblocking_answered(w, request, event);
     } else if (w->training_open == 0 && w->sync.step_begun &&
                w->sync.replica_next == w->a.replica_end) {
         w->position++;
@@ -370,11 +371,12 @@ static bool goes_alone(const struct worker *w)
     struct tree_block block = {s->replica_next, s->replica_next + 1};
     struct tree_block parent;
     size_t below = s->stack_count;
-    if (loose(w)) {
+    if (nonblocking(w)) {
         return false; /* the step may be over when it is computed */
     }
     while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
-        if (block.hi != parent.hi || below == 0 || s->stack[below - 1].slot != WORKER_SLOT_NONE) {
+        if (block.hi != parent.hi || below == 0 ||
+            s->stack[below - 1].buffer != WORKER_BUFFER_NONE) {
             return false;
         }
         below--; /* the left one of the pair is empty */
@@ -389,8 +391,9 @@ static void compute_next(struct worker *w)
     while (s->replica_next < s->own_end && !s->step_over && !enough(w)) {
         struct ledger_batch batch;
         worker_sync_batch(w, w->position, s->replica_next, &batch);
-        uint32_t made = batch.count > 0 ? find_made(w, s->replica_next, &batch) : WORKER_SLOT_NONE;
-        if (made != WORKER_SLOT_NONE) {
+        uint32_t made =
+            batch.count > 0 ? find_made(w, s->replica_next, &batch) : WORKER_BUFFER_NONE;
+        if (made != WORKER_BUFFER_NONE) {
             s->prefetch_lost = true;
             w->computing_batch = batch;
             take_in(w, made, batch.count);
@@ -408,13 +411,13 @@ static void compute_next(struct worker *w)
             if (alone) {
                 worker_push_along(w);
                 remember(s);
-                take_in(w, w->computing_slot, batch.count);
+                take_in(w, w->computing_buffer, batch.count);
                 worker_pushed_along(w, at);
             }
             return;
         }
         w->computing_batch = batch;
-        take_in(w, WORKER_SLOT_NONE, 0);
+        take_in(w, WORKER_BUFFER_NONE, 0);
     }
 }
 
@@ -423,13 +426,13 @@ void worker_sync_pump(struct worker *w)
     if (w->computing != COMPUTING_NOTHING) {
         return;
     }
-    if (worker_sync_stands_by(w)) {
+    if (worker_sync_is_standby(w)) {
         w->position = w->a.step_limit; /* nothing to contribute */
         w->idle_due = true;
         return;
     }
-    if (loose(w)) {
-        worker_loose_settle(w);
+    if (nonblocking(w)) {
+        worker_nonblocking_settle(w);
     }
     if (!worker_set_is(w, w->current, w->position)) {
         if (w->training_open == 0) {
@@ -442,7 +445,7 @@ void worker_sync_pump(struct worker *w)
         return;
     }
     compute_next(w);
-    if (loose(w) && w->computing == COMPUTING_NOTHING) {
-        worker_loose_wait(w);
+    if (nonblocking(w) && w->computing == COMPUTING_NOTHING) {
+        worker_nonblocking_wait(w);
     }
 }

@@ -26,8 +26,8 @@ void worker_job_fail(struct worker_job *j, const struct err *err)
 static void do_add(struct worker_job *j, const struct worker_action *a)
 {
     uint64_t begin = chrono_now_ns();
-    worker_model_add(&j->model, a->slot, a->slot_from);
-    worker_job_sums_changed(&j->sums, a->slot);
+    worker_model_add(&j->model, a->buffer, a->buffer_from);
+    worker_job_sums_changed(&j->sums, a->buffer);
     worker_job_busy(j, STEP_COMPUTE, TRACE_ADD, begin, chrono_now_ns());
 }
 
@@ -71,8 +71,8 @@ int worker_job_client_request(struct worker_job *j, const struct worker_request 
         .generation = r->generation,
         .ask = r->ask,
         .early = r->early,
-        .gradient = r->slot == WORKER_SLOT_NONE ? NULL : j->model.slots[r->slot],
-        .gradient_id = r->slot,
+        .gradient = r->buffer == WORKER_BUFFER_NONE ? NULL : j->model.buffers[r->buffer],
+        .gradient_id = r->buffer,
     };
     if (r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED) {
         out->values = worker_model_set(&j->model, r->set, err);
@@ -90,7 +90,7 @@ void worker_job_exchange(struct worker_job *j, const struct worker_request *r)
         return;
     }
     if (request.gradient != NULL && r->ask.push.replica_first == r->ask.push.replica_end) {
-        worker_model_round_sum(&j->model, r->slot);
+        worker_model_round_sum(&j->model, r->buffer);
     }
     if (worker_job_sums_attach(&j->sums, &j->model, &request, &err) != 0) {
         worker_job_fail(j, &err);

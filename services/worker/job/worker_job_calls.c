@@ -200,7 +200,7 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
         .variable_offsets = j->model.offsets,
         .message_bytes_max = j->message_bytes_max,
         .exchanges_max = WORKER_EXCHANGES_MAX,
-        .gradients_max = WORKER_SLOTS_MAX,
+        .gradients_max = WORKER_BUFFERS_MAX,
         .gradients = (enum value_type)j->model.spec.training.wire_gradients,
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
         .local_sockets = j->local_sockets,

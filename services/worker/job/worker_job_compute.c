@@ -120,7 +120,7 @@ static void give_up(struct worker_job *j, const struct worker_action *a)
 void worker_job_compute(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
-    if (worker_model_slot(&j->model, a->slot, &err) == NULL) {
+    if (worker_model_buffer(&j->model, a->buffer, &err) == NULL) {
         worker_job_fail(j, &err);
         return;
     }
@@ -128,9 +128,9 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     step_clock_begin(&j->clock, a->step, began);
     worker_job_trace_step(j, a->step, began);
     if (j->client != NULL) {
-        ps_client_wait_sent(j->client, a->slot);
+        ps_client_wait_sent(j->client, a->buffer);
     }
-    worker_job_sums_changed(&j->sums, a->slot);
+    worker_job_sums_changed(&j->sums, a->buffer);
     uint64_t begin_ns = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
     worker_job_busy(j, STEP_WIRE, TRACE_WAIT, began, begin_ns);
@@ -143,7 +143,7 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     struct epoch_sums *sums = a->spare ? NULL : sums_of(j, a->batch.epoch);
     begin(j, a, begin_ns);
     int rc = worker_model_gradient(
-        &j->model, &a->batch, &identity, a->set, a->slot, sums != NULL ? &sums->sums : NULL,
+        &j->model, &a->batch, &identity, a->set, a->buffer, sums != NULL ? &sums->sums : NULL,
         j->client != NULL ? &j->compute.need : NULL, worker_job_push_begin(j, a), &err);
     if (sums != NULL) {
         sums_end(sums, rc == 0);

@@ -32,7 +32,7 @@ int worker_job_sums_init(struct worker_job_sums *s, const struct plan *plan,
     s->shard_count = plan->shard_count;
     s->parts = mem_new(s->shard_count, sizeof *s->parts);
     s->variable_count = plan->variable_count;
-    s->norms_slot = WORKER_SLOT_NONE;
+    s->norms_buffer = WORKER_BUFFER_NONE;
     if (update_spec_takes_norms(spec)) {
         s->norms = mem_new(s->variable_count, sizeof *s->norms);
         s->gradient = mem_try_aligned(count_elements(plan), sizeof(float), "a whole gradient", err);
@@ -121,22 +121,22 @@ int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model 
     if (!worker_job_sums_needs_norms(s, r)) {
         return 0;
     }
-    if (s->norms_slot != r->gradient_id) {
-        s->norms_slot = WORKER_SLOT_NONE;
+    if (s->norms_buffer != r->gradient_id) {
+        s->norms_buffer = WORKER_BUFFER_NONE;
         int rc = make_norms(s, model, r, err);
         if (rc != 0) {
             return rc;
         }
-        s->norms_slot = r->gradient_id;
+        s->norms_buffer = r->gradient_id;
     }
     r->norms = s->norms;
     r->norm_count = s->variable_count;
     return 0;
 }
 
-void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot)
+void worker_job_sums_changed(struct worker_job_sums *s, uint32_t buffer)
 {
-    if (s->norms_slot == slot) {
-        s->norms_slot = WORKER_SLOT_NONE;
+    if (s->norms_buffer == buffer) {
+        s->norms_buffer = WORKER_BUFFER_NONE;
     }
 }

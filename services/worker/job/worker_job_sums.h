@@ -18,7 +18,7 @@ struct worker_job_sums {
     size_t variable_count;
     float *gradient; /* all variables, one behind the other */
     double *norms;   /* [variable_count] of the gradient in norms_slot; NULL: nobody needs norms */
-    uint32_t norms_slot;
+    uint32_t norms_buffer;
 };
 
 /* @s is zeroed. @spec and @plan are borrowed. Errors: those of plan_update_whole(). */
@@ -37,7 +37,7 @@ int worker_job_sums_attach(struct worker_job_sums *s, const struct worker_model 
 /* Does it bring norms, which are known when all of its gradient is? */
 bool worker_job_sums_needs_norms(const struct worker_job_sums *s,
                                  const struct ps_client_request *request);
-/* The gradient in @slot is another one from now on. */
-void worker_job_sums_changed(struct worker_job_sums *s, uint32_t slot);
+/* The gradient in @buffer is another one from now on. */
+void worker_job_sums_changed(struct worker_job_sums *s, uint32_t buffer);
 
 #endif

@@ -108,8 +108,8 @@ void worker_model_release(struct worker_model *m)
     for (size_t i = 0; i < WORKER_SET_COUNT; i++) {
         free(m->sets[i]);
     }
-    for (size_t i = 0; i < WORKER_SLOTS_MAX; i++) {
-        free(m->slots[i]);
+    for (size_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
+        free(m->buffers[i]);
     }
     free(m->offsets);
     free(m->values);
@@ -132,9 +132,9 @@ float *worker_model_set(struct worker_model *m, enum worker_set set, struct err 
     return array(m, &m->sets[set], "parameters", err);
 }
 
-float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err)
+float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *err)
 {
-    return array(m, &m->slots[slot], "gradients", err);
+    return array(m, &m->buffers[buffer], "gradients", err);
 }
 
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch)
@@ -150,21 +150,22 @@ static void point(struct worker_model *m, enum worker_set set)
     }
 }
 
-static void round_slot(struct worker_model *m, uint32_t slot)
+static void round_buffer(struct worker_model *m, uint32_t buffer)
 {
-    values_round((enum value_type)m->spec.training.wire_gradients, m->slots[slot], m->flat_count);
+    values_round((enum value_type)m->spec.training.wire_gradients, m->buffers[buffer],
+                 m->flat_count);
 }
 
-void worker_model_round_sum(struct worker_model *m, uint32_t slot)
+void worker_model_round_sum(struct worker_model *m, uint32_t buffer)
 {
-    if (m->summed[slot]) {
-        m->summed[slot] = false;
-        round_slot(m, slot);
+    if (m->summed[buffer]) {
+        m->summed[buffer] = false;
+        round_buffer(m, buffer);
     }
 }
 
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                          const struct runner_step *step, enum worker_set set, uint32_t slot,
+                          const struct runner_step *step, enum worker_set set, uint32_t buffer,
                           struct metrics *metrics, const struct runner_need *need,
                           const struct runner_ready *ready, struct err *err)
 {
@@ -177,26 +178,26 @@ int worker_model_gradient(struct worker_model *m, const struct ledger_batch *bat
     }
     point(m, set);
     for (size_t i = 0; i < m->variable_count; i++) {
-        m->gradients[i] = m->slots[slot] + m->offsets[i];
+        m->gradients[i] = m->buffers[buffer] + m->offsets[i];
     }
     rc = runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, need, ready);
     loader_return(m->loader, b);
     if (rc != 0) {
         return rc;
     }
-    m->summed[slot] = false;
-    round_slot(m, slot);
+    m->summed[buffer] = false;
+    round_buffer(m, buffer);
     return 0;
 }
 
-void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from)
+void worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from)
 {
-    float *restrict to = m->slots[slot];
-    const float *restrict add = m->slots[from];
+    float *restrict to = m->buffers[buffer];
+    const float *restrict add = m->buffers[from];
     for (uint64_t i = 0; i < m->flat_count; i++) {
         to[i] += add[i];
     }
-    m->summed[slot] = true;
+    m->summed[buffer] = true;
 }
 
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,

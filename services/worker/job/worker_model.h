@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bulk side of a job on a worker: data, model, parameters and gradients in flat arrays.
  *
- * Owner: the job's thread. Sets of parameters and slots of gradients are allocated when first used
+ * Owner: the job's thread. Sets of parameters and gradient buffers are allocated when first used
  * and kept. */
 #ifndef GRADUS_WORKER_JOB_WORKER_MODEL_H
 #define GRADUS_WORKER_JOB_WORKER_MODEL_H
@@ -27,10 +27,10 @@ struct worker_model {
     uint64_t *offsets; /* [variables] in a flat array */
     uint64_t flat_count;
     float *sets[WORKER_SET_COUNT];
-    float *slots[WORKER_SLOTS_MAX];
-    bool summed[WORKER_SLOTS_MAX]; /* and not rounded since */
-    const float **values;          /* [variables] scratch */
-    float **gradients;             /* [variables] scratch */
+    float *buffers[WORKER_BUFFERS_MAX];
+    bool summed[WORKER_BUFFERS_MAX]; /* and not rounded since */
+    const float **values;            /* [variables] scratch */
+    float **gradients;               /* [variables] scratch */
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
@@ -43,7 +43,7 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
 void worker_model_release(struct worker_model *m);
 /* NULL and ERR_EXHAUSTED without memory. */
 float *worker_model_set(struct worker_model *m, enum worker_set set, struct err *err);
-float *worker_model_slot(struct worker_model *m, uint32_t slot, struct err *err);
+float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *err);
 /* Have @batch decoded ahead; it need not be computed, and others may be. */
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
 /* The gradient of one batch, rounded to the type in which gradients travel, so that it is the same
@@ -52,13 +52,13 @@ void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *ba
  * what is made, which is not rounded yet. Errors: ERR_RANGE a batch outside the data: then nothing
  * is; what @need refused with, which has said why. */
 int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                          const struct runner_step *step, enum worker_set set, uint32_t slot,
+                          const struct runner_step *step, enum worker_set set, uint32_t buffer,
                           struct metrics *metrics, const struct runner_need *need,
                           const struct runner_ready *ready, struct err *err);
-void worker_model_add(struct worker_model *m, uint32_t slot, uint32_t from);
+void worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from);
 /* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
  * single ones are rounded already. */
-void worker_model_round_sum(struct worker_model *m, uint32_t slot);
+void worker_model_round_sum(struct worker_model *m, uint32_t buffer);
 /* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
                           struct metrics *metrics, struct err *err);

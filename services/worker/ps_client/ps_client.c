@@ -62,26 +62,26 @@ static void link_reconnect(struct shard_link *link)
 
 /* ---- memory that is shared ---- */
 
-/* Windows hold floats: what travels in 16 bits goes in messages, and has the same bits on every
+/* Blocks hold floats: what travels in 16 bits goes in messages, and has the same bits on every
  * way.
  */
-static void windows_begin(struct shard_link *link)
+static void shared_memory_begin(struct shard_link *link)
 {
     const struct ps_client *c = link->client;
     bool plain = c->gradients == VALUE_FP32 && c->parameters == VALUE_FP32;
     if (link->local && c->shared_memory && plain &&
-        link->elements * sizeof(float) >= PS_CLIENT_WINDOWS_FROM_BYTES) {
-        (void)windows_new(link->elements, &link->windows, NULL); /* or without */
+        link->elements * sizeof(float) >= PS_CLIENT_SHARED_MEMORY_FROM_BYTES) {
+        (void)shared_memory_new(link->elements, &link->shared_memory, NULL); /* or without */
     }
 }
 
 /* After the stream's last callback: nothing comes any more that is about them. */
-static void windows_end(struct shard_link *link)
+static void shared_memory_end(struct shard_link *link)
 {
-    windows_unref(link->windows);
-    link->windows = NULL;
-    link->windows_offered = false;
-    link->windows_open = false;
+    shared_memory_unref(link->shared_memory);
+    link->shared_memory = NULL;
+    link->shared_memory_offered = false;
+    link->shared_memory_open = false;
 }
 
 /* ---- one exchange ---- */
@@ -101,7 +101,7 @@ static int link_open(struct shard_link *link, struct err *err)
     pthread_mutex_unlock(&link->mutex);
     if (old != NULL) {
         rpc_stream_free(old);
-        windows_end(link);
+        shared_memory_end(link);
         link_reconnect(link);
     }
     if (link->stream != NULL) {
@@ -113,10 +113,10 @@ static int link_open(struct shard_link *link, struct err *err)
         .request_bulk = PS_CLIENT_VALUES_FIELD,
         .response_bulk = PS_CLIENT_VALUES_FIELD,
     };
-    windows_begin(link);
+    shared_memory_begin(link);
     link->stream = rpc_stream_open(link->channel, &request, &ps_client_events, link, err);
     if (link->stream == NULL) {
-        windows_end(link);
+        shared_memory_end(link);
     }
     return link->stream == NULL ? (err->code != 0 ? err->code : ERR_UNAVAILABLE) : 0;
 }
@@ -161,7 +161,7 @@ void ps_client_exchange(struct ps_client *c, const struct ps_client_request *req
     if (p == NULL) {
         return;
     }
-    if (ps_client_send(link, request, p->window, &err) != 0) {
+    if (ps_client_send(link, request, p->block, &err) != 0) {
         /* A stream that takes no more is over, or must be: it may hold half a request. */
         rpc_stream_cancel(link->stream);
     }
@@ -199,7 +199,7 @@ static void link_leave(struct shard_link *link)
         link->stream = NULL;
     }
     rpc_channel_free(channel);
-    windows_end(link);
+    shared_memory_end(link);
     link->broken = false;
 }
 
@@ -290,7 +290,7 @@ void ps_client_close(struct ps_client *c)
         c->rpc_loop = NULL;
     }
     for (uint32_t s = 0; s < c->link_count; s++) {
-        windows_end(&c->links[s]); /* answers came until now */
+        shared_memory_end(&c->links[s]); /* answers came until now */
     }
 }
 

@@ -23,8 +23,10 @@
 #include "tensor/half.h"
 #include "trace/trace.h"
 
-#define PS_CLIENT_WINDOWS_FROM_BYTES (32U << 10) /* a smaller shard is as fast in a message */
-#define PS_CLIENT_CHUNK_BYTES (2U << 20)         /* a tenth less CPU than 1 MiB; 4 MiB is as good */
+#define PS_CLIENT_SHARED_MEMORY_FROM_BYTES                                                         \
+    (32U << 10)                          /* a smaller shard is as fast in a message                \
+                                          */
+#define PS_CLIENT_CHUNK_BYTES (2U << 20) /* a tenth less CPU than 1 MiB; 4 MiB is as good */
 /* Of a gradient in the making less is not sent before the end, and less than that of an answer is
  * waited for: each message costs both sides a wake-up, which takes as long as so many bytes. */
 #define PS_CLIENT_PART_BYTES_MIN (512U << 10)
@@ -76,7 +78,8 @@ struct ps_client_options {
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;
-    bool shared_memory;  /* and values are handed over in memory where that is so (windows.h) */
+    bool
+        shared_memory; /* and values are handed over in memory where that is so (shared_memory.h) */
     struct trace *trace; /* gets TRACE_RECEIVE while it is on; borrows; NULL: none */
     struct loop *loop;   /* borrows; gets one message per shard at a time */
     void (*answered)(void *ctx, const struct ps_answer *answer);

@@ -35,8 +35,9 @@ struct pending *ps_client_pending_take(struct shard_link *link,
     const struct exchange_request *ask = &request->ask;
     *p = (struct pending){
         .values = values,
-        .window = values != NULL && link->windows_open ? windows_take_values(link->windows)
-                                                       : WINDOWS_NONE,
+        .block = values != NULL && link->shared_memory_open
+                     ? shared_memory_take_values(link->shared_memory)
+                     : SHARED_MEMORY_NONE,
         .type = ps_client_pull_type(link->client, ask),
         .ask = *ask,
         .early = request->early,
@@ -134,9 +135,9 @@ bool ps_client_answer(struct shard_link *link, struct pending *p)
         link->open_end = at;
     }
     p->next = NULL;
-    if (p->window != WINDOWS_NONE) {
-        windows_return_values(link->windows, p->window);
-        p->window = WINDOWS_NONE;
+    if (p->block != SHARED_MEMORY_NONE) {
+        shared_memory_return_values(link->shared_memory, p->block);
+        p->block = SHARED_MEMORY_NONE;
     }
     if (p->tail) {
         ps_client_tail_end(link, p);
@@ -160,9 +161,9 @@ bool ps_client_answer_error(struct shard_link *link, struct pending *p, int code
 /* ---- what a message says ---- */
 
 /* Copy elements [first, first + count) of the shard to where they belong in @values: from @spans,
- * or from @window, which has them all. */
+ * or from @block, which has them all. */
 static bool scatter(const struct shard_link *link, uint64_t first, uint64_t count,
-                    struct rpc_spans *spans, enum value_type type, const float *window,
+                    struct rpc_spans *spans, enum value_type type, const float *block,
                     float *values)
 {
     const struct ps_client *c = link->client;
@@ -174,8 +175,8 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
         uint64_t skip = first - p->offset;
         uint64_t n = p->count - skip < count ? p->count - skip : count;
         float *to = values + c->variable_offsets[p->variable] + p->first + skip;
-        if (window != NULL) {
-            windows_copy(link->elements, to, window + first, n);
+        if (block != NULL) {
+            shared_memory_copy(link->elements, to, block + first, n);
         } else if (!wire_values_read(spans, type, to, n)) {
             return false;
         }
@@ -190,10 +191,10 @@ static int take_values(struct shard_link *link, struct pending *p,
                        struct err *err)
 {
     size_t each = value_type_bytes(p->type);
-    bool shared = r->in_window > 0;
-    uint64_t n = shared ? r->in_window : rpc_spans_bytes(spans) / each;
-    if (shared && (p->window == WINDOWS_NONE || rpc_spans_bytes(spans) > 0)) {
-        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a window it was not given",
+    bool shared = r->in_block > 0;
+    uint64_t n = shared ? r->in_block : rpc_spans_bytes(spans) / each;
+    if (shared && (p->block == SHARED_MEMORY_NONE || rpc_spans_bytes(spans) > 0)) {
+        return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a block it was not given",
                        link->shard);
     }
     if (r->total == 0 && n == 0 && (p->values == NULL || link->elements == 0)) {
@@ -211,8 +212,8 @@ static int take_values(struct shard_link *link, struct pending *p,
                        "shard %" PRIu32 " answered values of type %d, asked for %s", link->shard,
                        (int)r->type, value_type_names[p->type]);
     }
-    const float *window = shared ? windows_values(link->windows, p->window) : NULL;
-    if (!p->detached && !scatter(link, r->offset, n, spans, p->type, window, p->values)) {
+    const float *block = shared ? shared_memory_values(link->shared_memory, p->block) : NULL;
+    if (!p->detached && !scatter(link, r->offset, n, spans, p->type, block, p->values)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
     p->received += n;
@@ -330,7 +331,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     const Gradus__V1__ExchangeResponse *r = (const Gradus__V1__ExchangeResponse *)msg->body;
     pthread_mutex_lock(&link->mutex);
     struct pending *p = pending_find(link, r->exchange);
-    link->windows_open |= r->windows_open && link->windows != NULL;
+    link->shared_memory_open |= r->shared_memory_open && link->shared_memory != NULL;
     link->landing = p != NULL && p->tail;
     pthread_mutex_unlock(&link->mutex);
     if (p == NULL) {
@@ -345,7 +346,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
         trace_receive(link, p, began_ns, rpc_spans_bytes(msg->bulk));
     }
     if (rc != 0 && r->code == 0) {
-        p->window = WINDOWS_NONE; /* who knows what such a server still writes there */
+        p->block = SHARED_MEMORY_NONE; /* who knows what such a server still writes there */
     }
     pthread_mutex_lock(&link->mutex);
     link->landing = false;

@@ -13,7 +13,7 @@
 static bool goes_whole(struct shard_link *link)
 {
     pthread_mutex_lock(&link->mutex);
-    bool open = link->windows_open;
+    bool open = link->shared_memory_open;
     pthread_mutex_unlock(&link->mutex);
     return open || link->elements <= PART_ELEMENTS_MIN || link->client->gradients != VALUE_FP32;
 }

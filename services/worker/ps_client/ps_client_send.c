@@ -153,8 +153,8 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->shard = NULL;
     message->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET;
     message->training = NULL;
-    message->windows = NULL;
-    message->values_window = 0;
+    message->shared_memory = NULL;
+    message->values_block = 0;
 }
 
 /* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
@@ -232,39 +232,39 @@ static int send_chunks(struct shard_link *link, Gradus__V1__ExchangeRequest *mes
     return rc;
 }
 
-/* The whole of it into a window of the server's. False: there is none; it goes in messages. */
-static bool fill_window(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
-                        const float *gradient, uint32_t *window)
+/* The whole of it into a block of the server's. False: there is none; it goes in messages. */
+static bool fill_block(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                       const float *gradient, uint32_t *block)
 {
     pthread_mutex_lock(&link->mutex);
-    bool open = link->windows_open;
+    bool open = link->shared_memory_open;
     pthread_mutex_unlock(&link->mutex);
-    *window = open ? windows_take_gradient(link->windows) : WINDOWS_NONE;
-    if (*window == WINDOWS_NONE) {
+    *block = open ? shared_memory_take_gradient(link->shared_memory) : SHARED_MEMORY_NONE;
+    if (*block == SHARED_MEMORY_NONE) {
         return false;
     }
     const struct ps_client *c = link->client;
-    float *to = windows_gradient(link->windows, *window);
+    float *to = shared_memory_gradient(link->shared_memory, *block);
     for (size_t i = 0; i < link->partition_count; i++) {
         const struct partition *p = &link->partitions[i];
-        windows_copy(link->elements, to + p->offset,
-                     gradient + c->variable_offsets[p->variable] + p->first, p->count);
+        shared_memory_copy(link->elements, to + p->offset,
+                           gradient + c->variable_offsets[p->variable] + p->first, p->count);
     }
     message->total = link->elements;
-    message->gradient_window = *window + 1;
+    message->gradient_block = *block + 1;
     return true;
 }
 
 static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
                          const struct ps_client_request *r, enum value_type type, struct err *err)
 {
-    uint32_t window;
-    if (!fill_window(link, message, r->gradient, &window)) {
+    uint32_t block;
+    if (!fill_block(link, message, r->gradient, &block)) {
         return send_chunks(link, message, r, type, err);
     }
     int rc = send_one(link, message, NULL, err);
     if (rc != 0) {
-        windows_return_gradient(link->windows, window);
+        shared_memory_return_gradient(link->shared_memory, block);
     }
     return rc;
 }
@@ -298,9 +298,9 @@ enum value_type ps_client_pull_type(const struct ps_client *c, const struct exch
     return ask->kind == EXCHANGE_PINNED ? VALUE_FP32 : c->parameters;
 }
 
-static void fill_offer(Gradus__V1__Windows *m, const struct windows_offer *offer)
+static void fill_offer(Gradus__V1__SharedMemory *m, const struct shared_memory_offer *offer)
 {
-    gradus__v1__windows__init(m);
+    gradus__v1__shared_memory__init(m);
     m->pid = offer->pid;
     m->fd = offer->fd;
     m->token = (ProtobufCBinaryData){sizeof offer->token, borrow_bytes(offer->token)};
@@ -330,7 +330,7 @@ struct part {
 };
 
 /* Of a request with a gradient @part, or all of it (NULL). */
-static int send_request(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+static int send_request(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
                         const struct part *part, struct err *err)
 {
     struct ps_client *c = link->client;
@@ -346,14 +346,14 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
     message.shard = &shard;
     message.worker = c->worker;
     fill_ask(&message, &room, c, r);
-    if (window != WINDOWS_NONE) {
-        message.values_window = window + 1;
+    if (block != SHARED_MEMORY_NONE) {
+        message.values_block = block + 1;
     }
-    Gradus__V1__Windows windows;
-    if (link->windows != NULL && !link->windows_offered) {
-        fill_offer(&windows, windows_offer(link->windows));
-        message.windows = &windows;
-        link->windows_offered = true;
+    Gradus__V1__SharedMemory shared_memory;
+    if (link->shared_memory != NULL && !link->shared_memory_offered) {
+        fill_offer(&shared_memory, shared_memory_offer(link->shared_memory));
+        message.shared_memory = &shared_memory;
+        link->shared_memory_offered = true;
     }
     if (part != NULL && !part->begins) {
         strip(&message);
@@ -371,10 +371,10 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
     return send_one(link, &message, NULL, err);
 }
 
-int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
                    struct err *err)
 {
-    return send_request(link, r, window, NULL, err);
+    return send_request(link, r, block, NULL, err);
 }
 
 int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, bool waits,
@@ -382,5 +382,5 @@ int ps_client_send_part(struct shard_link *link, uint64_t first, uint64_t end, b
 {
     const struct parts *p = &link->parts;
     const struct part part = {first, end, !p->begun, waits};
-    return send_request(link, &p->request, p->pending->window, &part, err);
+    return send_request(link, &p->request, p->pending->block, &part, err);
 }

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
-#include "host/windows.h"
+#include "host/shared_memory.h"
 #include "worker/ps_client/ps_client.h"
 
 #define PS_CLIENT_VALUES_FIELD 15
@@ -18,8 +18,8 @@
 struct pending {
     struct pending *next;
     /* what was asked for, to check the answer against */
-    float *values;   /* NULL: no pull */
-    uint32_t window; /* of link->windows, where the values are to come; or WINDOWS_NONE */
+    float *values;  /* NULL: no pull */
+    uint32_t block; /* of link->blocks, where the values are to come; or SHARED_MEMORY_NONE */
     enum value_type type;
     struct exchange_request ask; /* its bytes may be gone */
     bool early;                  /* may be answered before all values are there */
@@ -71,12 +71,12 @@ struct shard_link {
     struct parts parts;
     /* Of the present stream; NULL: none. A server that lost its stream may still write to what it
      * was told: that memory is never used again. The job's thread makes and drops them. */
-    struct windows *windows;
-    bool windows_offered;  /* the job's thread */
-    pthread_mutex_t mutex; /* guards what follows */
-    bool windows_open;     /* the server has them */
-    bool cancelled;        /* for good */
-    bool broken;           /* `done` came: the stream is to be freed */
+    struct shared_memory *shared_memory;
+    bool shared_memory_offered; /* the job's thread */
+    pthread_mutex_t mutex;      /* guards what follows */
+    bool shared_memory_open;    /* the server has them */
+    bool cancelled;             /* for good */
+    bool broken;                /* `done` came: the stream is to be freed */
     struct pending *open, **open_end, *answered, **answered_end; /* oldest first */
     struct pending *spare;
     size_t pending_count; /* open and answered */
@@ -113,10 +113,10 @@ struct ps_client {
 
 /* ps_client_send.c, the job's thread */
 
-/* Queue all messages of an exchange; the values it pulls are to come in @window (WINDOWS_NONE: in
- * messages). Errors: of rpc_stream_send() and of waiting for room; the
- * stream may hold half a request then. */
-int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t window,
+/* Queue all messages of an exchange; the values it pulls are to come in @block (SHARED_MEMORY_NONE:
+ * in messages). Errors: of rpc_stream_send() and of waiting for room; the stream may hold half a
+ * request then. */
+int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t block,
                    struct err *err);
 /* The same of link->parts, of elements [first, end) alone, at most one chunk. Unless @waits it is
  * ERR_EXHAUSTED, and nothing happened, when there is no room. */

@@ -45,7 +45,7 @@ static struct pending *tail_of(struct shard_link *link, struct pending *p)
     *t = (struct pending){
         .next = link->open,
         .values = p->values,
-        .window = WINDOWS_NONE,
+        .block = SHARED_MEMORY_NONE,
         .type = p->type,
         .ask = p->ask,
         .begun = true,
@@ -68,7 +68,7 @@ static bool is_worth_it(const struct shard_link *link, const struct pending *p)
 {
     uint64_t first_end = link->variable_ends[link->partitions[0].variable];
     uint64_t rest_bytes = (link->elements - p->received) * value_type_bytes(p->type);
-    return p->window == WINDOWS_NONE && p->received >= first_end &&
+    return p->block == SHARED_MEMORY_NONE && p->received >= first_end &&
            rest_bytes >= PS_CLIENT_PART_BYTES_MIN;
 }
 

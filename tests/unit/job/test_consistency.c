@@ -49,19 +49,19 @@ static void test_sync(void **state)
     struct consistency c = resolved(&spec);
     same(&c,
          &(struct consistency){.replicas = 6, .aggregate = 5, .push_every = 1, .pull_every = 1});
-    assert_true(consistency_is_loose(&c) && consistency_is_partial(&c));
+    assert_true(consistency_is_nonblocking(&c) && consistency_is_partial(&c));
 
     spec.training.replicas = spec.training.replicas_to_aggregate = 0;
     c = resolved(&spec);
     assert_int_equal(c.replicas, 4); /* the most workers */
     assert_int_equal(c.aggregate, 4);
-    assert_false(consistency_is_loose(&c) || consistency_is_partial(&c));
+    assert_false(consistency_is_nonblocking(&c) || consistency_is_partial(&c));
 
     spec.training.replicas_to_aggregate = 4; /* all of them */
     spec.training.speculate = true;
     c = resolved(&spec);
     assert_true(c.speculate == 2.5);
-    assert_true(consistency_is_loose(&c));
+    assert_true(consistency_is_nonblocking(&c));
     assert_false(consistency_is_partial(&c));
 }
 
@@ -77,7 +77,7 @@ static void test_async(void **state)
                                    .aggregate = 6,
                                    .push_every = 2,
                                    .pull_every = 3});
-    assert_false(consistency_is_loose(&c) || consistency_is_partial(&c));
+    assert_false(consistency_is_nonblocking(&c) || consistency_is_partial(&c));
 
     spec.training.staleness_policy = POLICY_MAX_STALENESS;
     c = resolved(&spec);

@@ -21,9 +21,9 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     }
     a->type = m->type;
     a->messages++;
-    a->received += n + m->in_window;
-    a->in_window += m->in_window;
-    a->windows_open = m->windows_open;
+    a->received += n + m->in_block;
+    a->in_block += m->in_block;
+    a->shared_memory_open = m->shared_memory_open;
     a->code = m->code;
     if (m->answer_case == GRADUS__V1__EXCHANGE_RESPONSE__ANSWER_TRAINED) {
         a->push = m->trained->push;
@@ -142,8 +142,8 @@ struct request {
     Gradus__V1__SpareRequest spare;
     Gradus__V1__SumsRequest sums;
     Gradus__V1__Totals totals;
-    Gradus__V1__Windows windows;
-    uint8_t token[WINDOWS_TOKEN_BYTES];
+    Gradus__V1__SharedMemory shared_memory;
+    uint8_t token[SHARED_MEMORY_TOKEN_BYTES];
     char worker[3];
 };
 
@@ -177,17 +177,17 @@ static void fill_training(struct request *r, const struct chunk *k)
     r->training.pull = k->pull ? &r->pull : NULL;
 }
 
-static void fill_windows(struct request *r, const struct windows_offer *o)
+static void fill_blocks(struct request *r, const struct shared_memory_offer *o)
 {
-    gradus__v1__windows__init(&r->windows);
-    r->windows.pid = o->pid;
-    r->windows.fd = o->fd;
+    gradus__v1__shared_memory__init(&r->shared_memory);
+    r->shared_memory.pid = o->pid;
+    r->shared_memory.fd = o->fd;
     memcpy(r->token, o->token, sizeof r->token);
-    r->windows.token = (ProtobufCBinaryData){sizeof r->token, r->token};
-    r->windows.elements = o->elements;
-    r->windows.gradients = o->gradients;
-    r->windows.values = o->values;
-    r->m.windows = &r->windows;
+    r->shared_memory.token = (ProtobufCBinaryData){sizeof r->token, r->token};
+    r->shared_memory.elements = o->elements;
+    r->shared_memory.gradients = o->gradients;
+    r->shared_memory.values = o->values;
+    r->m.shared_memory = &r->shared_memory;
 }
 
 /* Of the first message: what the exchange asks for. */
@@ -229,10 +229,10 @@ static void fill(struct request *r, const struct chunk *k)
     r->m.exchange = k->exchange;
     r->m.offset = k->offset;
     r->m.total = k->total;
-    r->m.gradient_window = k->gradient_window;
-    r->m.values_window = k->values_window;
+    r->m.gradient_block = k->gradient_block;
+    r->m.values_block = k->values_block;
     if (k->offer != NULL) {
-        fill_windows(r, windows_offer(k->offer));
+        fill_blocks(r, shared_memory_offer(k->offer));
     }
     if (k->first) {
         r->ref = ps_rig_ref(k->job, k->generation == 0 ? 1 : k->generation);

@@ -5,7 +5,7 @@
 
 #include "ps_rig.h"
 
-#include "host/windows.h"
+#include "host/shared_memory.h"
 #include "wire/wire_values.h"
 
 #define EXCHANGES 16
@@ -34,8 +34,8 @@ struct answer {
     uint64_t sums_step;
     uint32_t sums_round;
     struct buf sums;
-    bool windows_open;
-    uint64_t in_window;
+    bool shared_memory_open;
+    uint64_t in_block;
     bool complete;
     float *values;
 };
@@ -87,8 +87,8 @@ struct chunk {
     struct buf totals;
     double *norms;
     size_t norm_count;
-    const struct windows *offer; /* NULL: none */
-    uint32_t gradient_window, values_window;
+    const struct shared_memory *offer; /* NULL: none */
+    uint32_t gradient_block, values_block;
 };
 
 void send_chunk(struct client *c, const struct chunk *k);

@@ -18,7 +18,7 @@ static float *train(const char *rule, unsigned threads)
     float *out = mem_new(ELEMENTS, sizeof *out);
     assert_true(ELEMENTS >= PS_SHARED_FLOATS_MIN);
     ps_rig_start_full(&rig, 0, 0, threads);
-    assert_int_equal(crew_threads(rig.ps->crew), threads);
+    assert_int_equal(thread_team_size(rig.ps->team), threads);
     ps_rig_expect(ps_rig_open(&rig, job, "sync", rule, 1, REPLICAS, &err), 0, &err, "");
     exchange_open(&c, &rig);
     for (uint64_t step = 0; step < STEPS; step++) {

@@ -176,34 +176,34 @@ static void test_what_is_refused(void **state)
     ps_rig_stop(&rig);
 }
 
-/* Windows hold floats, whatever the job's values travel as: read as floats, 16 bits are others. */
-static void test_windows_take_floats_alone(void **state)
+/* Blocks hold floats, whatever the job's values travel as: read as floats, 16 bits are others. */
+static void test_shared_memory_take_floats_alone(void **state)
 {
     (void)state;
     struct ps_rig rig;
     struct client c;
-    struct windows *w;
+    struct shared_memory *w;
     struct err err;
     start(&rig, "sync", 2);
     ps_rig_go_local(&rig);
     exchange_open(&c, &rig);
-    assert_int_equal(windows_new(ELEMENTS, &w, &err), 0);
+    assert_int_equal(shared_memory_new(ELEMENTS, &w, &err), 0);
     struct chunk pull = {.exchange = 1, .job = job, .first = true, .pull = true, .offer = w};
-    assert_true(exchange(&c, &pull)->windows_open);
+    assert_true(exchange(&c, &pull)->shared_memory_open);
     struct chunk k = push_of(2, 0, 0, 1);
     k.floats = 0;
-    k.gradient_window = windows_take_gradient(w) + 1;
-    expect_refusal(&c, &k, ERR_INVALID, "exchange 2: bf16 in a gradient window");
-    assert_int_equal(windows_take_gradient(w) + 1, k.gradient_window); /* it came back */
+    k.gradient_block = shared_memory_take_gradient(w) + 1;
+    expect_refusal(&c, &k, ERR_INVALID, "exchange 2: bf16 in a gradient block");
+    assert_int_equal(shared_memory_take_gradient(w) + 1, k.gradient_block); /* it came back */
     pull = (struct chunk){.exchange = 3, .job = job, .first = true, .pull = true};
     pull.pull_type = FP16;
-    pull.values_window = windows_take_values(w) + 1;
-    expect_refusal(&c, &pull, ERR_INVALID, "exchange 3: fp16 in a value window");
+    pull.values_block = shared_memory_take_values(w) + 1;
+    expect_refusal(&c, &pull, ERR_INVALID, "exchange 3: fp16 in a value block");
     pull.pull_type = FP32;
-    assert_int_equal(exchange(&c, &pull)->in_window, ELEMENTS);
+    assert_int_equal(exchange(&c, &pull)->in_block, ELEMENTS);
     exchange_close(&c);
     ps_rig_stop(&rig);
-    windows_unref(w);
+    shared_memory_unref(w);
 }
 
 static void test_unary(void **state)
@@ -254,8 +254,10 @@ static void test_unary(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_and_back),  cmocka_unit_test(test_versions_and_readers),
-        cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_windows_take_floats_alone),
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_versions_and_readers),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_shared_memory_take_floats_alone),
         cmocka_unit_test(test_unary),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);

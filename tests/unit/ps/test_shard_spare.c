@@ -260,7 +260,7 @@ static void test_the_present_step_tells_what_is_usual(void **state)
     rig_release(&r);
 }
 
-/* Workers stand still at a milestone: the step begins with its first replica. */
+/* Workers stand still at a sync point: the step begins with its first replica. */
 static void test_a_pause_is_not_late(void **state)
 {
     (void)state;

@@ -223,13 +223,13 @@ static void test_whole_variables_alone(void **state)
     }
 }
 
-/* A crew that does everything from the end on. */
+/* A thread team that does everything from the end on. */
 static unsigned shared;
 
-static void run_backwards(void *crew, size_t count, void (*one)(void *ctx, size_t i),
+static void run_backwards(void *team, size_t count, void (*one)(void *ctx, size_t i),
                           void (*done)(void *ctx, size_t n), void *ctx)
 {
-    assert_ptr_equal(crew, &shared);
+    assert_ptr_equal(team, &shared);
     for (size_t i = count; i > 0; i--) {
         one(ctx, i - 1);
     }
@@ -271,9 +271,9 @@ static void test_pieces_in_any_order(void **state)
             const struct update_step step = {
                 .lr_scale = 1, .in = in, .gradient = gradient, .examples = 4, .slots = slots[way]};
             struct update_result result;
-            const struct update_crew crew = {run_backwards, &shared, 5};
+            const struct update_team team = {run_backwards, &shared, 5};
             if (way == 1) {
-                assert_int_equal(update_share(u, &crew, &err), 0);
+                assert_int_equal(update_share(u, &team, &err), 0);
             }
             assert_int_equal(update_run(u, &step, out[way], &result, &err), 0);
         }

@@ -50,6 +50,6 @@ struct asked asked_of(const struct worker_request *r)
         .totals = q->kind == EXCHANGE_TOTALS,
         .round = of->round,
         .set = r->set,
-        .slot = r->slot,
+        .buffer = r->buffer,
     };
 }

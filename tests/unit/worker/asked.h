@@ -38,7 +38,7 @@ struct asked {
     bool ask_spare, ask_sums, totals;
     uint32_t round;
     enum worker_set set;
-    uint32_t slot;
+    uint32_t buffer;
 };
 
 /* Everything of @r; what it does not have is 0. */

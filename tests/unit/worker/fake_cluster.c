@@ -34,38 +34,38 @@ static struct item *post_event(struct cluster *c, size_t worker, enum worker_eve
 static void check_compute(struct cluster *c, struct node *n, const struct worker_action *a)
 {
     assert_false(n->computing);
-    assert_true(a->slot < SLOTS);
-    assert_int_equal(n->slot_users[a->slot], 0); /* nobody sends it any more */
+    assert_true(a->buffer < BUFFERS);
+    assert_int_equal(n->buffer_users[a->buffer], 0); /* nobody sends it any more */
     assert_int_equal(n->pulls_open[a->set], 0);
     assert_int_equal(a->generation, n->generation);
-    struct content *slot = &n->slots[a->slot];
+    struct content *buffer = &n->buffers[a->buffer];
     bool sync = c->consistency.mode == TRAINING_SYNC;
-    *slot = (struct content){.used = true, .sync = sync, .examples = a->batch.count};
+    *buffer = (struct content){.used = true, .sync = sync, .examples = a->batch.count};
     assert_true(a->batch.count > 0);
     for (uint32_t s = 0; s < c->shards; s++) {
-        slot->versions[s] = n->sets[a->set][s];
-        assert_true(slot->versions[s] != NOTHING);
+        buffer->versions[s] = n->sets[a->set][s];
+        assert_true(buffer->versions[s] != NOTHING);
     }
-    slot->epoch = a->batch.epoch;
+    buffer->epoch = a->batch.epoch;
     if (a->generation != c->generation && sync) {
-        slot->step = a->step; /* may still be pushed, as what it is */
-        slot->replicas = UINT32_C(1) << a->replica;
+        buffer->step = a->step; /* may still be pushed, as what it is */
+        buffer->replicas = UINT32_C(1) << a->replica;
     } else if (a->generation != c->generation) {
-        slot->late = true;
+        buffer->late = true;
     } else if (sync) {
         struct ledger_batch batch;
-        ledger_sync_batch(&c->ledger, c->consistency.replicas, a->step - c->course.step, a->replica,
-                          &batch);
+        ledger_sync_batch(&c->ledger, c->consistency.replicas, a->step - c->step_map.step,
+                          a->replica, &batch);
         assert_memory_equal(&batch, &a->batch, sizeof batch);
-        slot->step = a->step;
-        slot->replicas = UINT32_C(1) << a->replica;
+        buffer->step = a->step;
+        buffer->replicas = UINT32_C(1) << a->replica;
         for (uint32_t s = 0; s < c->shards; s++) {
-            assert_int_equal(slot->versions[s], a->step);
+            assert_int_equal(buffer->versions[s], a->step);
         }
     } else {
-        slot->split = a->batch.split;
-        slot->first = a->batch.batch;
-        slot->end = a->batch.batch + 1;
+        buffer->split = a->batch.split;
+        buffer->first = a->batch.batch;
+        buffer->end = a->batch.batch + 1;
     }
     n->computing = true;
     n->computed = *a;
@@ -75,9 +75,9 @@ static void check_compute(struct cluster *c, struct node *n, const struct worker
 
 static void do_add(struct node *n, const struct worker_action *a)
 {
-    struct content *to = &n->slots[a->slot];
-    const struct content *from = &n->slots[a->slot_from];
-    assert_int_equal(n->slot_users[a->slot], 0);
+    struct content *to = &n->buffers[a->buffer];
+    const struct content *from = &n->buffers[a->buffer_from];
+    assert_int_equal(n->buffer_users[a->buffer], 0);
     assert_true(to->used && from->used);
     if (to->late || from->late) {
         return;
@@ -99,26 +99,26 @@ static void do_add(struct node *n, const struct worker_action *a)
 static void check_push(struct cluster *c, const struct node *n, const struct asked *a)
 {
     const struct consistency *rules = &c->consistency;
-    if (a->slot == WORKER_SLOT_NONE) {
+    if (a->buffer == WORKER_BUFFER_NONE) {
         assert_int_equal(a->examples, 0);
         return;
     }
-    const struct content *slot = &n->slots[a->slot];
-    assert_true(slot->used && !slot->late && slot->examples == a->examples);
+    const struct content *buffer = &n->buffers[a->buffer];
+    assert_true(buffer->used && !buffer->late && buffer->examples == a->examples);
     if (rules->mode == TRAINING_SYNC) {
-        assert_true(slot->sync);
-        assert_int_equal(slot->step, a->step);
-        assert_int_equal(slot->replicas & ~fake_shard_mask(a), 0); /* the others are empty */
+        assert_true(buffer->sync);
+        assert_int_equal(buffer->step, a->step);
+        assert_int_equal(buffer->replicas & ~fake_shard_mask(a), 0); /* the others are empty */
         if (consistency_is_partial(rules) || a->spare) {
             assert_int_equal(a->replica_end, a->replica_first + 1);
         }
         return;
     }
-    assert_false(slot->sync);
-    assert_true(slot->epoch == a->batch.epoch && slot->split == a->batch.split);
-    assert_int_equal(slot->first, a->batch.batch);
-    assert_int_equal(slot->end, a->batch_end);
-    assert_int_equal(slot->versions[a->shard], a->base_version);
+    assert_false(buffer->sync);
+    assert_true(buffer->epoch == a->batch.epoch && buffer->split == a->batch.split);
+    assert_int_equal(buffer->first, a->batch.batch);
+    assert_int_equal(buffer->end, a->batch_end);
+    assert_int_equal(buffer->versions[a->shard], a->base_version);
     uint32_t end = consistency_push_end(rules, a->batch.batch, c->leases[a->batch.split].batch_end);
     assert_int_equal(a->batch_end, end);
 }
@@ -127,7 +127,7 @@ static void check_exchange(struct cluster *c, struct node *n, const struct asked
 {
     assert_true(a->generation <= n->generation);
     if (a->pull != ASKED_PULL_NONE) {
-        bool leaves = a->push && a->slot == n->computed.slot; /* while it is made */
+        bool leaves = a->push && a->buffer == n->computed.buffer; /* while it is made */
         assert_false(n->computing && n->computed.set == a->set && !leaves);
         n->pulls_open[a->set]++;
         n->sets[a->set][a->shard] = NOTHING; /* half of it may have come */
@@ -136,8 +136,8 @@ static void check_exchange(struct cluster *c, struct node *n, const struct asked
         if (a->generation == c->generation) {
             check_push(c, n, a);
         }
-        if (a->slot != WORKER_SLOT_NONE) {
-            n->slot_users[a->slot]++;
+        if (a->buffer != WORKER_BUFFER_NONE) {
+            n->buffer_users[a->buffer]++;
         }
     }
 }
@@ -270,7 +270,7 @@ void cluster_assign(struct cluster *c, bool hold)
             .step = lowest,
             .step_limit = c->limit,
             .ledger = &c->ledger,
-            .ledger_step = c->course.step,
+            .ledger_step = c->step_map.step,
             .hold = hold,
         };
         for (uint32_t i = 0; i < ledger_shape_splits(&SHAPE); i++) {
@@ -435,8 +435,8 @@ static void close_request(struct node *n, const struct asked *a, int code, uint6
         n->pulls_open[a->set]--;
         n->sets[a->set][a->shard] = code == 0 ? version : NOTHING;
     }
-    if (a->push && a->slot != WORKER_SLOT_NONE) {
-        n->slot_users[a->slot]--;
+    if (a->push && a->buffer != WORKER_BUFFER_NONE) {
+        n->buffer_users[a->buffer]--;
     }
 }
 
@@ -460,7 +460,7 @@ static void deliver(struct cluster *c, struct item *item)
     if (e->kind == WORKER_EXCHANGED) {
         /* The thread takes no mail while it computes: what left with the gradient is answered when
          * it is made, though the worker may not have been told. */
-        n->computing = n->computing && item->ask.slot != n->computed.slot;
+        n->computing = n->computing && item->ask.buffer != n->computed.buffer;
         close_request(n, &item->ask, e->code, e->version);
         if (e->answer.kind == EXCHANGE_SUMS) {
             n->parts[item->ask.shard] = item->sums;

@@ -8,11 +8,11 @@
 #include "support/test.h"
 
 #include "base/rng.h"
-#include "job/progress/course.h"
+#include "job/progress/step_map.h"
 #include "unit/worker/fake_shards.h"
 
 #define ITEMS_MAX 4096
-#define SLOTS 32
+#define BUFFERS 32
 #define RECORDS 95 /* 10 batches, the last one short; 4 splits, the last one of one batch */
 #define BATCHES 10
 #define NOTHING UINT64_MAX
@@ -20,7 +20,7 @@
 static const struct ledger_shape SHAPE = {
     .records = RECORDS, .batch_records = 10, .split_batches = 3};
 
-/* What a slot holds: which replicas of which step, or which batches of which split, and the
+/* What a buffer holds: which replicas of which step, or which batches of which split, and the
  * versions that they were computed on. */
 struct content {
     bool sync, used;
@@ -34,8 +34,8 @@ struct node {
     struct worker *worker;
     uint64_t slowness, sets[WORKER_SET_COUNT][FAKE_SHARDS_MAX], timer_ms;
     size_t pulls_open[WORKER_SET_COUNT];
-    struct content slots[SLOTS];
-    size_t slot_users[SLOTS];
+    struct content buffers[BUFFERS];
+    size_t buffer_users[BUFFERS];
     bool computing;
     struct worker_action computed;
     bool idle;
@@ -73,8 +73,8 @@ struct cluster {
     /* the master */
     uint64_t generation;
     struct consistency consistency;
-    struct course course; /* sync: from the beginning of the phase on */
-    struct ledger ledger; /* at the beginning of the phase */
+    struct step_map step_map; /* sync: from the beginning of the phase on */
+    struct ledger ledger;     /* at the beginning of the phase */
     uint64_t limit;
     bool holding;
     uint64_t epoch; /* async */

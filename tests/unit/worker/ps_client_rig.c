@@ -145,7 +145,7 @@ void client_finish(struct fake *f)
     free(f->values);
     for (uint32_t s = 0; s < SHARDS; s++) {
         free(f->shards[s]);
-        windows_unref(f->windows[s]);
+        shared_memory_unref(f->shared_memory[s]);
     }
     plan_release(&f->plan);
     pthread_cond_destroy(&f->changed);

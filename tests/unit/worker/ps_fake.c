@@ -2,17 +2,17 @@
 /* How the parameter server does what it is told. */
 #include "ps_fake.h"
 
-static void send_in_window(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
-                           uint32_t shard, uint32_t window)
+static void send_in_block(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m,
+                          uint32_t shard, uint32_t block)
 {
     uint64_t elements = f->plan.shard_elements[shard];
-    float *to = windows_values(f->windows[shard], window - 1);
-    f->values_windows++;
+    float *to = shared_memory_values(f->shared_memory[shard], block - 1);
+    f->values_blocks++;
     m->total = elements;
     for (uint64_t at = 0; at < elements; at += ANSWER_CHUNK) {
         m->offset = at;
-        m->in_window = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
-        memcpy(to + at, f->shards[shard] + at, m->in_window * sizeof(float));
+        m->in_block = elements - at < ANSWER_CHUNK ? elements - at : ANSWER_CHUNK;
+        memcpy(to + at, f->shards[shard] + at, m->in_block * sizeof(float));
         assert_int_equal(rpc_send(call, &m->base, NULL), 0);
     }
 }
@@ -148,22 +148,22 @@ static bool misbehave(struct fake *f, struct rpc_call *call, Gradus__V1__Exchang
 
 /* The answer to an exchange that has come in whole. */
 static void serve(struct fake *f, struct rpc_call *call, const Gradus__V1__ExchangeRequest *q,
-                  uint32_t shard, bool pull, uint32_t window)
+                  uint32_t shard, bool pull, uint32_t block)
 {
     Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
     struct parts parts;
     m.exchange = q->exchange;
-    m.windows_open = f->windows[shard] != NULL;
+    m.shared_memory_open = f->shared_memory[shard] != NULL;
     m.version = VERSION + shard - (f->script == SCRIPT_OLD ? 1 : 0);
     make_parts(f, &parts);
     put_parts(f, &parts, &m);
     if (misbehave(f, call, &m, shard)) {
         return;
     }
-    if (pull && window != 0) {
-        send_in_window(f, call, &m, shard, window);
-    } else if (pull && f->script == SCRIPT_WINDOW) {
-        m.total = m.in_window = f->plan.shard_elements[shard];
+    if (pull && block != 0) {
+        send_in_block(f, call, &m, shard, block);
+    } else if (pull && f->script == SCRIPT_BLOCK) {
+        m.total = m.in_block = f->plan.shard_elements[shard];
         (void)rpc_send(call, &m.base, NULL);
     } else if (pull) {
         send_values(f, call, &m, shard);
@@ -219,32 +219,33 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
     }
 }
 
-static void open_windows(struct fake *f, uint32_t shard, const Gradus__V1__Windows *m)
+static void open_shared_memory(struct fake *f, uint32_t shard, const Gradus__V1__SharedMemory *m)
 {
     struct err err;
-    struct windows_offer offer = {.pid = m->pid,
-                                  .fd = m->fd,
-                                  .elements = m->elements,
-                                  .gradients = m->gradients,
-                                  .values = m->values};
+    struct shared_memory_offer offer = {.pid = m->pid,
+                                        .fd = m->fd,
+                                        .elements = m->elements,
+                                        .gradients = m->gradients,
+                                        .values = m->values};
     assert_int_equal(m->token.len, sizeof offer.token);
     memcpy(offer.token, m->token.data, sizeof offer.token);
-    windows_unref(f->windows[shard]);
-    assert_int_equal(windows_open(&offer, f->plan.shard_elements[shard], &f->windows[shard], &err),
-                     0);
+    shared_memory_unref(f->shared_memory[shard]);
+    assert_int_equal(
+        shared_memory_open(&offer, f->plan.shard_elements[shard], &f->shared_memory[shard], &err),
+        0);
 }
 
-/* The whole push is in a window. */
-static void take_window(struct fake *f, uint32_t shard, uint32_t window)
+/* The whole push is in a block. */
+static void take_block(struct fake *f, uint32_t shard, uint32_t block)
 {
     uint64_t elements = f->plan.shard_elements[shard];
-    struct windows *w = f->windows[shard];
+    struct shared_memory *w = f->shared_memory[shard];
     assert_non_null(w);
-    assert_true(windows_hold_gradient(w, window - 1));
-    memcpy(f->shards[shard], windows_gradient(w, window - 1), elements * sizeof(float));
-    windows_give_gradient(w, window - 1);
+    assert_true(shared_memory_hold_gradient(w, block - 1));
+    memcpy(f->shards[shard], shared_memory_gradient(w, block - 1), elements * sizeof(float));
+    shared_memory_give_gradient(w, block - 1);
     f->pushed[shard] = elements;
-    f->gradient_windows++;
+    f->gradient_blocks++;
 }
 
 /* The client sends one exchange after the other, so the first message of one says what the rest
@@ -252,7 +253,7 @@ static void take_window(struct fake *f, uint32_t shard, uint32_t window)
 struct incoming {
     uint32_t shard;
     bool pull;
-    uint32_t window;
+    uint32_t block;
 };
 
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -264,14 +265,14 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     if (q->shard != NULL) {
         in->shard = q->shard->shard;
         f->opening = q->shard->opening;
-        in->window = q->values_window;
+        in->block = q->values_block;
         f->pushed[in->shard] = 0;
         f->messages[in->shard] = 0;
         hear(f, q);
         in->pull = f->heard_training.pull != NULL ||
                    q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
-        if (q->windows != NULL && f->script != SCRIPT_NO_WINDOWS) {
-            open_windows(f, in->shard, q->windows);
+        if (q->shared_memory != NULL && f->script != SCRIPT_NO_SHARED_MEMORY) {
+            open_shared_memory(f, in->shard, q->shared_memory);
         }
     } else {
         assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
@@ -282,9 +283,9 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
     assert_true(n <= f->plan.shard_elements[in->shard] - q->offset);
     assert_true(wire_values_read(msg->bulk, type, f->shards[in->shard] + q->offset, n));
     f->pushed[in->shard] += n;
-    if (q->gradient_window != 0) {
+    if (q->gradient_block != 0) {
         assert_int_equal(n, 0);
-        take_window(f, in->shard, q->gradient_window);
+        take_block(f, in->shard, q->gradient_block);
     }
     f->messages[in->shard]++;
     f->offset[in->shard] = q->offset;
@@ -294,7 +295,7 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
         (void)rpc_fail(call, &err);
     } else if (f->pushed[in->shard] == q->total || f->script == SCRIPT_UNREAD) {
-        serve(f, call, q, in->shard, in->pull, in->window);
+        serve(f, call, q, in->shard, in->pull, in->block);
     }
     pthread_mutex_unlock(&f->lock);
 }

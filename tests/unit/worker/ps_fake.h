@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
-#include "host/windows.h"
+#include "host/shared_memory.h"
 #include "wire/wire_values.h"
 #include "worker/ps_client/ps_client.h"
 
@@ -31,28 +31,28 @@
 
 enum script {
     SCRIPT_RIGHT,
-    SCRIPT_REFUSE,       /* with `code` */
-    SCRIPT_BREAK,        /* the stream ends instead of an answer */
-    SCRIPT_NO_VALUES,    /* well, but nothing comes */
-    SCRIPT_TOTAL,        /* of another shard */
-    SCRIPT_GAP,          /* a chunk is left out */
-    SCRIPT_TOO_MANY,     /* more than the total */
-    SCRIPT_RAGGED,       /* half a float */
-    SCRIPT_OTHER_FIRST,  /* an answer that nobody asked for comes first */
-    SCRIPT_UNREAD,       /* the stream is not read any more */
-    SCRIPT_TORN,         /* the second chunk is of another version */
-    SCRIPT_OLD,          /* of the version before */
-    SCRIPT_OTHER_ANSWER, /* of a spare replica, to training */
-    SCRIPT_NO_SPARE,     /* no word of a spare replica */
-    SCRIPT_LONG,         /* a decision that is too long */
-    SCRIPT_EMPTY,        /* a decision about nobody, sums of nothing */
-    SCRIPT_NO_SUMS,      /* no word of sums */
-    SCRIPT_OTHER_SUMS,   /* those of another round */
-    SCRIPT_OTHER_TYPE,   /* floats, whatever was asked for */
-    SCRIPT_OVER,         /* of a step that is long over */
-    SCRIPT_NO_WINDOWS,   /* none are opened */
-    SCRIPT_WINDOW,       /* the values are in a window that was not named */
-    SCRIPT_BREAK_EARLY,  /* the stream ends with the first message of a push */
+    SCRIPT_REFUSE,           /* with `code` */
+    SCRIPT_BREAK,            /* the stream ends instead of an answer */
+    SCRIPT_NO_VALUES,        /* well, but nothing comes */
+    SCRIPT_TOTAL,            /* of another shard */
+    SCRIPT_GAP,              /* a chunk is left out */
+    SCRIPT_TOO_MANY,         /* more than the total */
+    SCRIPT_RAGGED,           /* half a float */
+    SCRIPT_OTHER_FIRST,      /* an answer that nobody asked for comes first */
+    SCRIPT_UNREAD,           /* the stream is not read any more */
+    SCRIPT_TORN,             /* the second chunk is of another version */
+    SCRIPT_OLD,              /* of the version before */
+    SCRIPT_OTHER_ANSWER,     /* of a spare replica, to training */
+    SCRIPT_NO_SPARE,         /* no word of a spare replica */
+    SCRIPT_LONG,             /* a decision that is too long */
+    SCRIPT_EMPTY,            /* a decision about nobody, sums of nothing */
+    SCRIPT_NO_SUMS,          /* no word of sums */
+    SCRIPT_OTHER_SUMS,       /* those of another round */
+    SCRIPT_OTHER_TYPE,       /* floats, whatever was asked for */
+    SCRIPT_OVER,             /* of a step that is long over */
+    SCRIPT_NO_SHARED_MEMORY, /* none are opened */
+    SCRIPT_BLOCK,            /* the values are in a block that was not named */
+    SCRIPT_BREAK_EARLY,      /* the stream ends with the first message of a push */
 };
 
 struct fake {
@@ -88,8 +88,8 @@ struct fake {
     uint8_t decision[EXCHANGE_DECISION_BYTES_MAX]; /* of the last answer */
     char sums[16];
     size_t answered;
-    struct windows *windows[SHARDS];
-    unsigned gradient_windows, values_windows; /* named by requests */
+    struct shared_memory *shared_memory[SHARDS];
+    unsigned gradient_blocks, values_blocks; /* named by requests */
 };
 
 /* Those of the server; each has a `struct fake` as its service. */

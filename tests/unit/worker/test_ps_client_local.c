@@ -70,44 +70,44 @@ static void test_values_pass_in_memory(void **state)
     char *dir = file_join(root, "sockets");
     client_start_with(&f, 0, dir, path);
     check_values(&f, 10); /* the offers go with these */
-    assert_int_equal(f.gradient_windows, 0);
-    assert_int_equal(f.values_windows, 0);
+    assert_int_equal(f.gradient_blocks, 0);
+    assert_int_equal(f.values_blocks, 0);
     for (uint64_t i = 2; i < 8; i++) {
         check_values(&f, 10 * i);
     }
-    assert_int_equal(f.gradient_windows, 6 * SHARDS);
-    assert_int_equal(f.values_windows, 6 * SHARDS);
+    assert_int_equal(f.gradient_blocks, 6 * SHARDS);
+    assert_int_equal(f.values_blocks, 6 * SHARDS);
     /* Another stream begins with nothing; the other shard goes on. */
     break_stream(&f, 100);
     client_set_script(&f, SCRIPT_RIGHT);
     check_values(&f, 110);
-    assert_int_equal(f.gradient_windows, 7 * SHARDS);
+    assert_int_equal(f.gradient_blocks, 7 * SHARDS);
     check_values(&f, 120);
-    assert_int_equal(f.gradient_windows, 8 * SHARDS);
+    assert_int_equal(f.gradient_blocks, 8 * SHARDS);
     /* So does a place that is another. */
     client_place(&f, 0, f.server, OPENING + 1);
     check_values(&f, 130);
-    assert_int_equal(f.gradient_windows, 9 * SHARDS - 1);
+    assert_int_equal(f.gradient_blocks, 9 * SHARDS - 1);
     check_values(&f, 140);
-    assert_int_equal(f.gradient_windows, 10 * SHARDS - 1);
+    assert_int_equal(f.gradient_blocks, 10 * SHARDS - 1);
     /* A server that cannot open them: as if there were none. */
     break_stream(&f, 200);
     pthread_mutex_lock(&f.lock);
-    windows_unref(f.windows[0]);
-    f.windows[0] = NULL;
+    shared_memory_unref(f.shared_memory[0]);
+    f.shared_memory[0] = NULL;
     pthread_mutex_unlock(&f.lock);
-    client_set_script(&f, SCRIPT_NO_WINDOWS);
-    unsigned before = f.gradient_windows;
+    client_set_script(&f, SCRIPT_NO_SHARED_MEMORY);
+    unsigned before = f.gradient_blocks;
     for (uint64_t i = 21; i < 24; i++) {
         client_exchange(&f, 10 * i, 0, true, true);
         assert_int_equal(client_next_answer(&f, 10 * i).code, 0);
     }
-    assert_int_equal(f.gradient_windows, before);
-    client_set_script(&f, SCRIPT_WINDOW);
+    assert_int_equal(f.gradient_blocks, before);
+    client_set_script(&f, SCRIPT_BLOCK);
     client_exchange(&f, 300, 0, false, true);
     struct ps_answer a = client_next_answer(&f, 300);
     assert_int_equal(a.code, ERR_INTERNAL);
-    assert_non_null(strstr(a.message, "shard 0 answered in a window it was not given"));
+    assert_non_null(strstr(a.message, "shard 0 answered in a block it was not given"));
     client_finish(&f);
     tmp_dir_remove(root);
     free(dir);

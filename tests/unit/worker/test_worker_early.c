@@ -13,7 +13,7 @@ static struct worker_action give_up(struct script *t)
     for (size_t i = 0; i < t->open_count; i++) {
         const struct worker_action *x = &t->open[i];
         const struct worker_request *r = &x->request;
-        if (x->kind != WORKER_DO_EXCHANGE || !r->ask.has_push || r->slot != a.slot) {
+        if (x->kind != WORKER_DO_EXCHANGE || !r->ask.has_push || r->buffer != a.buffer) {
             t->open[kept++] = *x;
         }
     }
@@ -54,7 +54,7 @@ static void expect_again(struct script *t, const struct worker_action *before)
     assert_int_equal(a.batch.count, before->batch.count);
     assert_int_equal(a.step, before->step);
     assert_int_equal(a.replica, before->replica);
-    assert_int_equal(a.slot, before->slot); /* none is lost */
+    assert_int_equal(a.buffer, before->buffer); /* none is lost */
 }
 
 /* ---- sync ---- */
@@ -112,7 +112,7 @@ static void test_a_gradient_that_leaves_while_it_is_computed(void **state)
         struct asked push = script_exchange(&t, s);
         assert_true(push.push && push.early);
         assert_int_equal(push.step, 1);
-        assert_int_equal(push.slot, first.slot);
+        assert_int_equal(push.buffer, first.buffer);
         script_answer(&t, &push, 2, PUSH_ACCEPTED);
     }
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
@@ -237,7 +237,7 @@ static void test_a_generation_ends_meanwhile(void **state)
     pull_anew(&t, ASKED_PULL_VERSION, 1); /* of generation 2 at once: nothing else is open */
     assert_int_equal(worker_generation(t.worker), 2);
     struct worker_action a = script_compute(&t);
-    assert_int_equal(a.slot, first.slot);
+    assert_int_equal(a.buffer, first.buffer);
     assert_int_equal(a.generation, 2);
     script_answer_both(&t, 2, PUSH_ACCEPTED);
     assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
@@ -252,7 +252,7 @@ static void test_a_worker_that_is_fenced_meanwhile(void **state)
     start_sync(&t, 4, 1, 2);
     struct worker_action one = script_compute(&t);
     struct asked push = script_exchange(&t, 0);
-    assert_int_equal(push.slot, one.slot);
+    assert_int_equal(push.buffer, one.buffer);
     script_refuse(&t, &push, ERR_ABORTED);
     (void)script_take(&t, WORKER_DO_COMPUTE);
     script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED, .code = ERR_UNAVAILABLE});

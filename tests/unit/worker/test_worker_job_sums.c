@@ -144,10 +144,10 @@ static void the_sums_of_all_shards_are_joined(void **state)
 }
 
 /* A push of batches, as async jobs make it. */
-static struct ps_client_request push(const float *gradient, uint32_t slot)
+static struct ps_client_request push(const float *gradient, uint32_t buffer)
 {
     return (struct ps_client_request){
-        .ask = {.has_push = true, .push.examples = 2}, .gradient = gradient, .gradient_id = slot};
+        .ask = {.has_push = true, .push.examples = 2}, .gradient = gradient, .gradient_id = buffer};
 }
 
 static void attach_norms(struct worker_job_sums *s, struct ps_client_request *r, double first,
@@ -175,7 +175,7 @@ static void norms_are_of_whole_variables(void **state)
     attach_norms(&s, &r, 4.0 * INPUTS * UNITS, 9.0 * UNITS); /* sums of squares of the mean */
     gradient[0] = 5;
     attach_norms(&s, &r, 4.0 * INPUTS * UNITS, 9.0 * UNITS); /* once for all shards */
-    worker_job_sums_changed(&s, 4);                          /* another slot */
+    worker_job_sums_changed(&s, 4);                          /* another buffer */
     attach_norms(&s, &r, 4.0 * INPUTS * UNITS, 9.0 * UNITS);
     worker_job_sums_changed(&s, 3);
     gradient[0] = 8;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sync that need not wait for every worker: partial steps. */
-#include "loose_rig.h"
+#include "nonblocking_rig.h"
 
 static void test_partial_pushes_single_replicas(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(3, 0, 2);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(3, 0, 2);
+    nonblocking_start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) { /* the next version goes to the other set */
         struct asked push = script_exchange(&t, s);
@@ -18,7 +18,7 @@ static void test_partial_pushes_single_replicas(void **state)
     }
     struct worker_action second = script_compute(&t); /* while those wait */
     assert_int_equal(second.set, first.set);
-    assert_int_not_equal(second.slot, first.slot);
+    assert_int_not_equal(second.buffer, first.buffer);
     struct asked push = script_exchange(&t, 0);
     assert_true(push.push && push.replica_first == 1 && push.replica_end == 2);
     assert_int_equal(push.pull, ASKED_PULL_NONE);
@@ -31,8 +31,8 @@ static void test_partial_carries_the_decision(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 2);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 2);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     struct asked other = script_exchange(&t, 1);
@@ -56,7 +56,7 @@ static void test_partial_carries_the_decision(void **state)
     script_timer(&t);
     struct asked ask = script_exchange(&t, 1); /* what does it lack? */
     assert_true(ask.ask_spare);
-    loose_answer_spare(&t, &ask, false, 0, 1000);
+    nonblocking_answer_spare(&t, &ask, false, 0, 1000);
     script_timer(&t);
     decision = script_exchange(&t, 1); /* until it is heard */
     assert_true(decision.has_decision && decision.decision[0] == bits);
@@ -76,8 +76,8 @@ static void test_partial_goes_on_where_the_shards_are(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 2, 4);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 2, 4);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     script_answer_both(&t, 4, PUSH_STALE); /* while it computes its second replica */
     (void)script_compute(&t);
@@ -98,8 +98,8 @@ static void test_what_was_dropped_is_counted_once(void **state)
     (void)state;
     for (int sent = 1; sent <= 2; sent++) {
         struct script t;
-        struct worker_assignment a = loose_partial(2, 2, 4);
-        loose_start(&t, &a, 0);
+        struct worker_assignment a = nonblocking_partial(2, 2, 4);
+        nonblocking_start(&t, &a, 0);
         (void)script_compute(&t);
         script_answer_both(&t, 4, PUSH_STALE);
         (void)script_compute(&t);
@@ -125,8 +125,8 @@ static void test_partial_skips_only_what_every_shard_is_past(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(3, 0, 3);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(3, 0, 3);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     struct asked other = script_exchange(&t, 1);
@@ -150,8 +150,8 @@ static void test_partial_hears_of_the_end_of_a_step_early(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 3);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 3);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     (void)script_compute(&t);
@@ -169,8 +169,8 @@ static void test_versions_that_differ_are_aligned(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 1);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 1);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     struct asked other = script_exchange(&t, 1);
@@ -195,8 +195,8 @@ static void test_a_shard_that_does_not_follow_is_helped(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 1);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 1);
+    nonblocking_start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     struct asked other = script_exchange(&t, 1);
@@ -239,7 +239,7 @@ static void test_a_step_that_was_open_is_not_skipped(void **state)
     (void)state;
     struct script t;
     script_begin(&t, 2);
-    struct worker_assignment a = loose_partial(2, 0, 1);
+    struct worker_assignment a = nonblocking_partial(2, 0, 1);
     a.step = 3;
     script_assign(&t, &a);
     struct asked lead = script_exchange(&t, 0);
@@ -259,8 +259,8 @@ static void test_an_older_set_is_not_gone_on_from(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 1);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 1);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     for (uint32_t s = 0; s < SCRIPT_SHARDS; s++) {
         struct asked x = script_exchange(&t, s);
@@ -280,8 +280,8 @@ static void test_no_more_replicas_than_the_step_needs(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(1, 0, 3);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(1, 0, 3);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked lead = script_exchange(&t, 0);
     (void)script_exchange(&t, 1);
@@ -299,13 +299,13 @@ static void test_empty_replicas_are_pushed_and_not_counted(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 2, 4);
+    struct worker_assignment a = nonblocking_partial(2, 2, 4);
     a.step = 2;
-    loose_start(&t, &a, 2);
+    nonblocking_start(&t, &a, 2);
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 4);
     assert_int_equal(script_asked(&t, 0).examples, 0);
-    assert_int_equal(script_asked(&t, 0).slot, WORKER_SLOT_NONE);
+    assert_int_equal(script_asked(&t, 0).buffer, WORKER_BUFFER_NONE);
     assert_int_equal(script_asked(&t, 0).pull, ASKED_PULL_AT_LEAST);
     script_answer_both(&t, 3, PUSH_STALE);
     script_answer_both(&t, 3, PUSH_STALE);
@@ -319,7 +319,7 @@ static void test_too_many_single_replicas_fail_the_job(void **state)
     (void)state;
     struct script t;
     script_begin(&t, 2);
-    struct worker_assignment a = loose_partial(2, 0, WORKER_SINGLES_MAX + 1);
+    struct worker_assignment a = nonblocking_partial(2, 0, WORKER_SINGLES_MAX + 1);
     a.consistency.replicas = WORKER_SINGLES_MAX + 1;
     script_assign(&t, &a);
     assert_int_equal(t.failures, 1);
@@ -339,8 +339,8 @@ static void test_hold_names_the_first_step_not_begun(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 2);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 2);
+    nonblocking_start(&t, &a, 0);
     struct worker_assignment hold = a;
     hold.hold = true;
     script_assign(&t, &hold);
@@ -364,8 +364,8 @@ static void test_partial_asks_for_what_a_decision_names(void **state)
 {
     (void)state;
     struct script t;
-    struct worker_assignment a = loose_partial(2, 0, 3);
-    loose_start(&t, &a, 0);
+    struct worker_assignment a = nonblocking_partial(2, 0, 3);
+    nonblocking_start(&t, &a, 0);
     (void)script_compute(&t);
     struct asked first[2] = {script_exchange(&t, 0), script_exchange(&t, 1)};
     (void)script_compute(&t);
@@ -376,7 +376,7 @@ static void test_partial_asks_for_what_a_decision_names(void **state)
     script_timer(&t);
     struct asked ask = script_exchange(&t, 0);
     assert_true(ask.ask_spare);
-    loose_answer_spare(&t, &ask, false, 0, 1000);
+    nonblocking_answer_spare(&t, &ask, false, 0, 1000);
     script_answer(&t, &first[0], 1, PUSH_APPLIED);
     assert_int_equal(script_compute(&t).replica, 2); /* the decision may be of long ago */
     assert_true(script_exchange(&t, 0).push && script_exchange(&t, 1).push);
@@ -384,7 +384,7 @@ static void test_partial_asks_for_what_a_decision_names(void **state)
     script_timer(&t);
     ask = script_exchange(&t, 1);
     assert_true(ask.ask_spare && ask.step == 0);
-    loose_answer_spare(&t, &ask, true, 3, 0);
+    nonblocking_answer_spare(&t, &ask, true, 3, 0);
     assert_int_equal(script_compute(&t).replica, 3);
     struct asked spare = script_exchange(&t, 1);
     assert_true(spare.push && spare.spare && spare.replica_first == 3);

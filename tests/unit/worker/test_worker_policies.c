@@ -42,7 +42,7 @@ static struct asked expect_push(struct script *t, uint32_t batch, uint32_t end, 
     assert_int_equal(push.batch_end, end);
     assert_int_equal(push.examples, (end - batch) * 10);
     assert_int_equal(other->batch_end, end);
-    assert_int_equal(other->slot, push.slot);
+    assert_int_equal(other->buffer, push.buffer);
     return push;
 }
 
@@ -63,12 +63,12 @@ static void test_push_every_sums_batches(void **state)
     start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
     struct worker_action second = script_compute(&t);
-    assert_int_not_equal(second.slot, first.slot);
-    assert_true(t.adds == 1 && t.add.slot == first.slot && t.add.slot_from == second.slot);
+    assert_int_not_equal(second.buffer, first.buffer);
+    assert_true(t.adds == 1 && t.add.buffer == first.buffer && t.add.buffer_from == second.buffer);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0);
     (void)script_compute(&t);
     assert_int_equal(t.adds, 2);
-    assert_int_equal(t.open[t.open_count - 1].slot, first.slot);
+    assert_int_equal(t.open[t.open_count - 1].buffer, first.buffer);
     answer_push(&t, 0, 3, 1);
     (void)script_compute(&t);
     (void)script_compute(&t);
@@ -180,7 +180,7 @@ static void test_the_lead_decides_what_is_too_stale(void **state)
     script_answer(&t, &lead, 10, PUSH_APPLIED);
     struct asked other = script_exchange(&t, 1);
     assert_true(other.push && other.decided && other.base_version == 8 &&
-                other.pull == ASKED_PULL_LATEST && other.slot == lead.slot);
+                other.pull == ASKED_PULL_LATEST && other.buffer == lead.buffer);
     script_answer(&t, &other, 9, PUSH_APPLIED);
     assert_int_equal(script_compute(&t).batch.batch, 1);
     lead = script_exchange(&t, 0);

@@ -38,7 +38,7 @@ static bool sync_is_over(const struct cluster *c)
         one = one || there;
         all = all && there;
     }
-    return consistency_is_loose(&c->consistency) ? one : all;
+    return consistency_is_nonblocking(&c->consistency) ? one : all;
 }
 
 /* Of the last round of @step, however it came about. */
@@ -55,7 +55,7 @@ static uint64_t expected_totals(const struct cluster *c, uint64_t step)
 static void run_sync(struct cluster *c, uint64_t regroups)
 {
     uint64_t budget = 100000;
-    c->limit = c->course.step + 3 + cluster_draw(c, 12);
+    c->limit = c->step_map.step + 3 + cluster_draw(c, 12);
     cluster_regroup(c);
     while (!sync_is_over(c)) {
         must_advance(c, &budget);
@@ -67,7 +67,7 @@ static void run_sync(struct cluster *c, uint64_t regroups)
     for (uint32_t s = 0; s < c->shards; s++) {
         const struct fake_shard *shard = &c->shard[s];
         assert_int_equal(shard->version, c->limit);
-        for (uint64_t step = c->course.step; step < c->limit; step++) {
+        for (uint64_t step = c->step_map.step; step < c->limit; step++) {
             assert_int_equal(shard->applied[step], c->shard[0].applied[step]);
             if (shard->rounds > 0) {
                 assert_int_equal(shard->totals_of[step], expected_totals(c, step));
@@ -75,7 +75,7 @@ static void run_sync(struct cluster *c, uint64_t regroups)
         }
     }
     ledger_release(&c->ledger);
-    course_ledger(&c->course, c->limit, &c->ledger);
+    step_map_ledger(&c->step_map, c->limit, &c->ledger);
 }
 
 static bool is_level(const struct cluster *c)
@@ -186,8 +186,8 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     assert_int_equal(ledger_init(&c->ledger, &SHAPE, 0, NULL), 0);
     for (int phase = 0; phase < 5; phase++) {
         c->consistency = drawn_consistency(c);
-        course_release(&c->course);
-        course_init(&c->course, c->shard[0].version, c->consistency.replicas, &c->ledger);
+        step_map_release(&c->step_map);
+        step_map_init(&c->step_map, c->shard[0].version, c->consistency.replicas, &c->ledger);
         uint64_t regroups = cluster_draw(c, 2) * cluster_draw(c, 4);
         if (c->consistency.mode == TRAINING_SYNC) {
             run_sync(c, regroups);
@@ -198,7 +198,7 @@ static void run_cluster(struct cluster *c, uint64_t seed)
     for (size_t k = 0; k < c->workers; k++) {
         worker_free(c->nodes[k].worker);
     }
-    course_release(&c->course);
+    step_map_release(&c->step_map);
     ledger_release(&c->ledger);
     worker_actions_release(&c->actions);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sync that need not wait for every worker: spare replicas of those that are late. */
-#include "loose_rig.h"
+#include "nonblocking_rig.h"
 
 static struct worker_assignment speculative(uint32_t first, uint32_t end)
 {
-    struct worker_assignment a = loose_partial(4, first, end);
+    struct worker_assignment a = nonblocking_partial(4, first, end);
     a.consistency.speculate = 2;
     return a;
 }
@@ -13,7 +13,7 @@ static struct worker_assignment speculative(uint32_t first, uint32_t end)
 static struct asked wait_for_spares(struct script *t, struct asked push[2])
 {
     struct worker_assignment a = speculative(0, 1);
-    loose_start(t, &a, 0);
+    nonblocking_start(t, &a, 0);
     (void)script_compute(t);
     push[0] = script_exchange(t, 0);
     push[1] = script_exchange(t, 1);
@@ -31,12 +31,12 @@ static void test_speculation_computes_spare_replicas(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, false, 0, 30);
+    nonblocking_answer_spare(&t, &ask, false, 0, 30);
     assert_int_equal(t.timer_ms, t.now_ms + 30);
     assert_int_equal(t.open_count, 0);
     script_timer(&t);
     ask = script_exchange(&t, 0);
-    loose_answer_spare(&t, &ask, true, 3, 0);
+    nonblocking_answer_spare(&t, &ask, true, 3, 0);
     struct worker_action spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0);
     assert_int_not_equal(spare.set, push[0].set);
@@ -48,7 +48,7 @@ static void test_speculation_computes_spare_replicas(void **state)
     script_answer(&t, &lead, 0, PUSH_ACCEPTED);
     script_answer(&t, &other, 0, PUSH_ACCEPTED);
     ask = script_exchange(&t, 0); /* at once */
-    loose_answer_spare(&t, &ask, true, 2, 0);
+    nonblocking_answer_spare(&t, &ask, true, 2, 0);
     (void)script_compute(&t);
     script_answer_both(&t, 0, PUSH_DUPLICATE);
     assert_int_equal(script_report(&t).speculated, 1); /* the second did not come first */
@@ -61,7 +61,7 @@ static void test_speculation_ends_with_the_step(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, true, 1, 0);
+    nonblocking_answer_spare(&t, &ask, true, 1, 0);
     struct worker_action spare = script_take(&t, WORKER_DO_COMPUTE);
     script_answer(&t, &push[0], 1, PUSH_ACCEPTED);
     script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
@@ -91,7 +91,7 @@ static void compute_spare(struct script *t, uint32_t replica)
 {
     struct asked ask = script_exchange(t, 0);
     assert_true(ask.ask_spare);
-    loose_answer_spare(t, &ask, true, replica, 0);
+    nonblocking_answer_spare(t, &ask, true, replica, 0);
     struct worker_action spare = script_compute(t);
     assert_true(spare.spare && spare.replica == replica);
     script_answer_both(t, 0, PUSH_ACCEPTED);
@@ -109,7 +109,7 @@ static void fall_behind(struct script *t, uint64_t version)
 {
     struct worker_action first = script_compute(t);
     assert_int_equal(first.replica, 0);
-    assert_true(first.slot < 3);
+    assert_true(first.buffer < 3);
     assert_int_equal(script_take(t, WORKER_DO_COMPUTE).replica, 1);
     script_answer_both(t, version, PUSH_NONE);
     script_feed(t, (struct worker_event){.kind = WORKER_COMPUTED});
@@ -120,13 +120,13 @@ static void test_a_late_worker_shares_its_replicas(void **state)
     (void)state;
     struct script t;
     struct worker_assignment a = speculative(0, 2);
-    loose_start(&t, &a, 0);
+    nonblocking_start(&t, &a, 0);
     fall_behind(&t, 1);
     struct asked push[2];
     push_alone(&t, 0, push);
     struct asked ask = script_exchange(&t, 0);
     assert_true(ask.ask_spare && t.open_count == 0); /* replica 1 is whose who asks first */
-    loose_answer_spare(&t, &ask, false, 0, 0);
+    nonblocking_answer_spare(&t, &ask, false, 0, 0);
     answer_two(&t, push, 2);
     push_alone(&t, 0, push);
     compute_spare(&t, 1);
@@ -141,14 +141,14 @@ static void test_a_worker_that_is_fast_again_does_its_own(void **state)
     struct script t;
     struct worker_assignment a = speculative(0, 2);
     a.step_limit = 1000;
-    loose_start(&t, &a, 0);
+    nonblocking_start(&t, &a, 0);
     for (uint64_t version = 3; version < 600; version += 3) {
         fall_behind(&t, version - 2);
         struct asked push[2];
         push_alone(&t, 0, push);
         compute_spare(&t, 1);
         struct asked ask = script_exchange(&t, 0);
-        loose_answer_spare(&t, &ask, false, 0, 0);
+        nonblocking_answer_spare(&t, &ask, false, 0, 0);
         answer_two(&t, push, version - 1);
         size_t adds = t.adds;
         (void)script_compute(&t);
@@ -157,7 +157,7 @@ static void test_a_worker_that_is_fast_again_does_its_own(void **state)
         assert_int_equal(t.adds, adds + 1); /* one sum, as ever */
         script_answer_both(&t, version - 1, PUSH_ACCEPTED);
         ask = script_exchange(&t, 0);
-        loose_answer_spare(&t, &ask, false, 0, 0);
+        nonblocking_answer_spare(&t, &ask, false, 0, 0);
         answer_two(&t, pull, version);
     }
     assert_int_equal(t.failures, 0);
@@ -171,14 +171,14 @@ static void test_speculation_asks_the_others_after_the_lead(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, false, 0, 1000);
+    nonblocking_answer_spare(&t, &ask, false, 0, 1000);
     script_answer(&t, &push[0], 1, PUSH_ACCEPTED); /* the next version */
     assert_int_equal(t.open_count, 0);
     assert_int_equal(t.timer_ms, t.now_ms + 5); /* mostly the other follows at once */
     script_timer(&t);
     ask = script_exchange(&t, 1);
     assert_true(ask.ask_spare && ask.step == 0);
-    loose_answer_spare(&t, &ask, true, 3, 0);
+    nonblocking_answer_spare(&t, &ask, true, 3, 0);
     struct worker_action spare = script_compute(&t);
     assert_true(spare.spare && spare.replica == 3 && spare.step == 0 && spare.set != push[0].set);
     struct asked other = script_exchange(&t, 1);
@@ -198,11 +198,11 @@ static void test_speculation_asks_every_shard_once_it_has_all(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, false, 0, 0);
+    nonblocking_answer_spare(&t, &ask, false, 0, 0);
     script_timer(&t);
     ask = script_exchange(&t, 1);
     assert_true(ask.ask_spare);
-    loose_answer_spare(&t, &ask, false, 0, 0);
+    nonblocking_answer_spare(&t, &ask, false, 0, 0);
     script_timer(&t);
     assert_int_equal(script_count(&t, WORKER_DO_EXCHANGE), 0); /* nobody is left */
     script_end(&t);
@@ -214,7 +214,7 @@ static void test_speculation_stops_asking(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, false, 0, 0); /* complete at the lead */
+    nonblocking_answer_spare(&t, &ask, false, 0, 0); /* complete at the lead */
     assert_int_equal(t.open_count, 0);
     script_answer(&t, &push[0], 1, PUSH_ACCEPTED);
     script_answer(&t, &push[1], 1, PUSH_ACCEPTED);
@@ -235,18 +235,18 @@ static void test_speculation_of_a_worker_without_replicas(void **state)
     (void)state;
     struct script t;
     struct worker_assignment a = speculative(4, 4);
-    loose_start(&t, &a, 0);
+    nonblocking_start(&t, &a, 0);
     struct asked pull = script_exchange(&t, 0);
     assert_true(!pull.push && pull.pull == ASKED_PULL_AT_LEAST && pull.version == 1);
     struct asked other = script_exchange(&t, 1);
     struct asked ask = script_exchange(&t, 0);
-    loose_answer_spare(&t, &ask, true, 0, 0);
+    nonblocking_answer_spare(&t, &ask, true, 0, 0);
     assert_true(script_compute(&t).spare);
     script_answer_both(&t, 0, PUSH_ACCEPTED);
     script_answer(&t, &pull, 6, PUSH_NONE);
     script_answer(&t, &other, 6, PUSH_NONE);
     ask = script_exchange(&t, 0);
-    loose_answer_spare(&t, &ask, true, 1, 0); /* on its way when the step was over */
+    nonblocking_answer_spare(&t, &ask, true, 1, 0); /* on its way when the step was over */
     assert_int_equal(script_count(&t, WORKER_DO_COMPUTE), 0);
     struct worker_action report = script_report(&t);
     assert_int_equal(report.position, 6);
@@ -260,7 +260,7 @@ static void test_speculation_sums_along_the_tree(void **state)
     (void)state;
     struct script t;
     struct worker_assignment a = speculative(0, 2);
-    loose_start(&t, &a, 0);
+    nonblocking_start(&t, &a, 0);
     struct worker_action first = script_compute(&t);
     struct asked pull = script_exchange(&t, 0);
     assert_true(!pull.push && pull.pull == ASKED_PULL_AT_LEAST && pull.set != first.set);
@@ -279,7 +279,7 @@ static void test_a_spare_replica_that_is_not_there(void **state)
     struct script t;
     struct asked push[2];
     struct asked ask = wait_for_spares(&t, push);
-    loose_answer_spare(&t, &ask, true, 4, 0);
+    nonblocking_answer_spare(&t, &ask, true, 4, 0);
     assert_int_equal(t.failures, 1);
     script_end(&t);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A milestone: a version is pinned, evaluated, written as a checkpoint, and let go.
+/* A sync point: a version is pinned, evaluated, written as a checkpoint, and let go.
  *
  *   PIN ─▶ EVALUATE? ─▶ (PREPARE ─▶ CHECKPOINT ─▶ MANIFEST)? ─▶ UNPIN ─▶ NONE
  *
  * What fails goes by way of DISCARD. This file alone writes the job's `work`; answers are recorded,
- * and milestone_advance() goes on when all that was asked for is answered. */
+ * and sync_point_advance() goes on when all that was asked for is answered. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 #include "base/mutant.h"
 #include "master/core/core.h"
 
-void milestone_release(struct job *j)
+void sync_point_release(struct job *j)
 {
-    ledger_release(&j->milestone.ledger);
-    free(j->milestone.train_sums);
-    free(j->milestone.why);
-    memset(&j->milestone, 0, sizeof j->milestone);
+    ledger_release(&j->sync_point.ledger);
+    free(j->sync_point.train_sums);
+    free(j->sync_point.why);
+    memset(&j->sync_point, 0, sizeof j->sync_point);
 }
 
 /* ---- what is done, one thing after the other ---- */
@@ -38,7 +38,7 @@ static void prepare(struct master *m, struct job *j)
     action_add(m, MASTER_PREPARE)->prepare =
         (struct master_prepare){.number = j->manifest_number,
                                 .job = &j->record,
-                                .directory = j->milestone.directory,
+                                .directory = j->sync_point.directory,
                                 .discard = j->work == WORK_DISCARD};
 }
 
@@ -61,14 +61,14 @@ static void write_manifest(struct master *m, struct job *j)
         .job = &j->record,
         .spec = &j->spec,
         .plan = &j->plan,
-        .ledger = &j->milestone.ledger,
-        .train_epoch = j->milestone.data_epoch,
-        .train_sums = j->milestone.train_sums,
-        .train_sum_count = j->milestone.train_sum_count,
-        .step = j->milestone.step,
-        .examples = j->milestone.examples,
+        .ledger = &j->sync_point.ledger,
+        .train_epoch = j->sync_point.data_epoch,
+        .train_sums = j->sync_point.train_sums,
+        .train_sum_count = j->sync_point.train_sum_count,
+        .step = j->sync_point.step,
+        .examples = j->sync_point.examples,
         .generation = j->record.generation,
-        .directory = j->milestone.directory,
+        .directory = j->sync_point.directory,
         .shards = files,
     };
 }
@@ -77,7 +77,7 @@ static void write_manifest(struct master *m, struct job *j)
 static void enter(struct master *m, struct job *j, enum work work)
 {
     j->work = work;
-    j->milestone.answered = false;
+    j->sync_point.answered = false;
     if (j->retry_ms != 0) {
         return;
     }
@@ -107,13 +107,13 @@ static void enter(struct master *m, struct job *j, enum work work)
     }
 }
 
-void milestone_stop(struct job *j)
+void sync_point_stop(struct job *j)
 {
     j->work = WORK_NONE;
     j->retry_ms = 0;
 }
 
-void milestone_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
+void sync_point_waiters(struct master *m, struct job *j, bool all, int code, const char *message)
 {
     size_t kept = 0;
     for (size_t i = 0; i < j->waiter_count; i++) {
@@ -125,7 +125,7 @@ void milestone_waiters(struct master *m, struct job *j, bool all, int code, cons
         } else {
             struct master_reply *reply = reply_add(m, w.request);
             reply->path = action_printf(m, "%s", j->record.checkpoint);
-            reply->step = j->milestone.step;
+            reply->step = j->sync_point.step;
         }
     }
     j->waiter_count = kept;
@@ -137,12 +137,12 @@ static void reuse(struct master *m, struct job *j)
     for (size_t i = 0; i < j->waiter_count; i++) {
         j->waiters[i].served = true;
     }
-    milestone_waiters(m, j, false, ERR_OK, NULL);
+    sync_point_waiters(m, j, false, ERR_OK, NULL);
 }
 
 static void finish(struct master *m, struct job *j)
 {
-    const struct milestone *s = &j->milestone;
+    const struct sync_point *s = &j->sync_point;
     if (s->failed) { /* only what is cancelled ends without it */
         job_must_end(j, JOB_CANCELLED, "by request, at step %" PRIu64 "; %s; %s", s->step, s->why,
                      job_checkpoint_words(m, j));
@@ -154,14 +154,14 @@ static void finish(struct master *m, struct job *j)
     }
 }
 
-/* @stand: the job stands still; else (async, bounded) within an epoch, while it goes on. */
-void milestone_begin(struct master *m, struct job *j, bool stand)
+/* @quiesced: the job stands still; else (async, bounded) within an epoch, while it goes on. */
+void sync_point_begin(struct master *m, struct job *j, bool quiesced)
 {
-    milestone_release(j);
-    struct milestone *s = &j->milestone;
+    sync_point_release(j);
+    struct sync_point *s = &j->sync_point;
     s->step = train_step(j);
-    s->stand = stand;
-    if (stand) {
+    s->quiesced = quiesced;
+    if (quiesced) {
         s->last = s->step >= j->record.steps_total;
         s->cancel = j->hold_cancel && !s->last;
         s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel;
@@ -171,28 +171,29 @@ void milestone_begin(struct master *m, struct job *j, bool stand)
     }
     s->evaluate = j->test.records > 0 && !s->cancel && j->evaluated_step != s->step &&
                   (s->last || s->step >= j->next_evaluate);
-    s->checkpoint = s->checkpoint || (stand && s->step >= j->next_checkpoint);
-    milestone_plan(j, s->step);
+    s->checkpoint = s->checkpoint || (quiesced && s->step >= j->next_checkpoint);
+    sync_point_plan(j, s->step);
     if (s->checkpoint && j->checkpointed_step == s->step) {
         s->checkpoint = false;
         reuse(m, j);
     }
-    s->examples = course_examples(&j->course, s->step);
+    s->examples = step_map_examples(&j->step_map, s->step);
     s->epoch = (double)s->examples / (double)j->train.records;
-    s->data_epoch = course_epoch(&j->course, s->step > j->course.step ? s->step - 1 : s->step);
+    s->data_epoch =
+        step_map_epoch(&j->step_map, s->step > j->step_map.step ? s->step - 1 : s->step);
     progress_train_metrics(j, s->data_epoch, &s->train);
     s->train_sums = progress_train_sums(j, s->data_epoch, &s->train_sum_count);
     if (!s->evaluate && !s->checkpoint) {
         if (s->last || s->cancel) {
             train_over(m, j);
             finish(m, j);
-        } else if (stand) {
+        } else if (quiesced) {
             j->released = true;
         }
         return;
     }
     for (size_t i = 0; i < j->waiter_count; i++) {
-        j->waiters[i].served = s->checkpoint && stand;
+        j->waiters[i].served = s->checkpoint && quiesced;
     }
     snprintf(s->pin_id, sizeof s->pin_id, "step-%09" PRIu64 "-%u", s->step, ++j->pin_count);
     snprintf(s->directory, sizeof s->directory, "%s/step-%09" PRIu64, j->record.id, s->step);
@@ -215,7 +216,7 @@ static void let_go(struct master *m, struct job *j)
 
 static void checkpoint_or_let_go(struct master *m, struct job *j)
 {
-    if (j->milestone.checkpoint) {
+    if (j->sync_point.checkpoint) {
         enter(m, j, WORK_PREPARE);
     } else {
         let_go(m, j);
@@ -224,12 +225,12 @@ static void checkpoint_or_let_go(struct master *m, struct job *j)
 
 static void pinned(struct master *m, struct job *j)
 {
-    if (j->milestone.last || j->milestone.cancel) {
+    if (j->sync_point.last || j->sync_point.cancel) {
         train_over(m, j);
     } else {
-        j->released = j->milestone.stand;
+        j->released = j->sync_point.quiesced;
     }
-    if (j->milestone.evaluate) {
+    if (j->sync_point.evaluate) {
         enter(m, j, WORK_EVALUATE);
     } else {
         checkpoint_or_let_go(m, j);
@@ -239,20 +240,20 @@ static void pinned(struct master *m, struct job *j)
 /* An older failure is no news any more. */
 static void say_nothing(struct job *j)
 {
-    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->milestone.cancel) {
+    if (j->record.state == JOB_RUNNING && !j->hold_cancel && !j->sync_point.cancel) {
         job_say(j, "");
     }
 }
 
 static void evaluated(struct master *m, struct job *j)
 {
-    struct job_evaluation e = {.step = j->milestone.step,
-                               .epoch = j->milestone.epoch,
-                               .train = j->milestone.train,
+    struct job_evaluation e = {.step = j->sync_point.step,
+                               .epoch = j->sync_point.epoch,
+                               .train = j->sync_point.train,
                                .time_ms = m->wall_ms};
-    if (e.step == course_epoch_end(&j->course, j->milestone.data_epoch)) {
+    if (e.step == step_map_epoch_end(&j->step_map, j->sync_point.data_epoch)) {
         /* Reports of the epoch's last batches may have come after the last of its splits. */
-        progress_train_metrics(j, j->milestone.data_epoch, &e.train);
+        progress_train_metrics(j, j->sync_point.data_epoch, &e.train);
     }
     job_metrics_set(&e.test, &j->test_sums, j->train.label_scale);
     j->record.test = e.test;
@@ -274,10 +275,10 @@ static void written(struct master *m, struct job *j)
 {
     char quoted[1200];
     action_log(m, LOG_LEVEL_INFO, "checkpoint", "job=%s step=%" PRIu64 " path=%s", j->record.id,
-               j->milestone.step, log_quote(j->record.checkpoint, quoted, sizeof quoted));
-    j->checkpointed_step = j->milestone.step;
+               j->sync_point.step, log_quote(j->record.checkpoint, quoted, sizeof quoted));
+    j->checkpointed_step = j->sync_point.step;
     say_nothing(j);
-    milestone_waiters(m, j, false, ERR_OK, NULL);
+    sync_point_waiters(m, j, false, ERR_OK, NULL);
     job_store(m, j);
     j->prune_row = j->row;
     j->prune_keep =
@@ -287,7 +288,7 @@ static void written(struct master *m, struct job *j)
 /* @work is tried again after a pause, which the job's reason tells. */
 static void try_again(struct master *m, struct job *j, enum work work)
 {
-    struct milestone *s = &j->milestone;
+    struct sync_point *s = &j->sync_point;
     uint64_t ms = backoff_ms(s->attempts, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
     j->retry_ms = m->now_ms + ms;
     enter(m, j, work);
@@ -299,7 +300,7 @@ static void try_again(struct master *m, struct job *j, enum work work)
  * it goes on. */
 static void evaluation_over(struct master *m, struct job *j)
 {
-    struct milestone *s = &j->milestone;
+    struct sync_point *s = &j->sync_point;
     s->cancel = s->cancel || (s->last && j->hold_cancel);
     s->attempts++;
     if (s->last && !s->cancel && !MUTANT(last_evaluation_once)) {
@@ -310,10 +311,10 @@ static void evaluation_over(struct master *m, struct job *j)
     checkpoint_or_let_go(m, j);
 }
 
-void milestone_skip_evaluation(struct job *j)
+void sync_point_skip_evaluation(struct job *j)
 {
-    j->milestone.cancel = true;
-    j->milestone.attempt_failed = true;
+    j->sync_point.cancel = true;
+    j->sync_point.attempt_failed = true;
     j->retry_ms = 0;
     job_touch(j);
 }
@@ -322,7 +323,7 @@ void milestone_skip_evaluation(struct job *j)
  * tries again. Training goes on without any other one. */
 static void attempt_over(struct master *m, struct job *j)
 {
-    struct milestone *s = &j->milestone;
+    struct sync_point *s = &j->sync_point;
     bool last = s->last && !MUTANT(last_checkpoint_once);
     s->cancel = s->cancel || (s->last && j->hold_cancel);
     s->attempts++;
@@ -331,13 +332,13 @@ static void attempt_over(struct master *m, struct job *j)
         return;
     }
     s->failed = true;
-    milestone_waiters(m, j, false, ERR_INTERNAL, action_printf(m, "%s", s->why));
+    sync_point_waiters(m, j, false, ERR_INTERNAL, action_printf(m, "%s", s->why));
     if (j->work == WORK_PIN && s->cancel) {
         train_over(m, j);
         finish(m, j);
         return;
     }
-    j->released = j->work == WORK_PIN && s->stand; /* nobody went on yet */
+    j->released = j->work == WORK_PIN && s->quiesced; /* nobody went on yet */
     let_go(m, j);
 }
 
@@ -349,8 +350,8 @@ static bool is_busy(struct master *m, struct job *j)
     case WORK_PIN:
         return calls_open(&m->calls, j, MASTER_CALL_PIN) > 0;
     case WORK_EVALUATE:
-        return j->milestone.attempt_failed ? calls_open(&m->calls, j, MASTER_CALL_EVALUATE) > 0
-                                           : !evaluate_is_done(j);
+        return j->sync_point.attempt_failed ? calls_open(&m->calls, j, MASTER_CALL_EVALUATE) > 0
+                                            : !evaluate_is_done(j);
     case WORK_CHECKPOINT:
         return calls_open(&m->calls, j, MASTER_CALL_CHECKPOINT) > 0;
     case WORK_UNPIN:
@@ -358,7 +359,7 @@ static bool is_busy(struct master *m, struct job *j)
     case WORK_PREPARE:
     case WORK_MANIFEST:
     case WORK_DISCARD:
-        return !j->milestone.answered;
+        return !j->sync_point.answered;
     case WORK_NONE:
     case WORK_COUNT:
         break;
@@ -407,23 +408,23 @@ static void next_work(struct master *m, struct job *j, bool failed)
     }
 }
 
-void milestone_advance(struct master *m, struct job *j)
+void sync_point_advance(struct master *m, struct job *j)
 {
     if (j->retry_ms != 0 && j->retry_ms <= m->now_ms) {
         j->retry_ms = 0;
         enter(m, j, j->work);
     }
     while (j->retry_ms == 0 && !job_is_ending(j) && !is_busy(m, j)) {
-        bool failed = j->milestone.attempt_failed;
-        j->milestone.attempt_failed = false;
+        bool failed = j->sync_point.attempt_failed;
+        j->sync_point.attempt_failed = false;
         next_work(m, j, failed);
     }
-    if (j->work == WORK_EVALUATE && j->retry_ms == 0 && !j->milestone.attempt_failed) {
+    if (j->work == WORK_EVALUATE && j->retry_ms == 0 && !j->sync_point.attempt_failed) {
         evaluate_pump(m, j); /* a worker may be free, or have left a chunk behind */
     }
 }
 
-void milestone_prune(struct master *m, struct job *j)
+void sync_point_prune(struct master *m, struct job *j)
 {
     if (j->prune_row == 0 || j->row_stored < j->prune_row) {
         return;

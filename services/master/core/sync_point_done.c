@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What servers and the shell answer about a milestone: recorded, and milestone.c goes on with it.
+/* What servers and the shell answer about a sync point: recorded, and sync_point.c goes on with it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ static void keep_file(struct shard_state *s, const struct master_call_done *done
 /* Is what shard @i pinned the cut that the master thinks it is? */
 static void check_cut(struct job *j, uint32_t i, const struct master_call_done *done)
 {
-    const struct milestone *s = &j->milestone;
+    const struct sync_point *s = &j->sync_point;
     bool same = true;
     if (job_is_sync(j)) {
         same = done->version == s->version;
-    } else if (s->stand && done->ledger != NULL) {
+    } else if (s->quiesced && done->ledger != NULL) {
         same = ledger_equal(done->ledger, &s->ledger);
     }
     if (!same) {
@@ -32,8 +32,8 @@ static void check_cut(struct job *j, uint32_t i, const struct master_call_done *
     }
 }
 
-void milestone_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
-                          enum master_call_kind kind)
+void sync_point_shard_done(struct job *j, uint32_t shard, const struct master_call_done *done,
+                           enum master_call_kind kind)
 {
     if (kind == MASTER_CALL_PIN) {
         check_cut(j, shard, done);
@@ -53,10 +53,10 @@ void on_prepare_done(struct master *m, const struct master_prepare_done *done)
         if (!prepares || j->retry_ms != 0 || j->manifest_number != done->number) {
             continue;
         }
-        j->milestone.answered = true;
+        j->sync_point.answered = true;
         job_touch(j);
         if (done->err != NULL && j->work == WORK_PREPARE) {
-            milestone_checkpoint_failed(m, j, done->err->msg);
+            sync_point_checkpoint_failed(m, j, done->err->msg);
         }
     }
 }
@@ -70,17 +70,17 @@ void on_manifest_done(struct master *m, const struct master_manifest_done *done)
         if (j->work != WORK_MANIFEST || j->manifest_number != done->number) {
             continue;
         }
-        j->milestone.answered = true;
+        j->sync_point.answered = true;
         job_touch(j);
         if (done->err != NULL) {
-            milestone_checkpoint_failed(m, j, done->err->msg);
+            sync_point_checkpoint_failed(m, j, done->err->msg);
         } else {
             job_record_set(&j->record.checkpoint, done->path);
         }
     }
 }
 
-void milestones_tick(struct master *m)
+void sync_points_tick(struct master *m)
 {
     for (size_t i = 0; i < m->job_count; i++) {
         if (m->jobs[i]->retry_ms != 0 && m->jobs[i]->retry_ms <= m->now_ms) {

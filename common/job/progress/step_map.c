@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts step numbers to epochs, batches and examples, and back, in closed form: the first
  * epoch may be partly done, all later ones are alike. What exceeds 64 bits stops at UINT64_MAX. */
-#include "job/progress/course.h"
+#include "job/progress/step_map.h"
 
 #include <assert.h>
 
@@ -21,11 +21,11 @@ static uint64_t mul(uint64_t a, uint64_t b)
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
-void course_init(struct course *c, uint64_t step, uint32_t step_batches,
-                 const struct ledger *ledger)
+void step_map_init(struct step_map *c, uint64_t step, uint32_t step_batches,
+                   const struct ledger *ledger)
 {
     assert(step_batches > 0 && ledger_shape_batches(&ledger->shape) > 0);
-    *c = (struct course){.step = step, .step_batches = step_batches};
+    *c = (struct step_map){.step = step, .step_batches = step_batches};
     ledger_copy(&c->ledger, ledger);
     c->left = ledger_left(&c->ledger);
     if (c->left == 0) {
@@ -34,24 +34,24 @@ void course_init(struct course *c, uint64_t step, uint32_t step_batches,
     }
 }
 
-void course_release(struct course *c)
+void step_map_release(struct step_map *c)
 {
     ledger_release(&c->ledger);
-    *c = (struct course){0};
+    *c = (struct step_map){0};
 }
 
-static uint64_t epoch_batches(const struct course *c)
+static uint64_t epoch_batches(const struct step_map *c)
 {
     return ledger_shape_batches(&c->ledger.shape);
 }
 
-/* Steps of the epoch that the course begins in, and of each later one. */
-static uint64_t first_steps(const struct course *c)
+/* Steps of the epoch that the step map begins in, and of each later one. */
+static uint64_t first_steps(const struct step_map *c)
 {
     return ceil_div(c->left, c->step_batches);
 }
 
-static uint64_t later_steps(const struct course *c)
+static uint64_t later_steps(const struct step_map *c)
 {
     return ceil_div(epoch_batches(c), c->step_batches);
 }
@@ -59,11 +59,12 @@ static uint64_t later_steps(const struct course *c)
 /* Where a step lies. */
 struct place {
     uint64_t epoch;
-    uint64_t left; /* batches of the epoch that the course takes, the first epoch or a later one */
+    uint64_t
+        left; /* batches of the epoch that the step map takes, the first epoch or a later one */
     uint64_t done; /* of them, when the step is reached: less than `left` */
 };
 
-static void locate(const struct course *c, uint64_t step, struct place *out)
+static void locate(const struct step_map *c, uint64_t step, struct place *out)
 {
     uint64_t n = step > c->step ? step - c->step : 0;
     uint64_t first = first_steps(c);
@@ -79,20 +80,20 @@ static void locate(const struct course *c, uint64_t step, struct place *out)
                           n % steps * c->step_batches};
 }
 
-uint64_t course_epoch_end(const struct course *c, uint64_t epoch)
+uint64_t step_map_epoch_end(const struct step_map *c, uint64_t epoch)
 {
     uint64_t later = epoch > c->ledger.epoch ? epoch - c->ledger.epoch : 0;
     return add(c->step, add(first_steps(c), mul(later, later_steps(c))));
 }
 
-uint64_t course_epoch(const struct course *c, uint64_t step)
+uint64_t step_map_epoch(const struct step_map *c, uint64_t step)
 {
     struct place at;
     locate(c, step, &at);
     return at.epoch;
 }
 
-uint64_t course_batches(const struct course *c, uint64_t step)
+uint64_t step_map_batches(const struct step_map *c, uint64_t step)
 {
     struct place at;
     locate(c, step, &at);
@@ -100,15 +101,15 @@ uint64_t course_batches(const struct course *c, uint64_t step)
     return add(mul(at.epoch, batches), batches - at.left + at.done);
 }
 
-/* Whether the epoch's last batch, the only one that may be short, was done before the course. */
-static bool last_was_done(const struct course *c, uint64_t epoch)
+/* Whether the epoch's last batch, the only one that may be short, was done before the step map. */
+static bool last_was_done(const struct step_map *c, uint64_t epoch)
 {
     const struct ledger *l = &c->ledger;
     uint32_t last = l->split_count - 1;
     return epoch == l->epoch && l->done[last] >= ledger_shape_split_batches(&l->shape, last);
 }
 
-uint64_t course_examples(const struct course *c, uint64_t step)
+uint64_t step_map_examples(const struct step_map *c, uint64_t step)
 {
     struct place at;
     locate(c, step, &at);
@@ -121,9 +122,9 @@ uint64_t course_examples(const struct course *c, uint64_t step)
     return add(mul(at.epoch, s->records), records);
 }
 
-uint64_t course_step(const struct course *c, uint64_t batches)
+uint64_t step_map_step(const struct step_map *c, uint64_t batches)
 {
-    uint64_t before = course_batches(c, c->step);
+    uint64_t before = step_map_batches(c, c->step);
     if (batches <= before) {
         return c->step;
     }
@@ -137,7 +138,7 @@ uint64_t course_step(const struct course *c, uint64_t batches)
                n / epoch * later_steps(c) + n % epoch / c->step_batches);
 }
 
-void course_ledger(const struct course *c, uint64_t step, struct ledger *out)
+void step_map_ledger(const struct step_map *c, uint64_t step, struct ledger *out)
 {
     struct place at;
     locate(c, step, &at);
@@ -157,15 +158,15 @@ void course_ledger(const struct course *c, uint64_t step, struct ledger *out)
     }
 }
 
-uint64_t course_next(const struct course *c, uint64_t step, uint64_t count, bool epochs)
+uint64_t step_map_next(const struct step_map *c, uint64_t step, uint64_t count, bool epochs)
 {
     if (count == 0) {
         return UINT64_MAX;
     }
-    uint64_t done = epochs ? course_epoch(c, step) : step;
+    uint64_t done = epochs ? step_map_epoch(c, step) : step;
     uint64_t next = mul(add(done / count, 1), count);
     if (next == UINT64_MAX || !epochs) {
         return next;
     }
-    return course_epoch_end(c, next - 1);
+    return step_map_epoch_end(c, next - 1);
 }

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "job/progress/course.h"
+#include "job/progress/step_map.h"
 
 #define EPOCHS 4 /* that the walks below go through */
 
@@ -96,40 +96,40 @@ static void walk_release(struct walk *w)
     free(w->stops);
 }
 
-static void check_stops(const struct course *c, const struct walk *w)
+static void check_stops(const struct step_map *c, const struct walk *w)
 {
     for (size_t i = 0; i < w->count; i++) {
         const struct stop *s = &w->stops[i];
         uint64_t step = w->first + i;
-        assert_int_equal(course_epoch(c, step), s->epoch);
-        assert_int_equal(course_batches(c, step), s->batches);
-        assert_int_equal(course_examples(c, step), s->examples);
-        assert_int_equal(course_step(c, s->batches), step);
+        assert_int_equal(step_map_epoch(c, step), s->epoch);
+        assert_int_equal(step_map_batches(c, step), s->batches);
+        assert_int_equal(step_map_examples(c, step), s->examples);
+        assert_int_equal(step_map_step(c, s->batches), step);
         struct ledger at;
-        course_ledger(c, step, &at);
+        step_map_ledger(c, step, &at);
         assert_int_equal(at.epoch, s->ledger.epoch);
         assert_memory_equal(&at.shape, &s->ledger.shape, sizeof at.shape);
         assert_memory_equal(at.done, s->ledger.done, at.split_count * sizeof *at.done);
         ledger_release(&at);
     }
     for (uint64_t e = w->stops[0].epoch; e < w->stops[0].epoch + EPOCHS; e++) {
-        assert_int_equal(course_epoch_end(c, e), w->ends[e]);
+        assert_int_equal(step_map_epoch_end(c, e), w->ends[e]);
     }
 }
 
 /* Any number of batches belongs to the last step that does not need more. */
-static void check_steps(const struct course *c, const struct walk *w)
+static void check_steps(const struct step_map *c, const struct walk *w)
 {
     size_t i = 0;
     for (uint64_t batches = 0; batches < w->stops[w->count - 1].batches; batches++) {
         while (w->stops[i + 1].batches <= batches) {
             i++;
         }
-        assert_int_equal(course_step(c, batches), w->first + i);
+        assert_int_equal(step_map_step(c, batches), w->first + i);
     }
 }
 
-static void check_next(const struct course *c, const struct walk *w)
+static void check_next(const struct step_map *c, const struct walk *w)
 {
     uint64_t epoch = w->stops[0].epoch;
     for (size_t i = 0; i < w->count; i++) {
@@ -139,24 +139,24 @@ static void check_next(const struct course *c, const struct walk *w)
             while (multiple % count != 0) {
                 multiple++;
             }
-            assert_int_equal(course_next(c, step, count, false), multiple);
+            assert_int_equal(step_map_next(c, step, count, false), multiple);
             uint64_t e = epoch; /* complete with it: e + 1 epochs */
             while (e < epoch + EPOCHS && ((e + 1) % count != 0 || w->ends[e] <= step)) {
                 e++;
             }
             if (e < epoch + EPOCHS) {
-                assert_int_equal(course_next(c, step, count, true), w->ends[e]);
+                assert_int_equal(step_map_next(c, step, count, true), w->ends[e]);
             } else {
-                assert_true(course_next(c, step, count, true) > w->first + w->count - 1);
+                assert_true(step_map_next(c, step, count, true) > w->first + w->count - 1);
             }
         }
-        assert_true(course_next(c, step, 0, true) == UINT64_MAX);
-        assert_true(course_next(c, step, 0, false) == UINT64_MAX);
+        assert_true(step_map_next(c, step, 0, true) == UINT64_MAX);
+        assert_true(step_map_next(c, step, 0, false) == UINT64_MAX);
     }
 }
 
 /* A step's batches are those that ledger_sync_batch() hands to its replicas. */
-static void check_sync(const struct course *c, const struct walk *w)
+static void check_sync(const struct step_map *c, const struct walk *w)
 {
     for (size_t i = 0; i + 1 < w->count; i++) {
         struct ledger l;
@@ -177,29 +177,29 @@ static void check_sync(const struct course *c, const struct walk *w)
     }
     uint64_t epochs = c->ledger.epoch + EPOCHS;
     assert_int_equal(c->step + ledger_sync_steps(&c->ledger, c->step_batches, epochs),
-                     course_epoch_end(c, epochs - 1));
+                     step_map_epoch_end(c, epochs - 1));
 }
 
 static void check(const struct ledger *l, uint64_t step, uint32_t step_batches)
 {
-    struct course c;
+    struct step_map c;
     struct walk w;
-    course_init(&c, step, step_batches, l);
+    step_map_init(&c, step, step_batches, l);
     walk_init(&w, step, step_batches, l);
     check_stops(&c, &w);
     check_steps(&c, &w);
     check_next(&c, &w);
     check_sync(&c, &w);
     walk_release(&w);
-    course_release(&c);
+    step_map_release(&c);
     assert_null(c.ledger.done);
 }
 
-static void courses_agree_with_a_walk(void **state)
+static void step_maps_agree_with_a_walk(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        uint64_t key = rng_key(seed, "course");
+        uint64_t key = rng_key(seed, "step map");
         struct ledger_shape shape = {
             .records = 1 + rng_below(key, 0, 60),
             .batch_records = 1 + (uint32_t)rng_below(key, 1, 7),
@@ -226,54 +226,54 @@ static void by_hand(void **state)
     l.done[0] = 1;
     l.done[1] = 4;
     l.done[2] = 3; /* with the short one */
-    struct course c;
-    course_init(&c, 40, 2, &l);
+    struct step_map c;
+    step_map_init(&c, 40, 2, &l);
     assert_int_equal(c.left, 3);
-    assert_int_equal(course_batches(&c, 40), 30);
-    assert_int_equal(course_examples(&c, 40), 206 + 10 + 40 + 23);
-    assert_int_equal(course_examples(&c, 41), 206 + 10 + 40 + 23 + 20);
-    assert_int_equal(course_epoch_end(&c, 2), 42); /* the second step has one batch */
-    assert_int_equal(course_batches(&c, 42), 33);
-    assert_int_equal(course_examples(&c, 42), 309);
-    assert_int_equal(course_epoch(&c, 41), 2);
-    assert_int_equal(course_epoch(&c, 42), 3);
-    assert_int_equal(course_epoch_end(&c, 3), 48); /* 11 batches are 6 steps */
-    assert_int_equal(course_examples(&c, 47), 309 + 100);
-    assert_int_equal(course_examples(&c, 48), 412);
-    assert_int_equal(course_step(&c, 32), 41);
-    assert_int_equal(course_step(&c, 33), 42);
-    assert_int_equal(course_step(&c, 34), 42);
-    assert_int_equal(course_next(&c, 40, 2, true), 48); /* epochs 0 to 3 are four */
-    assert_int_equal(course_next(&c, 40, 3, true), 42);
-    assert_int_equal(course_next(&c, 42, 3, true), 60);
-    assert_int_equal(course_next(&c, 40, 25, false), 50);
-    assert_int_equal(course_next(&c, 50, 25, false), 75);
-    course_release(&c);
+    assert_int_equal(step_map_batches(&c, 40), 30);
+    assert_int_equal(step_map_examples(&c, 40), 206 + 10 + 40 + 23);
+    assert_int_equal(step_map_examples(&c, 41), 206 + 10 + 40 + 23 + 20);
+    assert_int_equal(step_map_epoch_end(&c, 2), 42); /* the second step has one batch */
+    assert_int_equal(step_map_batches(&c, 42), 33);
+    assert_int_equal(step_map_examples(&c, 42), 309);
+    assert_int_equal(step_map_epoch(&c, 41), 2);
+    assert_int_equal(step_map_epoch(&c, 42), 3);
+    assert_int_equal(step_map_epoch_end(&c, 3), 48); /* 11 batches are 6 steps */
+    assert_int_equal(step_map_examples(&c, 47), 309 + 100);
+    assert_int_equal(step_map_examples(&c, 48), 412);
+    assert_int_equal(step_map_step(&c, 32), 41);
+    assert_int_equal(step_map_step(&c, 33), 42);
+    assert_int_equal(step_map_step(&c, 34), 42);
+    assert_int_equal(step_map_next(&c, 40, 2, true), 48); /* epochs 0 to 3 are four */
+    assert_int_equal(step_map_next(&c, 40, 3, true), 42);
+    assert_int_equal(step_map_next(&c, 42, 3, true), 60);
+    assert_int_equal(step_map_next(&c, 40, 25, false), 50);
+    assert_int_equal(step_map_next(&c, 50, 25, false), 75);
+    step_map_release(&c);
     ledger_release(&l);
 }
 
 /* A base behind the step that is asked for: everything is as at the base. */
-static void before_the_course(void **state)
+static void before_the_step_map(void **state)
 {
     (void)state;
     struct ledger l;
     ledger_of(&l, (struct ledger_shape){100, 10, 5}, 1);
     l.done[0] = 3;
-    struct course c;
-    course_init(&c, 7, 1, &l);
+    struct step_map c;
+    step_map_init(&c, 7, 1, &l);
     l.done[0] = 0; /* a copy shares nothing */
-    assert_int_equal(course_epoch(&c, 0), 1);
-    assert_int_equal(course_epoch_end(&c, 0), course_epoch_end(&c, 1));
-    assert_int_equal(course_batches(&c, 6), 13);
-    assert_int_equal(course_examples(&c, 0), 130);
-    assert_int_equal(course_step(&c, 0), 7);
-    assert_int_equal(course_step(&c, 12), 7);
+    assert_int_equal(step_map_epoch(&c, 0), 1);
+    assert_int_equal(step_map_epoch_end(&c, 0), step_map_epoch_end(&c, 1));
+    assert_int_equal(step_map_batches(&c, 6), 13);
+    assert_int_equal(step_map_examples(&c, 0), 130);
+    assert_int_equal(step_map_step(&c, 0), 7);
+    assert_int_equal(step_map_step(&c, 12), 7);
     struct ledger at;
-    course_ledger(&c, 3, &at);
+    step_map_ledger(&c, 3, &at);
     assert_int_equal(at.done[0], 3);
     assert_int_equal(at.done[1], 0);
     ledger_release(&at);
-    course_release(&c);
+    step_map_release(&c);
     ledger_release(&l);
 }
 
@@ -284,16 +284,16 @@ static void a_complete_epoch_is_the_next_ones_beginning(void **state)
     ledger_of(&l, (struct ledger_shape){25, 10, 2}, 4);
     l.done[0] = 2;
     l.done[1] = 1;
-    struct course c;
-    course_init(&c, 9, 4, &l);
+    struct step_map c;
+    step_map_init(&c, 9, 4, &l);
     assert_int_equal(c.ledger.epoch, 5);
     assert_int_equal(c.left, 3);
-    assert_int_equal(course_epoch(&c, 9), 5);
-    assert_int_equal(course_batches(&c, 9), 15);
-    assert_int_equal(course_examples(&c, 9), 125);
-    assert_int_equal(course_epoch_end(&c, 5), 10); /* three batches of four */
-    assert_int_equal(course_next(&c, 9, 1, true), 10);
-    course_release(&c);
+    assert_int_equal(step_map_epoch(&c, 9), 5);
+    assert_int_equal(step_map_batches(&c, 9), 15);
+    assert_int_equal(step_map_examples(&c, 9), 125);
+    assert_int_equal(step_map_epoch_end(&c, 5), 10); /* three batches of four */
+    assert_int_equal(step_map_next(&c, 9, 1, true), 10);
+    step_map_release(&c);
     ledger_release(&l);
 }
 
@@ -303,44 +303,44 @@ static void huge_numbers_stop_at_the_end(void **state)
     (void)state;
     struct ledger l;
     ledger_of(&l, (struct ledger_shape){LEDGER_RECORDS_MAX, 1, UINT32_MAX}, 0);
-    struct course c;
-    course_init(&c, 5, 1, &l);
-    assert_int_equal(course_epoch_end(&c, 0), LEDGER_RECORDS_MAX + 5);
-    assert_true(course_epoch_end(&c, UINT64_MAX) == UINT64_MAX);
-    assert_true(course_epoch_end(&c, 1 << 20) == UINT64_MAX);
-    assert_int_equal(course_epoch(&c, UINT64_MAX), 65535);
-    assert_true(course_batches(&c, UINT64_MAX) == UINT64_MAX - 5);
-    assert_true(course_examples(&c, UINT64_MAX) == UINT64_MAX - 5);
-    assert_true(course_step(&c, UINT64_MAX) == UINT64_MAX);
-    assert_true(course_next(&c, 0, UINT64_MAX, true) == UINT64_MAX);
-    assert_true(course_next(&c, 0, 1 << 20, true) == UINT64_MAX);
-    assert_true(course_next(&c, UINT64_MAX, 1, false) == UINT64_MAX);
-    assert_true(course_next(&c, UINT64_MAX - 1, 4, false) == UINT64_MAX);
-    assert_true(course_next(&c, UINT64_MAX, 3, true) == UINT64_MAX);
-    course_release(&c);
+    struct step_map c;
+    step_map_init(&c, 5, 1, &l);
+    assert_int_equal(step_map_epoch_end(&c, 0), LEDGER_RECORDS_MAX + 5);
+    assert_true(step_map_epoch_end(&c, UINT64_MAX) == UINT64_MAX);
+    assert_true(step_map_epoch_end(&c, 1 << 20) == UINT64_MAX);
+    assert_int_equal(step_map_epoch(&c, UINT64_MAX), 65535);
+    assert_true(step_map_batches(&c, UINT64_MAX) == UINT64_MAX - 5);
+    assert_true(step_map_examples(&c, UINT64_MAX) == UINT64_MAX - 5);
+    assert_true(step_map_step(&c, UINT64_MAX) == UINT64_MAX);
+    assert_true(step_map_next(&c, 0, UINT64_MAX, true) == UINT64_MAX);
+    assert_true(step_map_next(&c, 0, 1 << 20, true) == UINT64_MAX);
+    assert_true(step_map_next(&c, UINT64_MAX, 1, false) == UINT64_MAX);
+    assert_true(step_map_next(&c, UINT64_MAX - 1, 4, false) == UINT64_MAX);
+    assert_true(step_map_next(&c, UINT64_MAX, 3, true) == UINT64_MAX);
+    step_map_release(&c);
 
-    course_init(&c, 0, UINT32_MAX, &l);
-    assert_int_equal(course_epoch_end(&c, 0), (1 << 16) + 1); /* 2^48 / (2^32 - 1), rounded up */
-    assert_true(course_batches(&c, UINT64_MAX) == UINT64_MAX);
-    course_release(&c);
+    step_map_init(&c, 0, UINT32_MAX, &l);
+    assert_int_equal(step_map_epoch_end(&c, 0), (1 << 16) + 1); /* 2^48 / (2^32 - 1), rounded up */
+    assert_true(step_map_batches(&c, UINT64_MAX) == UINT64_MAX);
+    step_map_release(&c);
 
     l.epoch = UINT64_MAX - 1; /* as from a peer */
-    course_init(&c, UINT64_MAX - 2, 1, &l);
-    assert_true(course_epoch(&c, UINT64_MAX) == UINT64_MAX - 1);
-    assert_true(course_batches(&c, UINT64_MAX) == UINT64_MAX);
-    assert_true(course_examples(&c, UINT64_MAX) == UINT64_MAX);
-    assert_true(course_step(&c, UINT64_MAX) == UINT64_MAX - 2);
-    assert_true(course_next(&c, UINT64_MAX - 2, 1, true) == UINT64_MAX);
-    course_release(&c);
+    step_map_init(&c, UINT64_MAX - 2, 1, &l);
+    assert_true(step_map_epoch(&c, UINT64_MAX) == UINT64_MAX - 1);
+    assert_true(step_map_batches(&c, UINT64_MAX) == UINT64_MAX);
+    assert_true(step_map_examples(&c, UINT64_MAX) == UINT64_MAX);
+    assert_true(step_map_step(&c, UINT64_MAX) == UINT64_MAX - 2);
+    assert_true(step_map_next(&c, UINT64_MAX - 2, 1, true) == UINT64_MAX);
+    step_map_release(&c);
     ledger_release(&l);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(courses_agree_with_a_walk),
+        cmocka_unit_test(step_maps_agree_with_a_walk),
         cmocka_unit_test(by_hand),
-        cmocka_unit_test(before_the_course),
+        cmocka_unit_test(before_the_step_map),
         cmocka_unit_test(a_complete_epoch_is_the_next_ones_beginning),
         cmocka_unit_test(huge_numbers_stop_at_the_end),
     };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that a worker and a parameter server share (memfd): a page with a token and flags, then
- * the gradient windows, then the value windows. The other side may write anything; all is
+ * the gradient blocks, then the value blocks. The other side may write anything; all is
  * checked. */
-#include "host/windows.h"
+#include "host/shared_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@
 #define VALUES 3    /* usual way. Two sets for training and one for evaluation */
 
 #define HEADER_BYTES 4096
-/* A page and four lines: windows compete for other cache sets than their neighbours. */
+/* A page and four lines: blocks compete for other cache sets than their neighbours. */
 #define STAGGER_BYTES (4096 + 256)
 #define LINE_BYTES 64
-/* Values, gradient and windows of a larger shard do not stay in the last cache between the one who
+/* Values, gradient and blocks of a larger shard do not stay in the last cache between the one who
  * writes and the one who reads. */
 #define FAR_FROM_BYTES (8U << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -33,23 +33,24 @@
 
 /* At the beginning of the memory. */
 struct header {
-    uint8_t token[WINDOWS_TOKEN_BYTES];
-    _Atomic uint32_t taken[WINDOWS_MAX]; /* gradients: the worker sets, the server clears */
+    uint8_t token[SHARED_MEMORY_TOKEN_BYTES];
+    _Atomic uint32_t
+        taken[SHARED_MEMORY_BLOCKS_MAX]; /* gradients: the worker sets, the server clears */
 };
 
-_Static_assert(sizeof(struct header) <= HEADER_BYTES, "the first window begins behind it");
+_Static_assert(sizeof(struct header) <= HEADER_BYTES, "the first block begins behind it");
 
-struct windows {
+struct shared_memory {
     atomic_uint refs;
-    struct windows_offer offer;
+    struct shared_memory_offer offer;
     int fd; /* -1: the server needs none */
     char *memory;
     uint64_t bytes;
-    /* The worker's: values windows that are taken, and windows that have memory. The server's:
-     * gradient windows that it holds; what is in the memory anybody may have written. */
-    _Atomic uint32_t values_taken[WINDOWS_MAX];
-    atomic_bool backed[2 * WINDOWS_MAX];
-    atomic_bool held[WINDOWS_MAX];
+    /* The worker's: values blocks that are taken, and blocks that have memory. The server's:
+     * gradient blocks that it holds; what is in the memory anybody may have written. */
+    _Atomic uint32_t values_taken[SHARED_MEMORY_BLOCKS_MAX];
+    atomic_bool backed[2 * SHARED_MEMORY_BLOCKS_MAX];
+    atomic_bool held[SHARED_MEMORY_BLOCKS_MAX];
 };
 
 /* ---- layout ---- */
@@ -60,32 +61,33 @@ static uint64_t stride(uint64_t elements)
     return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES + STAGGER_BYTES;
 }
 
-static uint64_t offset_of(const struct windows *w, uint32_t place)
+static uint64_t offset_of(const struct shared_memory *w, uint32_t place)
 {
     return HEADER_BYTES + place * stride(w->offer.elements);
 }
 
-static uint64_t bytes_of(const struct windows_offer *o)
+static uint64_t bytes_of(const struct shared_memory_offer *o)
 {
     return HEADER_BYTES + (uint64_t)(o->gradients + o->values) * stride(o->elements);
 }
 
-static struct header *header_of(const struct windows *w)
+static struct header *header_of(const struct shared_memory *w)
 {
     return (struct header *)(void *)w->memory;
 }
 
-float *windows_gradient(const struct windows *w, uint32_t i)
+float *shared_memory_gradient(const struct shared_memory *w, uint32_t i)
 {
     return (float *)(void *)(w->memory + offset_of(w, i));
 }
 
-float *windows_values(const struct windows *w, uint32_t i)
+float *shared_memory_values(const struct shared_memory *w, uint32_t i)
 {
     return (float *)(void *)(w->memory + offset_of(w, w->offer.gradients + i));
 }
 
-void windows_copy(uint64_t elements, float *restrict to, const float *restrict from, uint64_t count)
+void shared_memory_copy(uint64_t elements, float *restrict to, const float *restrict from,
+                        uint64_t count)
 {
     if (elements * sizeof(float) < FAR_FROM_BYTES) {
         mem_copy(to, from, count * sizeof(float));
@@ -96,13 +98,13 @@ void windows_copy(uint64_t elements, float *restrict to, const float *restrict f
 
 /* ---- life ---- */
 
-struct windows *windows_ref(struct windows *w)
+struct shared_memory *shared_memory_ref(struct shared_memory *w)
 {
     atomic_fetch_add(&w->refs, 1);
     return w;
 }
 
-void windows_unref(struct windows *w)
+void shared_memory_unref(struct shared_memory *w)
 {
     if (w == NULL || atomic_fetch_sub(&w->refs, 1) != 1) {
         return;
@@ -116,7 +118,7 @@ void windows_unref(struct windows *w)
     free(w);
 }
 
-static int map(struct windows *w, int fd, struct err *err)
+static int map(struct shared_memory *w, int fd, struct err *err)
 {
     void *memory = mmap(NULL, (size_t)w->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
@@ -127,9 +129,9 @@ static int map(struct windows *w, int fd, struct err *err)
     return 0;
 }
 
-static struct windows *new_windows(const struct windows_offer *offer)
+static struct shared_memory *new_shared_memory(const struct shared_memory_offer *offer)
 {
-    struct windows *w = mem_new(1, sizeof *w);
+    struct shared_memory *w = mem_new(1, sizeof *w);
     atomic_store(&w->refs, 1);
     w->offer = *offer;
     w->fd = -1;
@@ -137,9 +139,9 @@ static struct windows *new_windows(const struct windows_offer *offer)
     return w;
 }
 
-static int make(struct windows *w, struct err *err)
+static int make(struct shared_memory *w, struct err *err)
 {
-    w->fd = memfd_create("gradus-windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    w->fd = memfd_create("gradus-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (w->fd < 0 || ftruncate(w->fd, (off_t)w->bytes) != 0 ||
         fcntl(w->fd, F_ADD_SEALS, SEALS) != 0 || fallocate(w->fd, 0, 0, HEADER_BYTES) != 0) {
         return err_set(err, ERR_UNAVAILABLE, "make %" PRIu64 " bytes of shared memory: %s",
@@ -157,24 +159,24 @@ static int make(struct windows *w, struct err *err)
     return 0;
 }
 
-int windows_new(uint64_t elements, struct windows **out, struct err *err)
+int shared_memory_new(uint64_t elements, struct shared_memory **out, struct err *err)
 {
-    struct windows_offer offer = {
+    struct shared_memory_offer offer = {
         .pid = (uint64_t)getpid(), .elements = elements, .gradients = GRADIENTS, .values = VALUES};
     if (elements == 0 || elements > ELEMENTS_MAX) {
         return err_set(err, ERR_EXHAUSTED, "shared memory for %" PRIu64 " elements", elements);
     }
-    struct windows *w = new_windows(&offer);
+    struct shared_memory *w = new_shared_memory(&offer);
     int rc = make(w, err);
     if (rc != 0) {
-        windows_unref(w);
+        shared_memory_unref(w);
         return rc;
     }
     *out = w;
     return 0;
 }
 
-const struct windows_offer *windows_offer(const struct windows *w)
+const struct shared_memory_offer *shared_memory_offer(const struct shared_memory *w)
 {
     return &w->offer;
 }
@@ -183,7 +185,7 @@ const struct windows_offer *windows_offer(const struct windows *w)
 
 /* Pages are reserved before anybody writes to them: memory that is short is an answer here, and the
  * end of the process later. */
-static bool back(struct windows *w, uint32_t place)
+static bool back(struct shared_memory *w, uint32_t place)
 {
     if (atomic_load(&w->backed[place])) {
         return true;
@@ -196,8 +198,9 @@ static bool back(struct windows *w, uint32_t place)
     return true;
 }
 
-/* The first of @count windows that is free, by their flags; they lie from @place on. */
-static uint32_t take(struct windows *w, _Atomic uint32_t *taken, uint32_t count, uint32_t place)
+/* The first of @count blocks that is free, by their flags; they lie from @place on. */
+static uint32_t take(struct shared_memory *w, _Atomic uint32_t *taken, uint32_t count,
+                     uint32_t place)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t free_one = 0;
@@ -209,42 +212,42 @@ static uint32_t take(struct windows *w, _Atomic uint32_t *taken, uint32_t count,
             break;
         }
     }
-    return WINDOWS_NONE;
+    return SHARED_MEMORY_NONE;
 }
 
-uint32_t windows_take_gradient(struct windows *w)
+uint32_t shared_memory_take_gradient(struct shared_memory *w)
 {
     return take(w, header_of(w)->taken, w->offer.gradients, 0);
 }
 
-void windows_return_gradient(struct windows *w, uint32_t i)
+void shared_memory_return_gradient(struct shared_memory *w, uint32_t i)
 {
     atomic_store(&header_of(w)->taken[i], 0);
 }
 
-uint32_t windows_take_values(struct windows *w)
+uint32_t shared_memory_take_values(struct shared_memory *w)
 {
     return take(w, w->values_taken, w->offer.values, w->offer.gradients);
 }
 
-void windows_return_values(struct windows *w, uint32_t i)
+void shared_memory_return_values(struct shared_memory *w, uint32_t i)
 {
     atomic_store(&w->values_taken[i], 0);
 }
 
 /* ---- the server's side ---- */
 
-static int check_offer(const struct windows_offer *o, uint64_t elements, struct err *err)
+static int check_offer(const struct shared_memory_offer *o, uint64_t elements, struct err *err)
 {
     if (o->elements != elements || elements == 0 || elements > ELEMENTS_MAX) {
         return err_set(err, ERR_INVALID,
-                       "windows of %" PRIu64 " elements are offered; the shard has %" PRIu64,
+                       "blocks of %" PRIu64 " elements are offered; the shard has %" PRIu64,
                        o->elements, elements);
     }
-    if (o->gradients > WINDOWS_MAX || o->values > WINDOWS_MAX || o->pid == 0 ||
-        o->pid > INT32_MAX || o->fd > INT32_MAX) {
+    if (o->gradients > SHARED_MEMORY_BLOCKS_MAX || o->values > SHARED_MEMORY_BLOCKS_MAX ||
+        o->pid == 0 || o->pid > INT32_MAX || o->fd > INT32_MAX) {
         return err_set(err, ERR_INVALID,
-                       "%" PRIu32 " + %" PRIu32 " windows of process %" PRIu64
+                       "%" PRIu32 " + %" PRIu32 " blocks of process %" PRIu64
                        ", descriptor %" PRIu32 ", are offered",
                        o->gradients, o->values, o->pid, o->fd);
     }
@@ -253,7 +256,7 @@ static int check_offer(const struct windows_offer *o, uint64_t elements, struct 
 
 /* Nothing is opened before it is known to be memory of this user: opening another thing may have
  * effects. */
-static int open_memory(const struct windows_offer *o, struct err *err)
+static int open_memory(const struct shared_memory_offer *o, struct err *err)
 {
     char path[64];
     struct stat st;
@@ -274,7 +277,7 @@ static int open_memory(const struct windows_offer *o, struct err *err)
 }
 
 /* Memory that could shrink would end a process that reads it. */
-static int check_memory(const struct windows *w, int fd, struct err *err)
+static int check_memory(const struct shared_memory *w, int fd, struct err *err)
 {
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -286,7 +289,7 @@ static int check_memory(const struct windows *w, int fd, struct err *err)
     return 0;
 }
 
-static int attach(struct windows *w, struct err *err)
+static int attach(struct shared_memory *w, struct err *err)
 {
     int fd = open_memory(&w->offer, err);
     if (fd < 0) {
@@ -301,48 +304,48 @@ static int attach(struct windows *w, struct err *err)
     return rc;
 }
 
-int windows_open(const struct windows_offer *offer, uint64_t elements, struct windows **out,
-                 struct err *err)
+int shared_memory_open(const struct shared_memory_offer *offer, uint64_t elements,
+                       struct shared_memory **out, struct err *err)
 {
     int rc = check_offer(offer, elements, err);
     if (rc != 0) {
         return rc;
     }
-    struct windows *w = new_windows(offer);
+    struct shared_memory *w = new_shared_memory(offer);
     rc = attach(w, err);
     if (rc != 0) {
-        windows_unref(w);
+        shared_memory_unref(w);
         return rc;
     }
     *out = w;
     return 0;
 }
 
-bool windows_hold_gradient(struct windows *w, uint32_t i)
+bool shared_memory_hold_gradient(struct shared_memory *w, uint32_t i)
 {
     return i < w->offer.gradients && atomic_load(&header_of(w)->taken[i]) != 0 &&
            !atomic_exchange(&w->held[i], true);
 }
 
-void windows_give_gradient(struct windows *w, uint32_t i)
+void shared_memory_give_gradient(struct shared_memory *w, uint32_t i)
 {
     atomic_store(&w->held[i], false);
     atomic_store(&header_of(w)->taken[i], 0);
 }
 
-void windows_leave_gradient(struct windows *w, uint32_t i)
+void shared_memory_leave_gradient(struct shared_memory *w, uint32_t i)
 {
     atomic_store(&w->held[i], false);
 }
 
-bool windows_has_values(const struct windows *w, uint32_t i)
+bool shared_memory_has_values(const struct shared_memory *w, uint32_t i)
 {
     return i < w->offer.values;
 }
 
 /* Whole pages, so some of the neighbours' as well. A page that is dropped while somebody touches it
  * comes back. */
-void windows_drop(const struct windows *w, const float *memory)
+void shared_memory_drop(const struct shared_memory *w, const float *memory)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t from = (uint64_t)((const char *)memory - w->memory) / page * page;

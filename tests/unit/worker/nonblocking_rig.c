@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the tests of partial and speculative steps begin. */
-#include "loose_rig.h"
+#include "nonblocking_rig.h"
 
-struct worker_assignment loose_partial(uint32_t aggregate, uint32_t first, uint32_t end)
+struct worker_assignment nonblocking_partial(uint32_t aggregate, uint32_t first, uint32_t end)
 {
     return (struct worker_assignment){
         .generation = 1,
@@ -14,7 +14,7 @@ struct worker_assignment loose_partial(uint32_t aggregate, uint32_t first, uint3
 }
 
 /* Pull the first version, which is @version on both shards. */
-void loose_start(struct script *t, const struct worker_assignment *a, uint64_t version)
+void nonblocking_start(struct script *t, const struct worker_assignment *a, uint64_t version)
 {
     script_begin(t, 2);
     script_assign(t, a);
@@ -23,8 +23,8 @@ void loose_start(struct script *t, const struct worker_assignment *a, uint64_t v
     script_answer_both(t, version, PUSH_NONE);
 }
 
-void loose_answer_spare(struct script *t, const struct asked *ask, bool given, uint32_t replica,
-                        uint32_t wait_ms)
+void nonblocking_answer_spare(struct script *t, const struct asked *ask, bool given,
+                              uint32_t replica, uint32_t wait_ms)
 {
     struct worker_event e = script_answer_of(ask, 0, PUSH_NONE);
     e.answer.kind = EXCHANGE_SPARE;

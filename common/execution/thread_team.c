@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parallel for. Threads take rounds by one atomic counter and mark each finished round in an
  * array; the thread that brought the loop reports the unbroken run of finished rounds. */
-#include "execution/crew.h"
+#include "execution/thread_team.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,8 +21,8 @@ struct loop_work {
     size_t capacity;
 };
 
-struct crew {
-    pthread_mutex_t loop; /* who holds it has the crew */
+struct thread_team {
+    pthread_mutex_t loop; /* who holds it has the thread team */
     pthread_mutex_t lock; /* guards what has no other owner */
     pthread_cond_t wake;  /* helpers: there is a loop */
     pthread_cond_t ended; /* the bringer: a round is over, a helper is out */
@@ -47,7 +47,7 @@ static bool do_one(struct loop_work *w)
     return true;
 }
 
-static void tell_bringer(struct crew *c)
+static void tell_bringer(struct thread_team *c)
 {
     if (atomic_load(&c->waiting)) {
         pthread_mutex_lock(&c->lock);
@@ -58,7 +58,7 @@ static void tell_bringer(struct crew *c)
 
 static void *help(void *arg)
 {
-    struct crew *c = arg;
+    struct thread_team *c = arg;
     pthread_mutex_lock(&c->lock);
     while (!c->ending) {
         if (!c->open || atomic_load(&c->work.next) >= c->work.count) {
@@ -78,14 +78,14 @@ static void *help(void *arg)
     return NULL;
 }
 
-struct crew *crew_new(unsigned helpers, const char *name, struct err *err)
+struct thread_team *thread_team_new(unsigned helpers, const char *name, struct err *err)
 {
-    if (helpers > CREW_HELPERS_MAX) {
-        (void)err_set(err, ERR_RANGE, "crew %s: %u helpers; at most %d", name, helpers,
-                      CREW_HELPERS_MAX);
+    if (helpers > THREAD_TEAM_HELPERS_MAX) {
+        (void)err_set(err, ERR_RANGE, "thread team %s: %u helpers; at most %d", name, helpers,
+                      THREAD_TEAM_HELPERS_MAX);
         return NULL;
     }
-    struct crew *c = mem_new(1, sizeof *c);
+    struct thread_team *c = mem_new(1, sizeof *c);
     c->threads = mem_new(helpers + 1, sizeof c->threads[0]);
     pthread_mutex_init(&c->loop, NULL);
     pthread_mutex_init(&c->lock, NULL);
@@ -94,8 +94,8 @@ struct crew *crew_new(unsigned helpers, const char *name, struct err *err)
     while (c->thread_count < helpers) {
         int rc = pthread_create(&c->threads[c->thread_count], NULL, help, c);
         if (rc != 0) {
-            (void)err_errno(err, rc, "start thread %u of crew %s", c->thread_count, name);
-            crew_free(c);
+            (void)err_errno(err, rc, "start thread %u of thread team %s", c->thread_count, name);
+            thread_team_free(c);
             return NULL;
         }
         (void)pthread_setname_np(c->threads[c->thread_count++], name);
@@ -103,7 +103,7 @@ struct crew *crew_new(unsigned helpers, const char *name, struct err *err)
     return c;
 }
 
-void crew_free(struct crew *c)
+void thread_team_free(struct thread_team *c)
 {
     if (c == NULL) {
         return;
@@ -124,7 +124,7 @@ void crew_free(struct crew *c)
     free(c);
 }
 
-unsigned crew_threads(const struct crew *c)
+unsigned thread_team_size(const struct thread_team *c)
 {
     return c->thread_count + 1;
 }
@@ -142,7 +142,7 @@ static void run_alone(size_t count, void (*one)(void *ctx, size_t i),
     }
 }
 
-static void begin(struct crew *c, size_t count, void (*one)(void *ctx, size_t i), void *ctx)
+static void begin(struct thread_team *c, size_t count, void (*one)(void *ctx, size_t i), void *ctx)
 {
     struct loop_work *w = &c->work;
     w->over = mem_grow(w->over, &w->capacity, count, sizeof *w->over);
@@ -169,7 +169,7 @@ static size_t over_up_to(const struct loop_work *w, size_t from)
 }
 
 /* Until round @from is over, too; returns how far the loop is then. */
-static size_t wait_past(struct crew *c, size_t from)
+static size_t wait_past(struct thread_team *c, size_t from)
 {
     size_t n = over_up_to(&c->work, from);
     if (n > from) {
@@ -185,7 +185,7 @@ static size_t wait_past(struct crew *c, size_t from)
     return n;
 }
 
-static void end(struct crew *c)
+static void end(struct thread_team *c)
 {
     pthread_mutex_lock(&c->lock);
     c->open = false;
@@ -195,8 +195,8 @@ static void end(struct crew *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-void crew_run(struct crew *c, size_t count, void (*one)(void *ctx, size_t i),
-              void (*done)(void *ctx, size_t n), void *ctx)
+void parallel_for(struct thread_team *c, size_t count, void (*one)(void *ctx, size_t i),
+                  void (*done)(void *ctx, size_t n), void *ctx)
 {
     if (count < 2 || c->thread_count == 0 || pthread_mutex_trylock(&c->loop) != 0) {
         run_alone(count, one, done, ctx);

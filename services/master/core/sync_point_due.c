@@ -5,17 +5,17 @@
 /* NO_STEP: never. */
 static uint64_t due_after(const struct job *j, const struct field_interval *every, uint64_t step)
 {
-    return course_next(&j->course, step, (uint64_t)every->count, every->epochs);
+    return step_map_next(&j->step_map, step, (uint64_t)every->count, every->epochs);
 }
 
-void milestone_plan(struct job *j, uint64_t step)
+void sync_point_plan(struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
     j->next_evaluate = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);
     j->next_checkpoint = due_after(j, &t->checkpoint_every, step);
 }
 
-uint64_t milestone_next(const struct job *j, uint64_t step)
+uint64_t sync_point_next(const struct job *j, uint64_t step)
 {
     const struct training_spec *t = &j->spec.training;
     uint64_t next = j->test.records == 0 ? NO_STEP : due_after(j, &t->evaluate_every, step);

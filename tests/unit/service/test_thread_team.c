@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "execution/crew.h"
+#include "execution/thread_team.h"
 
 #define COUNT_MAX 1000
 
@@ -35,12 +35,12 @@ static void done(void *ctx, size_t n)
     l->tellings++;
 }
 
-static void run(struct crew *c, size_t count, bool tells)
+static void run(struct thread_team *c, size_t count, bool tells)
 {
     struct loop *l = test_calloc(1, sizeof *l);
     l->count = count;
     l->bringer = pthread_self();
-    crew_run(c, count, one, tells ? done : NULL, l);
+    parallel_for(c, count, one, tells ? done : NULL, l);
     for (size_t i = 0; i < COUNT_MAX; i++) {
         assert_int_equal(atomic_load(&l->calls[i]), i < count);
     }
@@ -53,15 +53,15 @@ static void test_each_round_once_and_told_in_order(void **state)
     (void)state;
     struct err err;
     for (unsigned helpers = 0; helpers <= 5; helpers++) {
-        struct crew *c = crew_new(helpers, "test-crew", &err);
+        struct thread_team *c = thread_team_new(helpers, "test-team", &err);
         assert_non_null(c);
-        assert_int_equal(crew_threads(c), helpers + 1);
+        assert_int_equal(thread_team_size(c), helpers + 1);
         for (size_t count = 0; count < COUNT_MAX; count = count < 8 ? count + 1 : count * 3) {
             for (int again = 0; again < 20; again++) {
                 run(c, count, again % 2 == 0);
             }
         }
-        crew_free(c);
+        thread_team_free(c);
     }
 }
 
@@ -91,13 +91,13 @@ static void test_all_threads_at_once(void **state)
 {
     (void)state;
     struct err err;
-    struct crew *c = crew_new(3, "test-crew", &err);
+    struct thread_team *c = thread_team_new(3, "test-team", &err);
     struct meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER,
                         .changed = PTHREAD_COND_INITIALIZER,
-                        .all = crew_threads(c)};
-    crew_run(c, m.all, meet, NULL, &m);
+                        .all = thread_team_size(c)};
+    parallel_for(c, m.all, meet, NULL, &m);
     assert_int_equal(m.here, 4);
-    crew_free(c);
+    thread_team_free(c);
 }
 
 /* ---- several bringers ---- */
@@ -111,7 +111,7 @@ static void *bring(void *arg)
 }
 
 struct nested {
-    struct crew *crew;
+    struct thread_team *team;
     atomic_uint calls;
 };
 
@@ -125,7 +125,7 @@ static void bring_another(void *ctx, size_t i)
 {
     struct nested *n = ctx;
     (void)i;
-    crew_run(n->crew, 3, count_call, NULL, &n->calls);
+    parallel_for(n->team, 3, count_call, NULL, &n->calls);
 }
 
 static void test_who_finds_it_busy_goes_on_alone(void **state)
@@ -133,26 +133,26 @@ static void test_who_finds_it_busy_goes_on_alone(void **state)
     (void)state;
     struct err err;
     pthread_t threads[3];
-    struct crew *c = crew_new(2, "test-crew", &err);
+    struct thread_team *c = thread_team_new(2, "test-team", &err);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, bring, c), 0);
     }
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
-    struct nested n = {.crew = c};
-    crew_run(c, 5, bring_another, NULL, &n); /* from inside a loop: busy for certain */
+    struct nested n = {.team = c};
+    parallel_for(c, 5, bring_another, NULL, &n); /* from inside a loop: busy for certain */
     assert_int_equal(atomic_load(&n.calls), 15);
-    crew_free(c);
+    thread_team_free(c);
 }
 
 static void test_limits(void **state)
 {
     (void)state;
     struct err err;
-    assert_null(crew_new(CREW_HELPERS_MAX + 1, "test-crew", &err));
+    assert_null(thread_team_new(THREAD_TEAM_HELPERS_MAX + 1, "test-team", &err));
     assert_int_equal(err.code, ERR_RANGE);
-    crew_free(NULL);
+    thread_team_free(NULL);
 }
 
 int main(void)

@@ -8,22 +8,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/windows.h"
+#include "host/shared_memory.h"
 
 #define ELEMENTS 5003 /* no multiple of anything */
 
-static void open_well(const struct windows_offer *offer, struct windows **out)
+static void open_well(const struct shared_memory_offer *offer, struct shared_memory **out)
 {
     struct err err;
-    if (windows_open(offer, ELEMENTS, out, &err) != 0) {
+    if (shared_memory_open(offer, ELEMENTS, out, &err) != 0) {
         fail_msg("%s", err.msg);
     }
 }
 
-static void make(struct windows **out)
+static void make(struct shared_memory **out)
 {
     struct err err;
-    if (windows_new(ELEMENTS, out, &err) != 0) {
+    if (shared_memory_new(ELEMENTS, out, &err) != 0) {
         fail_msg("%s", err.msg);
     }
 }
@@ -31,71 +31,72 @@ static void make(struct windows **out)
 static void both_sides_see_the_same(void **state)
 {
     (void)state;
-    struct windows *worker, *server;
+    struct shared_memory *worker, *server;
     make(&worker);
-    open_well(windows_offer(worker), &server);
-    uint32_t g = windows_take_gradient(worker);
-    uint32_t v = windows_take_values(worker);
-    assert_true(g != WINDOWS_NONE && v != WINDOWS_NONE);
+    open_well(shared_memory_offer(worker), &server);
+    uint32_t g = shared_memory_take_gradient(worker);
+    uint32_t v = shared_memory_take_values(worker);
+    assert_true(g != SHARED_MEMORY_NONE && v != SHARED_MEMORY_NONE);
     for (size_t i = 0; i < ELEMENTS; i++) {
-        windows_gradient(worker, g)[i] = (float)i;
-        windows_values(server, v)[i] = (float)i + 0.5F;
+        shared_memory_gradient(worker, g)[i] = (float)i;
+        shared_memory_values(server, v)[i] = (float)i + 0.5F;
     }
-    assert_true(windows_hold_gradient(server, g));
-    assert_true(windows_has_values(server, v));
+    assert_true(shared_memory_hold_gradient(server, g));
+    assert_true(shared_memory_has_values(server, v));
     for (size_t i = 0; i < ELEMENTS; i++) {
-        assert_true(windows_gradient(server, g)[i] == (float)i);
-        assert_true(windows_values(worker, v)[i] == (float)i + 0.5F);
+        assert_true(shared_memory_gradient(server, g)[i] == (float)i);
+        assert_true(shared_memory_values(worker, v)[i] == (float)i + 0.5F);
     }
-    windows_unref(worker); /* what the server holds stays */
-    assert_true(windows_gradient(server, g)[ELEMENTS - 1] == (float)(ELEMENTS - 1));
-    windows_give_gradient(server, g);
-    windows_unref(server);
+    shared_memory_unref(worker); /* what the server holds stays */
+    assert_true(shared_memory_gradient(server, g)[ELEMENTS - 1] == (float)(ELEMENTS - 1));
+    shared_memory_give_gradient(server, g);
+    shared_memory_unref(server);
 }
 
-static void a_window_belongs_to_one_side(void **state)
+static void a_block_belongs_to_one_side(void **state)
 {
     (void)state;
-    struct windows *worker, *server;
+    struct shared_memory *worker, *server;
     make(&worker);
-    open_well(windows_offer(worker), &server);
-    uint32_t gradients = windows_offer(worker)->gradients;
-    assert_false(windows_hold_gradient(server, 0)); /* not taken, so not named by anybody honest */
+    open_well(shared_memory_offer(worker), &server);
+    uint32_t gradients = shared_memory_offer(worker)->gradients;
+    assert_false(
+        shared_memory_hold_gradient(server, 0)); /* not taken, so not named by anybody honest */
     for (uint32_t i = 0; i < gradients; i++) {
-        assert_int_equal(windows_take_gradient(worker), i);
+        assert_int_equal(shared_memory_take_gradient(worker), i);
     }
-    assert_int_equal(windows_take_gradient(worker), WINDOWS_NONE);
-    assert_true(windows_hold_gradient(server, 1));
-    assert_false(windows_hold_gradient(server, 1)); /* it has it */
-    assert_false(windows_hold_gradient(server, gradients));
-    assert_false(windows_hold_gradient(server, WINDOWS_NONE));
-    windows_leave_gradient(server, 1); /* not yet */
-    assert_true(windows_hold_gradient(server, 1));
-    windows_give_gradient(server, 1);
-    assert_int_equal(windows_take_gradient(worker), 1);
-    assert_true(windows_hold_gradient(server, 1));
-    windows_return_gradient(worker, 0); /* it was never sent */
-    assert_int_equal(windows_take_gradient(worker), 0);
-    uint32_t values = windows_offer(worker)->values;
+    assert_int_equal(shared_memory_take_gradient(worker), SHARED_MEMORY_NONE);
+    assert_true(shared_memory_hold_gradient(server, 1));
+    assert_false(shared_memory_hold_gradient(server, 1)); /* it has it */
+    assert_false(shared_memory_hold_gradient(server, gradients));
+    assert_false(shared_memory_hold_gradient(server, SHARED_MEMORY_NONE));
+    shared_memory_leave_gradient(server, 1); /* not yet */
+    assert_true(shared_memory_hold_gradient(server, 1));
+    shared_memory_give_gradient(server, 1);
+    assert_int_equal(shared_memory_take_gradient(worker), 1);
+    assert_true(shared_memory_hold_gradient(server, 1));
+    shared_memory_return_gradient(worker, 0); /* it was never sent */
+    assert_int_equal(shared_memory_take_gradient(worker), 0);
+    uint32_t values = shared_memory_offer(worker)->values;
     for (uint32_t i = 0; i < values; i++) {
-        assert_int_equal(windows_take_values(worker), i);
+        assert_int_equal(shared_memory_take_values(worker), i);
     }
-    assert_int_equal(windows_take_values(worker), WINDOWS_NONE);
-    windows_return_values(worker, values - 1);
-    assert_int_equal(windows_take_values(worker), values - 1);
-    assert_false(windows_has_values(server, values));
-    windows_unref(windows_ref(server));
-    windows_unref(server);
-    windows_unref(worker);
-    windows_unref(NULL);
+    assert_int_equal(shared_memory_take_values(worker), SHARED_MEMORY_NONE);
+    shared_memory_return_values(worker, values - 1);
+    assert_int_equal(shared_memory_take_values(worker), values - 1);
+    assert_false(shared_memory_has_values(server, values));
+    shared_memory_unref(shared_memory_ref(server));
+    shared_memory_unref(server);
+    shared_memory_unref(worker);
+    shared_memory_unref(NULL);
 }
 
-static void expect_refused(const struct windows_offer *offer, uint64_t elements, int code,
+static void expect_refused(const struct shared_memory_offer *offer, uint64_t elements, int code,
                            const char *says)
 {
-    struct windows *w;
+    struct shared_memory *w;
     struct err err;
-    assert_int_equal(windows_open(offer, elements, &w, &err), code);
+    assert_int_equal(shared_memory_open(offer, elements, &w, &err), code);
     if (strstr(err.msg, says) == NULL) {
         fail_msg("'%s' does not say '%s'", err.msg, says);
     }
@@ -104,16 +105,16 @@ static void expect_refused(const struct windows_offer *offer, uint64_t elements,
 static void an_offer_must_be_true(void **state)
 {
     (void)state;
-    struct windows *worker;
+    struct shared_memory *worker;
     make(&worker);
-    const struct windows_offer good = *windows_offer(worker);
-    struct windows_offer o = good;
+    const struct shared_memory_offer good = *shared_memory_offer(worker);
+    struct shared_memory_offer o = good;
     expect_refused(&o, ELEMENTS + 1, ERR_INVALID, "the shard has 5004");
     o.elements = 0;
     expect_refused(&o, 0, ERR_INVALID, "0 elements");
     o = good;
-    o.gradients = WINDOWS_MAX + 1;
-    expect_refused(&o, ELEMENTS, ERR_INVALID, "17 + 3 windows");
+    o.gradients = SHARED_MEMORY_BLOCKS_MAX + 1;
+    expect_refused(&o, ELEMENTS, ERR_INVALID, "17 + 3 blocks");
     o = good;
     o.values--;
     expect_refused(&o, ELEMENTS, ERR_INVALID, "not ");
@@ -128,15 +129,15 @@ static void an_offer_must_be_true(void **state)
     expect_refused(&o, ELEMENTS, ERR_INVALID, "process 0");
     o.pid = UINT64_MAX;
     expect_refused(&o, ELEMENTS, ERR_INVALID, "process ");
-    windows_unref(worker);
+    shared_memory_unref(worker);
 }
 
 static void other_descriptors_are_left_alone(void **state)
 {
     (void)state;
-    struct windows *worker;
+    struct shared_memory *worker;
     make(&worker);
-    struct windows_offer o = *windows_offer(worker);
+    struct shared_memory_offer o = *shared_memory_offer(worker);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int plain = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int ends[2];
@@ -154,16 +155,16 @@ static void other_descriptors_are_left_alone(void **state)
     (void)close(plain);
     (void)close(ends[0]);
     (void)close(ends[1]);
-    windows_unref(worker);
+    shared_memory_unref(worker);
 }
 
 /* The very same content, in memory that could shrink under whoever reads it. */
 static void memory_without_seals_is_refused(void **state)
 {
     (void)state;
-    struct windows *worker, *server;
+    struct shared_memory *worker, *server;
     make(&worker);
-    struct windows_offer o = *windows_offer(worker);
+    struct shared_memory_offer o = *shared_memory_offer(worker);
     int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     off_t bytes = lseek((int)o.fd, 0, SEEK_END);
     assert_true(fd >= 0 && bytes > 0);
@@ -175,25 +176,25 @@ static void memory_without_seals_is_refused(void **state)
     expect_refused(&o, ELEMENTS, ERR_INVALID, "sealed memory");
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     open_well(&o, &server);
-    windows_unref(server);
+    shared_memory_unref(server);
     (void)close(fd);
-    windows_unref(worker);
+    shared_memory_unref(worker);
 }
 
 /* Nor grow, nor lose its seals. */
 static void memory_cannot_shrink(void **state)
 {
     (void)state;
-    struct windows *worker;
+    struct shared_memory *worker;
     make(&worker);
-    int fd = (int)windows_offer(worker)->fd;
+    int fd = (int)shared_memory_offer(worker)->fd;
     assert_int_equal(ftruncate(fd, 0), -1);
     assert_int_equal(ftruncate(fd, 1 << 30), -1);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-    windows_unref(worker);
+    shared_memory_unref(worker);
     struct err err;
-    assert_int_equal(windows_new(0, &worker, &err), ERR_EXHAUSTED);
-    assert_int_equal(windows_new(UINT64_MAX, &worker, &err), ERR_EXHAUSTED);
+    assert_int_equal(shared_memory_new(0, &worker, &err), ERR_EXHAUSTED);
+    assert_int_equal(shared_memory_new(UINT64_MAX, &worker, &err), ERR_EXHAUSTED);
 }
 
 static long resident_kib(void)
@@ -214,21 +215,21 @@ static void pages_can_be_dropped(void **state)
 {
     (void)state;
     enum { MIB = 1 << 20, LARGE = 8 * MIB / (int)sizeof(float), SLACK_KIB = 1024 };
-    struct windows *worker, *server;
+    struct shared_memory *worker, *server;
     struct err err;
-    assert_int_equal(windows_new(LARGE, &worker, &err), 0);
-    assert_int_equal(windows_open(windows_offer(worker), LARGE, &server, &err), 0);
-    uint32_t v = windows_take_values(worker);
-    uint32_t last = windows_offer(worker)->values - 1;
-    float *values = windows_values(server, v);
+    assert_int_equal(shared_memory_new(LARGE, &worker, &err), 0);
+    assert_int_equal(shared_memory_open(shared_memory_offer(worker), LARGE, &server, &err), 0);
+    uint32_t v = shared_memory_take_values(worker);
+    uint32_t last = shared_memory_offer(worker)->values - 1;
+    float *values = shared_memory_values(server, v);
     long before = resident_kib();
     for (size_t i = 0; i < LARGE; i++) {
         values[i] = (float)i;
     }
     long after = resident_kib();
-    windows_drop(server, values);
+    shared_memory_drop(server, values);
     long dropped = resident_kib();
-    windows_drop(server, windows_values(server, last)); /* that nobody touched */
+    shared_memory_drop(server, shared_memory_values(server, last)); /* that nobody touched */
     if (before >= 0) {
         assert_true(after - before > 8 * 1024 - SLACK_KIB);
         assert_true(dropped - before < SLACK_KIB);
@@ -236,8 +237,8 @@ static void pages_can_be_dropped(void **state)
     for (size_t i = 0; i < LARGE; i++) {
         assert_true(values[i] == (float)i);
     }
-    windows_unref(server);
-    windows_unref(worker);
+    shared_memory_unref(server);
+    shared_memory_unref(worker);
 }
 
 /* What the server holds outlives the process that made it. */
@@ -250,27 +251,27 @@ static void the_maker_may_die(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct windows *w;
+        struct shared_memory *w;
         char end;
-        if (windows_new(ELEMENTS, &w, NULL) == 0) {
-            uint32_t g = windows_take_gradient(w);
-            windows_gradient(w, g)[ELEMENTS - 1] = 7;
-            (void)!write(offers[1], windows_offer(w), sizeof(struct windows_offer));
+        if (shared_memory_new(ELEMENTS, &w, NULL) == 0) {
+            uint32_t g = shared_memory_take_gradient(w);
+            shared_memory_gradient(w, g)[ELEMENTS - 1] = 7;
+            (void)!write(offers[1], shared_memory_offer(w), sizeof(struct shared_memory_offer));
             (void)!read(done[0], &end, 1);
         }
         _exit(0);
     }
-    struct windows_offer offer;
-    struct windows *server;
+    struct shared_memory_offer offer;
+    struct shared_memory *server;
     assert_int_equal(read(offers[0], &offer, sizeof offer), sizeof offer);
     open_well(&offer, &server);
     assert_int_equal(write(done[1], "x", 1), 1);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_true(windows_hold_gradient(server, 0));
-    assert_true(windows_gradient(server, 0)[ELEMENTS - 1] == 7);
-    windows_unref(server);
+    assert_true(shared_memory_hold_gradient(server, 0));
+    assert_true(shared_memory_gradient(server, 0)[ELEMENTS - 1] == 7);
+    shared_memory_unref(server);
     struct err err;
-    assert_int_equal(windows_open(&offer, ELEMENTS, &server, &err), ERR_UNAVAILABLE);
+    assert_int_equal(shared_memory_open(&offer, ELEMENTS, &server, &err), ERR_UNAVAILABLE);
     (void)close(offers[0]);
     (void)close(offers[1]);
     (void)close(done[0]);
@@ -281,7 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_see_the_same),
-        cmocka_unit_test(a_window_belongs_to_one_side),
+        cmocka_unit_test(a_block_belongs_to_one_side),
         cmocka_unit_test(an_offer_must_be_true),
         cmocka_unit_test(other_descriptors_are_left_alone),
         cmocka_unit_test(memory_without_seals_is_refused),

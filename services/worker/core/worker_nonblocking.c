@@ -37,7 +37,7 @@ static void pull(struct worker *w, uint32_t shard, enum worker_set set, enum pul
     worker_exchange(w, &request, false);
 }
 
-void worker_loose_pull_next(struct worker *w, struct worker_request *request)
+void worker_nonblocking_pull_next(struct worker *w, struct worker_request *request)
 {
     w->sync.next_pulled = true;
     if (request != NULL) {
@@ -54,10 +54,10 @@ void worker_loose_pull_next(struct worker *w, struct worker_request *request)
 }
 
 /* That version is gone, so every shard is past it: what is of it or older is pulled anew. */
-bool worker_loose_outrun(struct worker *w, const struct worker_request *request, int code)
+bool worker_nonblocking_outrun(struct worker *w, const struct worker_request *request, int code)
 {
     const struct exchange_request *ask = &request->ask;
-    if (code != ERR_RANGE || !consistency_is_loose(&w->a.consistency) || ask->has_push ||
+    if (code != ERR_RANGE || !consistency_is_nonblocking(&w->a.consistency) || ask->has_push ||
         !ask->has_pull || ask->pull.kind != PULL_VERSION) {
         return false;
     }
@@ -177,7 +177,7 @@ static void step_back(struct worker *w)
     }
 }
 
-void worker_loose_settle(struct worker *w)
+void worker_nonblocking_settle(struct worker *w)
 {
     if (w->training_open > 0) {
         step_back(w);
@@ -238,7 +238,7 @@ static void carry_decision(struct worker *w, const struct exchange_decision *d)
     }
 }
 
-static void heed_decision(struct worker *w, const struct worker_event *event)
+static void adopt_decision(struct worker *w, const struct worker_event *event)
 {
     const struct exchange_decision *d = &event->answer.decision;
     if (d->bytes > 0 && d->step == w->position && partial(w) && !w->sync.decision_sent) {
@@ -267,7 +267,7 @@ static void lead_answered_push(struct worker *w, const struct exchange_push *pus
             w->measured = true;
         }
     }
-    heed_decision(w, event);
+    adopt_decision(w, event);
 }
 
 /* ---- spare replicas ---- */
@@ -299,28 +299,28 @@ static void take_spare_answer(struct worker *w, const struct exchange_spare *spa
 }
 
 /* To the shard that gave it and to all behind it: those before it have it. */
-static void push_spare(struct worker *w, uint32_t slot)
+static void push_spare(struct worker *w, uint32_t buffer)
 {
     w->sync.spare_given = false;
     w->sync.spare_ask_ms = 0;
     for (uint32_t s = w->sync.spare_shard; s < w->config.shard_count; s++) {
         struct worker_request request = worker_request(w, s, EXCHANGE_TRAIN);
         const struct tree_block node = {w->sync.spare_replica, w->sync.spare_replica + 1};
-        request.slot = slot;
+        request.buffer = buffer;
         worker_sync_push(w, &request.ask, node, w->computing_batch.count);
         request.ask.push.spare = true;
         worker_exchange(w, &request, false);
     }
-    worker_slot_drop(w, slot);
+    worker_buffer_drop(w, buffer);
 }
 
-void worker_loose_spare_computed(struct worker *w)
+void worker_nonblocking_spare_computed(struct worker *w)
 {
     if (w->sync.step_over) {
         w->sync.spare_given = false;
-        worker_slot_drop(w, w->computing_slot);
+        worker_buffer_drop(w, w->computing_buffer);
     } else {
-        push_spare(w, w->computing_slot);
+        push_spare(w, w->computing_buffer);
     }
 }
 
@@ -330,7 +330,7 @@ static void spare_compute(struct worker *w)
     worker_sync_batch(w, w->position, w->sync.spare_replica, &batch);
     if (batch.count == 0) {
         w->computing_batch = batch;
-        push_spare(w, WORKER_SLOT_NONE);
+        push_spare(w, WORKER_BUFFER_NONE);
         return;
     }
     w->sync.prefetch_lost = true;
@@ -367,11 +367,11 @@ static uint32_t spare_shard(struct worker *w)
     return s->spare_ask_ms > w->now_ms ? count : s->spare_shard;
 }
 
-void worker_loose_wait(struct worker *w)
+void worker_nonblocking_wait(struct worker *w)
 {
     struct sync_state *s = &w->sync;
     if (!s->next_pulled) {
-        worker_loose_pull_next(w, NULL); /* it has no replicas of its own */
+        worker_nonblocking_pull_next(w, NULL); /* it has no replicas of its own */
     }
     if (s->step_over) {
         return;
@@ -406,8 +406,8 @@ static bool every_shard_is_past(const struct worker *w)
     return true;
 }
 
-void worker_loose_answered(struct worker *w, const struct worker_request *request,
-                           const struct worker_event *event)
+void worker_nonblocking_answered(struct worker *w, const struct worker_request *request,
+                                 const struct worker_event *event)
 {
     const struct exchange_request *ask = &request->ask;
     const struct exchange_push *push = &ask->push;
@@ -417,7 +417,7 @@ void worker_loose_answered(struct worker *w, const struct worker_request *reques
         lead_answered_push(w, push, event);
     }
     if (request->shard == WORKER_LEAD && ask->kind == EXCHANGE_SUMS) {
-        heed_decision(w, event);
+        adopt_decision(w, event);
     }
     if (ask->kind == EXCHANGE_SPARE) {
         take_spare_answer(w, &event->answer.spare);

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory through which a worker and a server on one host hand each other the values of a shard, in
+ * blocks, so that these pass no socket.
+ *
+ * The worker makes the memory, anonymous and sealed against shrinking, and offers it: process,
+ * descriptor and a token that stands in the memory itself. The server opens the descriptor by way
+ * of /proc, which the system allows to processes of the same user only, and believes the offer when
+ * it finds the token there; in another process-id namespace it finds something else or nothing, and
+ * both go on without.
+ *
+ * Each block has room for all elements of the shard, in its order. Gradient blocks: the worker
+ * takes a free one, fills it, and names it in a push; the server holds it, may write to it, and
+ * gives it back. Value blocks: the worker names one in a pull; the server fills it before it
+ * answers. Pages that nobody touched cost nothing.
+ *
+ * Owner: reference counted, any thread. A block belongs to who took or holds it. */
+#ifndef GRADUS_HOST_SHARED_MEMORY_H
+#define GRADUS_HOST_SHARED_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define SHARED_MEMORY_TOKEN_BYTES 16
+#define SHARED_MEMORY_BLOCKS_MAX 16 /* of each kind, in an offer */
+#define SHARED_MEMORY_NONE UINT32_MAX
+
+struct shared_memory;
+
+struct shared_memory_offer {
+    uint64_t pid;
+    uint32_t fd;
+    uint8_t token[SHARED_MEMORY_TOKEN_BYTES];
+    uint64_t elements;
+    uint32_t gradients, values; /* blocks of each kind */
+};
+
+struct shared_memory *shared_memory_ref(struct shared_memory *w);
+void shared_memory_unref(struct shared_memory *w); /* NULL is fine */
+
+/* The memory of block @i, below the number of its kind: [elements]. */
+float *shared_memory_gradient(const struct shared_memory *w, uint32_t i);
+float *shared_memory_values(const struct shared_memory *w, uint32_t i);
+
+/* Copy @count values into or out of a block of a shard of @elements. */
+void shared_memory_copy(uint64_t elements, float *restrict to, const float *restrict from,
+                        uint64_t count);
+
+/* ---- the worker's side ---- */
+
+/* One reference. Errors: ERR_EXHAUSTED, ERR_UNAVAILABLE the system has no such memory. */
+int shared_memory_new(uint64_t elements, struct shared_memory **out, struct err *err);
+const struct shared_memory_offer *shared_memory_offer(const struct shared_memory *w); /* borrows */
+/* The number of a free block with memory behind it, now taken; SHARED_MEMORY_NONE: there is none.
+ */
+uint32_t shared_memory_take_gradient(struct shared_memory *w);
+uint32_t shared_memory_take_values(struct shared_memory *w);
+/* A block that was taken, and whose server has answered or was never told. */
+void shared_memory_return_values(struct shared_memory *w, uint32_t i);
+void shared_memory_return_gradient(struct shared_memory *w, uint32_t i);
+
+/* ---- the server's side ---- */
+
+/* Memory of @elements elements that somebody offers; one reference. Errors: ERR_INVALID not what
+ * was said; ERR_UNAVAILABLE it cannot be opened from here. */
+int shared_memory_open(const struct shared_memory_offer *offer, uint64_t elements,
+                       struct shared_memory **out, struct err *err);
+/* Hold what the worker filled; false: there is no such block, or it was not its to give. */
+bool shared_memory_hold_gradient(struct shared_memory *w, uint32_t i);
+void shared_memory_give_gradient(struct shared_memory *w, uint32_t i);
+/* It was held too early: the worker's gradient may be held later. */
+void shared_memory_leave_gradient(struct shared_memory *w, uint32_t i);
+bool shared_memory_has_values(const struct shared_memory *w, uint32_t i);
+/* The pages of the block at @memory leave this process until it touches them again, and what is in
+ * them stays. Others may use it meanwhile. */
+void shared_memory_drop(const struct shared_memory *w, const float *memory);
+
+#endif
