@@ -152,7 +152,7 @@ void ps_drain(struct ps *ps)
     pthread_mutex_unlock(&ps->lock);
     pool_drain(ps->opens); /* shards that are being opened find that it is too late */
     pool_drain(ps->copies);
-    ps_drop(ps, NULL);
+    ps_drop(ps, NULL, 0);
     pool_drain(ps->work); /* who waits for memory of these shards has heard of it */
     pool_drain(ps->files);
 }
@@ -313,22 +313,12 @@ void ps_works(struct ps *ps, struct membership_works *out)
     }
 }
 
-void ps_drop(struct ps *ps, const char *job)
+void ps_drop(struct ps *ps, const char *job, uint64_t opening)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     size_t n = ps_list(ps, job, shards);
     for (size_t i = 0; i < n; i++) {
-        ps_shard_drop(shards[i]);
-        ps_shard_unref(shards[i]);
-    }
-}
-
-void ps_drop_opening(struct ps *ps, uint64_t opening)
-{
-    struct ps_shard *shards[PS_SHARDS_MAX];
-    size_t n = ps_list(ps, NULL, shards);
-    for (size_t i = 0; i < n; i++) {
-        if (shards[i]->opening == opening) {
+        if (opening == 0 || shards[i]->opening == opening) {
             ps_shard_drop(shards[i]);
         }
         ps_shard_unref(shards[i]);

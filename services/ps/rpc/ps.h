@@ -55,8 +55,8 @@ extern const size_t ps_method_count;
 void ps_held(struct ps *ps, void (*each)(void *ctx, const char *job, uint64_t opening), void *ctx);
 /* Say what keeps the server busy. */
 void ps_works(struct ps *ps, struct membership_works *out);
-/* Drop the shards of a job (NULL: of all), whatever their generation. */
-void ps_drop(struct ps *ps, const char *job);
-void ps_drop_opening(struct ps *ps, uint64_t opening); /* shards of that one */
+/* Drop the shards of a job (NULL: of all) that are of @opening (0: of any), whatever their
+ * generation. */
+void ps_drop(struct ps *ps, const char *job, uint64_t opening);
 
 #endif

@@ -112,22 +112,22 @@ static void on_lost(void *ctx, const struct err *reason)
     struct state *st = ctx;
     char text[512];
     log_warn("lost", "reason=%s", log_quote(reason->msg, text, sizeof text));
-    ps_drop(st->ps, NULL);
+    ps_drop(st->ps, NULL, 0);
 }
 
 static void on_stop_job(void *ctx, const char *job)
 {
     struct state *st = ctx;
     if (job[0] != 0) { /* an empty id would mean all */
-        ps_drop(st->ps, job);
+        ps_drop(st->ps, job, 0);
     }
 }
 
 static void on_stop_opening(void *ctx, uint64_t opening)
 {
     struct state *st = ctx;
-    if (opening != 0) {
-        ps_drop_opening(st->ps, opening);
+    if (opening != 0) { /* 0 would mean all */
+        ps_drop(st->ps, NULL, opening);
     }
 }
 

@@ -345,7 +345,7 @@ static void test_what_a_job_needs_at_least(void **state)
                   "job b-2 shard 0: 1 gradients of 240240 bytes, which it may have to hold at a "
                   "time, are too many: 720720 bytes are promised to others and "
                   "--gradient-bytes-max is 720720");
-    ps_drop(rig.ps, job);
+    ps_drop(rig.ps, job, 0);
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 6, &err), ERR_RANGE, &err,
                   "4 gradients of 240240 bytes");
     ps_rig_expect(ps_rig_open(&rig, other, "sync", "sgd", 1, 4, &err), 0, &err, "");

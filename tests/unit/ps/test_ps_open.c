@@ -388,6 +388,9 @@ static void test_a_closing_overtakes_its_opening(void **state)
     o.generation = 2;
     o.opening = 78;
     ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), 0, &err, "");
+    ps_drop(rig.ps, NULL, 77); /* as a heartbeat may say: not this one's */
+    assert_int_equal(ps_list(rig.ps, NULL, shards), 1);
+    ps_shard_unref(shards[0]);
     ps_rig_expect(call_shard(&rig, "CloseShard", 3, 79, &o.secret, &err), 0, &err, "");
     o.generation = 3; /* nor where another one was in its place */
     o.opening = 79;
