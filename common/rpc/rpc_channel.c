@@ -16,6 +16,9 @@
 #define CONNECT_MS_MAX 5000
 #define BACKOFF_MS_MIN 100
 #define BACKOFF_MS_MAX 2000
+/* Between two questions about a host name: whoever was started elsewhere has the name and another
+ * address. gRPC's default of 30 s is longer than such a start takes. */
+#define RESOLVE_MS_MIN 500
 #define READY_POLL_MS 100 /* a watch must end before its queue can be freed */
 
 /* ---- loops ---- */
@@ -50,6 +53,7 @@ static grpc_channel *create_channel(const struct rpc_channel *c,
     /* Its name is misleading: the core uses it as the time that one attempt to connect may take. */
     rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS_MAX);
     rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MS_MAX);
+    rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, RESOLVE_MS_MIN);
     rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, o->retries);
     rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, o->own_connection);
     rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0); /* a cluster talks directly */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Host names of which the address changes, as that of a container which was started elsewhere. The
+ * names are in a hosts file that only this process sees. */
+#include "support/test.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "base/chrono.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "support/echo_service.h"
+#include "support/tmp_dir.h"
+
+/* Long before gRPC's own 30 s; what it takes is a second or two. */
+#define FOUND_MS_MAX 15000
+
+static char *hosts;
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w"); /* the same file: what is mounted shows it */
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void name_is_at(const char *address)
+{
+    char *text = mem_printf("127.0.0.1 localhost\n%s ps-0.test\n", address);
+    write_text(hosts, text);
+    free(text);
+}
+
+/* A mount namespace, in one of users for whoever is not root. Before there is any other thread. */
+static bool enter_namespace(void)
+{
+    unsigned uid = getuid();
+    if (uid == 0 && unshare(CLONE_NEWNS) == 0) {
+        return true;
+    }
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+        return false;
+    }
+    char map[64];
+    (void)snprintf(map, sizeof map, "0 %u 1\n", uid);
+    write_text("/proc/self/uid_map", map);
+    return true;
+}
+
+static bool own_hosts_file(const char *dir)
+{
+    hosts = file_join(dir, "hosts");
+    name_is_at("127.0.0.2");
+    return enter_namespace() && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount(hosts, "/etc/hosts", NULL, MS_BIND, NULL) == 0;
+}
+
+static struct rpc_server *serve(struct echo *echo, const char *address)
+{
+    struct err err = {0};
+    const char *const addresses[] = {address};
+    const struct rpc_server_options options = {.addresses = addresses, .address_count = 1};
+    echo_init(echo);
+    struct rpc_server *server = echo_server(echo, &options, &err);
+    assert_string_equal(err.msg, "");
+    assert_non_null(server);
+    return server;
+}
+
+static void stop(struct echo *echo, struct rpc_server *server)
+{
+    rpc_server_free(server);
+    echo_release(echo);
+}
+
+static int call(struct rpc_channel *channel, struct err *err)
+{
+    char text[] = "hello";
+    echo_item item = GRADUS__TEST__ITEM__INIT;
+    item.text = text;
+    const struct rpc_request request = {.service = &gradus__test__echo__descriptor,
+                                        .method = "Unary",
+                                        .body = &item.base,
+                                        .request_bulk = ECHO_BULK_FIELD,
+                                        .response_bulk = ECHO_BULK_FIELD,
+                                        .timeout_ms = 20000};
+    struct rpc_msg *reply = NULL;
+    int rc = rpc_call_blocking(channel, &request, &reply, err);
+    if (rc == 0) {
+        rpc_msg_unref(reply);
+    }
+    return rc;
+}
+
+/* As a node does: again, with a short pause. */
+static uint64_t call_until_well(struct rpc_channel *channel)
+{
+    uint64_t begin_ms = chrono_now_ms();
+    struct err err = {0};
+    while (call(channel, &err) != 0) {
+        if (chrono_now_ms() - begin_ms > FOUND_MS_MAX) {
+            fail_msg("%s", err.msg);
+        }
+        err = (struct err){0};
+        (void)usleep(50000);
+    }
+    return chrono_now_ms() - begin_ms;
+}
+
+static void test_a_name_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct echo first, second;
+    struct err err = {0};
+    struct rpc_server *server = serve(&first, "127.0.0.2:0");
+    const char *port = strrchr(rpc_server_address(server, 0), ':');
+    char *there = mem_printf("127.0.0.3%s", port);
+    char *target = mem_printf("ps-0.test%s", port);
+    const struct rpc_channel_options options = {.target = target};
+    struct rpc_channel *channel = rpc_channel_new(&options, &err);
+    assert_non_null(channel);
+    if (call(channel, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    stop(&first, server);
+    assert_int_not_equal(call(channel, &err), 0); /* nobody is there, and the name is asked for */
+    server = serve(&second, there);
+    name_is_at("127.0.0.3");
+    print_message("found after %llu ms\n", (unsigned long long)call_until_well(channel));
+    stop(&second, server);
+    rpc_channel_free(channel);
+    free(there);
+    free(target);
+}
+
+int main(void)
+{
+    char *dir = tmp_dir_make("names");
+    bool own = own_hosts_file(dir);
+    int failed = 0;
+    if (!own) {
+        (void)fprintf(stderr, "SKIPPED: no namespace with a hosts file of its own can be made\n");
+    } else {
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_is_asked_for_again)};
+        rpc_init();
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+        rpc_shutdown();
+    }
+    free(hosts);
+    tmp_dir_remove(dir);
+    return failed;
+}
