@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers /metrics and /healthz with libmicrohttpd. The thread is ours rather than the
+/* Answers /metrics and probes with libmicrohttpd. The thread is ours rather than the
  * library's, so that connections which are too slow can be ended on time (http_crowd.c). */
 #include "service/http.h"
 
@@ -29,7 +29,8 @@ struct http {
     pthread_t thread;
     int stop_fd;
     struct meter_registry *meters;
-    bool (*healthy)(void *ctx, char *reason, size_t n);
+    const struct http_check *checks;
+    size_t check_count;
     void *ctx;
     char address[ADDRESS_BYTES];
 };
@@ -56,10 +57,11 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const c
     return result;
 }
 
-static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, struct buf *body)
+static enum MHD_Result answer_check(struct http *h, const struct http_check *check,
+                                    struct MHD_Connection *c, struct buf *body)
 {
     char reason[HTTP_REASON_BYTES] = "";
-    bool well = h->healthy == NULL || h->healthy(h->ctx, reason, sizeof reason);
+    bool well = check->well(h->ctx, reason, sizeof reason);
     buf_printf(body, "%s\n", well ? "ok" : reason);
     return answer(c, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", body);
 }
@@ -84,10 +86,16 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
         meter_expose(h->meters, &body);
         return answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
     }
-    if (strcmp(url, "/healthz") == 0) {
-        return answer_health(h, c, &body);
+    for (size_t i = 0; i < h->check_count; i++) {
+        if (strcmp(url, h->checks[i].path) == 0) {
+            return answer_check(h, &h->checks[i], c, &body);
+        }
     }
-    buf_add_str(&body, "not found; there are /metrics and /healthz\n");
+    buf_add_str(&body, "not found; there are /metrics");
+    for (size_t i = 0; i < h->check_count; i++) {
+        buf_printf(&body, " %s", h->checks[i].path);
+    }
+    buf_add_str(&body, "\n");
     return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", &body);
 }
 
@@ -202,7 +210,8 @@ struct http *http_start(const struct http_options *options, struct err *err)
     }
     struct http *h = mem_new(1, sizeof *h);
     h->meters = options->meters;
-    h->healthy = options->healthy;
+    h->checks = options->checks;
+    h->check_count = options->check_count;
     h->ctx = options->ctx;
     address_format(&a, h->address, sizeof h->address);
     h->daemon = MHD_start_daemon(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP port of a service: /metrics (Prometheus text) and /healthz; one thread. */
+/* The HTTP port of a service: /metrics (Prometheus text) and pages for probes; one thread. */
 #ifndef GRADUS_SERVICE_HTTP_H
 #define GRADUS_SERVICE_HTTP_H
 
@@ -14,12 +14,18 @@ struct http;
 #define HTTP_CONNECTIONS_MAX 64   /* a few scrapers and probes; whoever fills it loses its oldest */
 #define HTTP_REQUEST_MS_MAX 10000 /* a request with its answer, and the pause before it */
 
-struct http_options {
-    const char *address;           /* "host:port", "[::1]:port"; port 0: any free one */
-    struct meter_registry *meters; /* borrows; the page of /metrics */
+struct http_check { /* a page that says yes or no */
+    const char *path;
     /* True: 200 "ok"; false: 503 with what it wrote to @reason. On the HTTP thread. */
-    bool (*healthy)(void *ctx, char *reason, size_t n);
-    void *ctx;
+    bool (*well)(void *ctx, char *reason, size_t n);
+};
+
+struct http_options {
+    const char *address;             /* "host:port", "[::1]:port"; port 0: any free one */
+    struct meter_registry *meters;   /* borrows; the page of /metrics */
+    const struct http_check *checks; /* borrows */
+    size_t check_count;
+    void *ctx; /* of the checks */
 };
 
 /* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE

@@ -18,6 +18,7 @@
 #include "rpc/rpc.h"
 #include "execution/loop.h"
 #include "membership/membership_core.h"
+#include "service/pulse.h"
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256
@@ -376,6 +377,9 @@ struct membership *membership_start(const struct membership_options *o, struct e
         return NULL;
     }
     loop_timer_set(m->loop, &m->timer, 0, run_timer, m);
+    if (o->pulse != NULL) {
+        pulse_begin(o->pulse, "membership", m->loop);
+    }
     if (loop_start(m->loop, "membership", err) != 0) {
         free_memory(m);
         return NULL;

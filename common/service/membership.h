@@ -18,6 +18,7 @@
 #define MEMBERSHIP_JOBS_MAX 64  /* in one heartbeat: more than any node may hold */
 
 struct membership;
+struct pulse;
 struct rpc_channel;
 
 enum membership_role { MEMBERSHIP_PS = 1, MEMBERSHIP_WORKER = 2 }; /* = NodeRole */
@@ -73,6 +74,7 @@ struct membership_options {
     const char *http_address;               /* may be "" */
     const struct membership_events *events; /* borrows */
     void *ctx;
+    struct pulse *pulse; /* of its thread; NULL: nobody looks */
 };
 
 /* Start joining, for ever, whether the master is there or not. Copies the strings of @options.

@@ -15,6 +15,7 @@
 #include "service/address.h"
 #include "service/own_address.h"
 #include "service/service_context.h"
+#include "service/service_health.h"
 #include "service/service_rules.h"
 
 /* ---- for the hooks ---- */
@@ -71,25 +72,6 @@ const char *service_http_advertised(const struct service_context *sc)
     return sc->http_advertised;
 }
 
-/* The lock is held, so that the RPC server hears of changes in their order; it calls nobody back.
- */
-static void tell_health(struct service_context *sc)
-{
-    bool serving = sc->ready && !sc->draining && sc->reason[0] == '\0';
-    if (serving != sc->serving) {
-        sc->serving = serving;
-        rpc_server_set_serving(sc->rpc, serving);
-    }
-}
-
-void service_set_unhealthy(struct service_context *sc, const char *reason)
-{
-    pthread_mutex_lock(&sc->lock);
-    (void)snprintf(sc->reason, sizeof sc->reason, "%s", reason != NULL ? reason : "");
-    tell_health(sc);
-    pthread_mutex_unlock(&sc->lock);
-}
-
 bool service_ending(struct service_context *sc)
 {
     return service_signals_ending(sc->signals);
@@ -106,16 +88,6 @@ void service_end(struct service_context *sc, const struct err *err)
 }
 
 /* ---- up ---- */
-
-static bool is_healthy(void *ctx, char *reason, size_t n)
-{
-    struct service_context *sc = ctx;
-    pthread_mutex_lock(&sc->lock);
-    const char *why = !sc->ready ? "starting" : sc->draining ? "draining" : sc->reason;
-    (void)snprintf(reason, n, "%s", why);
-    pthread_mutex_unlock(&sc->lock);
-    return reason[0] == '\0';
-}
 
 static void collect(void *ctx)
 {
@@ -228,8 +200,11 @@ static int start_ports(struct service_context *sc, struct err *err)
     }
     meter_process(sc->meters, sc->svc->name);
     meter_on_collect(sc->meters, collect, sc);
-    const struct http_options options = {
-        .address = sc->common.http_listen, .meters = sc->meters, .healthy = is_healthy, .ctx = sc};
+    const struct http_options options = {.address = sc->common.http_listen,
+                                         .meters = sc->meters,
+                                         .checks = SERVICE_CHECKS,
+                                         .check_count = SERVICE_CHECK_COUNT,
+                                         .ctx = sc};
     struct err http_err = {0};
     sc->http = http_start(&options, &http_err);
     if (sc->http == NULL) {
@@ -247,10 +222,7 @@ static int start_ports(struct service_context *sc, struct err *err)
  * Printing fails when the process that started us is gone. */
 static int announce(struct service_context *sc, struct err *err)
 {
-    pthread_mutex_lock(&sc->lock);
-    sc->ready = true;
-    tell_health(sc);
-    pthread_mutex_unlock(&sc->lock);
+    service_health_ready(sc);
     log_info("ready", "grpc=%s advertised=%s http=%s pid=%d", service_listening(sc), sc->advertised,
              http_address(sc->http), (int)getpid());
     if (printf("%s ready grpc=%s http=%s\n", sc->program, service_listening(sc),
@@ -277,10 +249,7 @@ static int serve(struct service_context *sc, struct err *err)
     if (code == 0) {
         service_signals_wait(sc->signals);
     }
-    pthread_mutex_lock(&sc->lock);
-    sc->draining = true;
-    tell_health(sc);
-    pthread_mutex_unlock(&sc->lock);
+    service_health_draining(sc);
     bool gave_up = code == ERR_CANCELLED && service_ending(sc); /* as it was asked to */
     if (code != 0) {
         service_signals_end(sc->signals); /* so that the end has its deadline here, too */

@@ -60,6 +60,7 @@ struct service_config {
 };
 
 struct service_context;
+struct pulse;
 
 /* One gRPC service: rpc_server_add(). @methods borrows. */
 struct service_methods {
@@ -124,6 +125,12 @@ const char *service_local_dir(const struct service_context *sc);
 
 /* Any thread: why /healthz and grpc.health.v1 say no, or NULL for well. @reason is copied. */
 void service_set_unhealthy(struct service_context *sc, const char *reason);
+/* Any thread: why /readyz says no although the service is well, such as a node that the master does
+ * not know yet; NULL: nothing. @reason is copied. */
+void service_set_absent(struct service_context *sc, const char *reason);
+/* In start(): a pulse for pulse_begin() on one of the service's loops. /livez says no when that
+ * does not turn any more. At most SERVICE_PULSES_MAX; it lives as long as the process. */
+struct pulse *service_pulse(struct service_context *sc);
 /* Any thread: has a signal or service_end() asked for the end? */
 bool service_ending(struct service_context *sc);
 /* Any thread: end the process as a signal would, with exit code 1 and this error when @err is not

@@ -6,10 +6,12 @@
 #include <pthread.h>
 
 #include "service/http.h"
+#include "service/pulse.h"
 #include "service/service.h"
 #include "service/service_signals.h"
 
 #define SERVICE_REASON_BYTES 256
+#define SERVICE_PULSES_MAX 4
 
 struct service_context {
     const struct service *svc;
@@ -23,13 +25,17 @@ struct service_context {
     struct http *http;
     char *advertised;
     char *http_advertised;
+    struct pulse pulses[SERVICE_PULSES_MAX]; /* of loops that have to turn; fixed before the HTTP
+                                                port answers */
+    size_t pulse_count;
 
     pthread_mutex_t lock; /* guards what follows */
     bool ready;
     bool draining;
-    bool serving;                      /* what the RPC server was told */
-    char reason[SERVICE_REASON_BYTES]; /* empty: well */
-    struct err end;                    /* of service_end(); code 0: none */
+    bool serving;                       /* what the RPC server was told */
+    char reason[SERVICE_REASON_BYTES];  /* empty: well */
+    char absence[SERVICE_REASON_BYTES]; /* empty: present */
+    struct err end;                     /* of service_end(); code 0: none */
 };
 
 /* From the settings, which are there, to the exit code. */

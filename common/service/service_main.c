@@ -40,7 +40,8 @@ static const struct field common_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(http_listen),
      .def = "127.0.0.1:0",
-     .help = "Where /metrics and /healthz are served"},
+     .help = "Where /metrics and the pages for probes are served: /livez, /readyz, /startupz, "
+             "/healthz"},
     {.path = "log_level",
      .type = FIELD_ENUM,
      .offset = AT(log_level),

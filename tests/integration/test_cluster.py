@@ -333,8 +333,9 @@ class Services(ClusterTest):
         for service in (master, *servers, *workers):
             page = urllib.request.urlopen(f"http://{service.http}/metrics", timeout=10).read().decode()
             self.assertIn("gradus_", page)
-            health = urllib.request.urlopen(f"http://{service.http}/healthz", timeout=10)
-            self.assertEqual(health.status, 200)
+            for check in ("healthz", "livez", "startupz", "readyz"):
+                answer = urllib.request.urlopen(f"http://{service.http}/{check}", timeout=10)
+                self.assertEqual(answer.status, 200, check)
         for service in (*workers, *servers, master):
             self.assertEqual(service.stop(), 0)
 

@@ -17,6 +17,7 @@
 #include "gradus/v1/cluster.pb-c.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "master/shell/shell.h"
+#include "service/pulse.h"
 
 #define POOL_THREADS 2 /* parse job files */
 #define POOL_QUEUE 256
@@ -221,6 +222,9 @@ int master_shell_start(struct service_context *sc, struct err *err)
     if (rc == 0) {
         shell_root_watch(s);
         probes_begin(s);
+    }
+    if (rc == 0) {
+        pulse_begin(service_pulse(sc), "master", s->loop);
     }
     rc = rc < 0 ? rc : loop_start(s->loop, "master", &local);
     if (rc < 0) {

@@ -79,6 +79,7 @@ struct state {
     struct service_context *sc;
     struct ps *ps;
     struct membership *membership;
+    struct pulse *pulse;
 };
 
 int ps_service_check(const void *settings, struct err *err)
@@ -102,7 +103,7 @@ static void on_joined(void *ctx, const struct membership_node *node)
 {
     struct state *st = ctx;
     char id[160];
-    service_set_unhealthy(st->sc, NULL);
+    service_set_absent(st->sc, NULL);
     ps_set_incarnation(st->ps, node->incarnation);
     log_info("joined", "node=%s", log_quote(node->id, id, sizeof id));
 }
@@ -112,6 +113,7 @@ static void on_lost(void *ctx, const struct err *reason)
     struct state *st = ctx;
     char text[512];
     log_warn("lost", "reason=%s", log_quote(reason->msg, text, sizeof text));
+    service_set_absent(st->sc, reason->msg);
     ps_drop(st->ps, NULL, 0);
 }
 
@@ -197,7 +199,8 @@ int ps_service_start(struct service_context *sc, struct err *err)
         return rc;
     }
     struct state *st = mem_new(1, sizeof *st);
-    *st = (struct state){.sc = sc, .ps = ps};
+    *st = (struct state){.sc = sc, .ps = ps, .pulse = service_pulse(sc)};
+    service_set_absent(sc, "the master does not know this server yet");
     service_set_state(sc, st);
     return 0;
 }
@@ -212,7 +215,8 @@ int ps_service_ready(struct service_context *sc, struct err *err)
                                          .address = service_advertised(sc),
                                          .http_address = service_http_advertised(sc),
                                          .events = &membership_events,
-                                         .ctx = st};
+                                         .ctx = st,
+                                         .pulse = st->pulse};
     st->membership = membership_start(&options, err);
     return st->membership == NULL ? err->code : 0;
 }

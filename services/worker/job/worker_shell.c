@@ -15,6 +15,7 @@
 #include "gradus/v1/worker.pb-c.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/worker_shell_state.h"
+#include "service/pulse.h"
 
 #define LEAVE_TIMEOUT_MS 2000
 
@@ -101,7 +102,8 @@ static void post_stop(struct worker_shell *w, const char *job, const char *why)
 
 static void on_joined(void *ctx, const struct membership_node *node)
 {
-    (void)ctx;
+    struct worker_shell *w = ctx;
+    service_set_absent(w->sc, NULL);
     log_info("joined", "node=%s", node->id);
 }
 
@@ -109,6 +111,7 @@ static void on_lost(void *ctx, const struct err *reason)
 {
     char quoted[512];
     log_warn("lost", "reason=%s", log_quote(reason->msg, quoted, sizeof quoted));
+    service_set_absent(((struct worker_shell *)ctx)->sc, reason->msg);
     post_stop(ctx, "", "the master does not know this worker any more");
 }
 
@@ -192,6 +195,9 @@ int worker_shell_start(struct service_context *sc, struct err *err)
     pthread_cond_init(&w->drained_cond, &attributes);
     pthread_condattr_destroy(&attributes);
     w->loop = loop_new(0);
+    pulse_begin(service_pulse(sc), "node", w->loop);
+    w->membership_pulse = service_pulse(sc);
+    service_set_absent(sc, "the master does not know this worker yet");
     make_meters(&w->meters, service_meters(sc));
     struct service_methods served = {
         .service = &gradus__v1__worker__descriptor,
@@ -234,6 +240,7 @@ static void join(void *ctx)
         .http_address = service_http_advertised(w->sc),
         .events = &membership_hooks,
         .ctx = w,
+        .pulse = w->membership_pulse,
     };
     w->membership = membership_start(&options, j->err);
 }

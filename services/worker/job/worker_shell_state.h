@@ -15,6 +15,7 @@
 struct worker_shell {
     struct service_context *sc;
     struct membership *membership; /* NULL until the server serves */
+    struct pulse *membership_pulse;
     struct worker_meters meters;
     struct loop *loop;
     struct worker_job *job;     /* NULL: none */

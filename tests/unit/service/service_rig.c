@@ -24,6 +24,16 @@ static const struct field toy_fields[] = {
      .offset = offsetof(struct toy_config, sick),
      .def = "false",
      .help = "Say that it is not well"},
+    {.path = "absent",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct toy_config, absent),
+     .def = "false",
+     .help = "Be unknown to others"},
+    {.path = "stuck",
+     .type = FIELD_BOOL,
+     .offset = offsetof(struct toy_config, stuck),
+     .def = "false",
+     .help = "Have a loop that does not turn"},
     {.path = "end",
      .type = FIELD_BOOL,
      .offset = offsetof(struct toy_config, end),
@@ -46,6 +56,14 @@ static int toy_start(struct service_context *sc, struct err *err)
         return err_set(err, ERR_STATE, "the milk \"is\" sour");
     }
     service_set_state(sc, strdup(c->flavour));
+    if (c->stuck) {
+        struct pulse *pulse = service_pulse(sc);
+        pulse->name = "treadmill";
+        atomic_store(&pulse->beat_ms, 1); /* once, when the machine was started */
+    }
+    if (c->absent) {
+        service_set_absent(sc, "nobody knows the toy");
+    }
     return 0;
 }
 

@@ -22,6 +22,7 @@
 #include "grpc/health/v1/health.pb-c.h"
 #include "service/address.h"
 #include "service/http.h"
+#include "service/pulse.h"
 #include "service/service.h"
 #include "service/spawn.h"
 
@@ -33,6 +34,8 @@ struct toy_config {
     int64_t size;
     bool hang;
     bool sick;
+    bool absent;
+    bool stuck;
     bool end;
 };
 

@@ -24,14 +24,25 @@ static bool healthy(void *ctx, char *reason, size_t n)
     return f->reason == NULL;
 }
 
+static bool other(void *ctx, char *reason, size_t n)
+{
+    (void)ctx;
+    (void)snprintf(reason, n, "never");
+    return false;
+}
+
 static int start(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->meters = meter_registry_new();
     meter_add(meter_counter(f->meters, "pushes_total", "Pushes", NULL, 0), 5);
-    const struct http_options options = {
-        .address = "127.0.0.1:0", .meters = f->meters, .healthy = healthy, .ctx = f};
+    static const struct http_check checks[] = {{"/healthz", healthy}, {"/other", other}};
+    const struct http_options options = {.address = "127.0.0.1:0",
+                                         .meters = f->meters,
+                                         .checks = checks,
+                                         .check_count = 2,
+                                         .ctx = f};
     struct err err = {0};
     f->http = http_start(&options, &err);
     assert_non_null(f->http);
@@ -97,7 +108,8 @@ static void test_pages(void **state)
     assert_answer(get(f, "/metrics"), "200", "text/plain; version=0.0.4");
     assert_answer(get(f, "/healthz"), "200", "\r\n\r\nok\n");
     assert_answer(get(f, "/nothing"), "404", "not found");
-    assert_answer(get(f, "/"), "404", "/metrics");
+    assert_answer(get(f, "/"), "404", "not found; there are /metrics /healthz /other\n");
+    assert_answer(get(f, "/other"), "503", "\r\n\r\nnever\n");
     assert_null(strstr(http_address(f->http), ":0"));
 }
 
