@@ -4,19 +4,17 @@
  * oldest. */
 #include "checkpoint/checkpoint_dir.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/manifest.h"
+#include "storage/storage.h"
 
 #define STEP_PREFIX "step-"
 
@@ -32,14 +30,9 @@ char *checkpoint_step_path(const char *dir, uint64_t step)
 static int remove_checkpoint(const char *path, struct err *err)
 {
     char *manifest = file_join(path, MANIFEST_NAME);
-    int rc = 0;
-    if (unlink(manifest) == 0) {
-        rc = file_sync_dir(path, err);
-    } else if (errno != ENOENT && errno != ENOTDIR) {
-        rc = err_errno(err, errno, "remove %s", manifest);
-    }
+    int rc = storage_remove(manifest, err);
     free(manifest);
-    return rc == 0 ? file_remove_tree(path, err) : rc;
+    return rc == 0 ? storage_remove_tree(path, err) : rc;
 }
 
 int checkpoint_discard(const char *dir, uint64_t step, struct err *err)
@@ -55,10 +48,10 @@ int checkpoint_begin(const char *dir, uint64_t step, char **path, struct err *er
     char *made = checkpoint_step_path(dir, step);
     int rc = remove_checkpoint(made, err);
     if (rc == 0) {
-        rc = file_make_dirs(made, err);
+        rc = storage_make_dirs(made, err);
     }
     if (rc == 0) {
-        rc = file_sync_dir(dir, err);
+        rc = storage_sync_dir(dir, err);
     }
     if (rc == 0 && path != NULL) {
         *path = made;
@@ -106,29 +99,20 @@ static int compare_newest(const void *a, const void *b)
 
 static int list(const char *dir, struct entries *out, struct err *err)
 {
-    DIR *d = opendir(dir);
-    if (d == NULL) {
-        return err_errno(err, errno, "open %s", dir);
-    }
-    int rc = 0;
-    for (;;) {
-        errno = 0;
-        struct dirent *e = readdir(d);
-        if (e == NULL) {
-            rc = errno == 0 ? 0 : err_errno(err, errno, "read %s", dir);
-            break;
-        }
-        const char *digits = e->d_name + sizeof STEP_PREFIX - 1;
+    struct storage_names names = {0};
+    int rc = storage_list(dir, &names, err);
+    for (size_t i = 0; rc == 0 && i < names.count; i++) {
+        const char *name = names.items[i], *digits = name + sizeof STEP_PREFIX - 1;
         int64_t step = 0;
-        if (strncmp(e->d_name, STEP_PREFIX, sizeof STEP_PREFIX - 1) != 0 ||
+        if (strncmp(name, STEP_PREFIX, sizeof STEP_PREFIX - 1) != 0 ||
             strspn(digits, "0123456789") != strlen(digits) || !text_to_int(digits, &step)) {
             continue;
         }
         out->items = mem_grow(out->items, &out->capacity, out->count + 1, sizeof *out->items);
         out->items[out->count++] =
-            (struct entry){.step = (uint64_t)step, .path = file_join(dir, e->d_name)};
+            (struct entry){.step = (uint64_t)step, .path = file_join(dir, name)};
     }
-    (void)closedir(d);
+    storage_names_release(&names);
     return rc;
 }
 
@@ -238,22 +222,25 @@ int checkpoint_latest(const char *dir, char **path, struct buf *skipped, struct 
 int checkpoint_resolve(const char *path, char **out, struct err *err)
 {
     char *manifest = file_join(path, MANIFEST_NAME);
-    bool is_checkpoint = file_exists(manifest);
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(manifest, &thing, err);
     free(manifest);
-    if (is_checkpoint) {
+    if (rc == 0 && thing != STORAGE_NOTHING) {
         *out = mem_strdup(path);
         return 0;
     }
-    return checkpoint_latest(path, out, NULL, err);
+    return rc != 0 ? rc : checkpoint_latest(path, out, NULL, err);
 }
 
 int checkpoint_prune(const char *dir, size_t keep, const char *named, struct err *err)
 {
-    if (keep == 0 || !file_exists(dir)) {
-        return 0;
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = keep == 0 ? 0 : storage_look(dir, &thing, err);
+    if (rc != 0 || thing == STORAGE_NOTHING) {
+        return rc;
     }
     struct entries all = {0};
-    int rc = look_at_all(dir, &all, err);
+    rc = look_at_all(dir, &all, err);
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         const struct entry *e = &all.items[i];
         bool goes = i < all.complete

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lets several masters share one root of checkpoints: each marks the directories of its jobs as
- * its own. The owner file is complete before link(2) gives it its name, and only one link
- * succeeds. */
+ * its own. Of all who claim the owner file one gets it (storage.h). */
 #include "checkpoint/claim.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "storage/storage.h"
 
 #define CLAIM_BYTES_MAX 4096
 #define CLAIM_FORMAT "gradus-owner 1\n"
@@ -36,15 +31,13 @@ void claim_owner_new(char out[CLAIM_OWNER_BYTES])
 int claim_root_check(const char *root, struct err *err)
 {
     char *mark = file_join(root, CLAIM_ROOT_MARK);
-    struct stat st;
-    int rc = 0;
-    if (stat(mark, &st) != 0) {
-        rc = errno == ENOENT || errno == ENOTDIR
-                 ? err_set(err, ERR_UNAVAILABLE,
-                           "checkpoint directory %s is not there: is its disk mounted? (It has no "
-                           "file %s; if it is meant to be empty, make that file)",
-                           root, CLAIM_ROOT_MARK)
-                 : err_errno(err, errno, "look for %s", mark);
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(mark, &thing, err);
+    if (rc == 0 && thing == STORAGE_NOTHING) {
+        rc = err_set(err, ERR_UNAVAILABLE,
+                     "checkpoint directory %s is not there: is its disk mounted? (It has no file "
+                     "%s; if it is meant to be empty, make that file)",
+                     root, CLAIM_ROOT_MARK);
     }
     free(mark);
     return rc;
@@ -55,12 +48,12 @@ int claim_root_make(const char *root, struct err *err)
     static const char text[] =
         "Checkpoints of Gradus. Without this file a master takes the directory for one whose disk "
         "is not mounted.\n";
-    int rc = file_make_dirs(root, err);
+    int rc = storage_make_dirs(root, err);
     if (rc != 0 || claim_root_check(root, NULL) == 0) {
         return rc;
     }
     char *mark = file_join(root, CLAIM_ROOT_MARK);
-    rc = file_write_atomic(mark, text, sizeof text - 1, err); /* whoever makes it: it is the same */
+    rc = storage_write(mark, text, sizeof text - 1, err); /* whoever makes it: it is the same */
     free(mark);
     return rc;
 }
@@ -71,7 +64,7 @@ int claim_read(const char *dir, char owner[CLAIM_OWNER_BYTES], struct err *err)
 {
     char *path = file_join(dir, CLAIM_NAME);
     struct buf text = {0};
-    int rc = file_read(path, CLAIM_BYTES_MAX, &text, err);
+    int rc = storage_read(path, CLAIM_BYTES_MAX, &text, err);
     owner[0] = '\0';
     if (rc == 0) {
         const char *p = buf_str(&text);
@@ -96,7 +89,12 @@ int claim_check(const char *root, const char *job, const char *owner, bool *ther
     char *dir = file_join(root, job);
     char found[CLAIM_OWNER_BYTES];
     int rc = claim_read(dir, found, err);
-    bool exists = rc != 0 || found[0] != '\0' || file_exists(dir);
+    bool exists = rc != 0 || found[0] != '\0';
+    if (rc == 0 && !exists) {
+        enum storage_thing thing = STORAGE_NOTHING;
+        rc = storage_look(dir, &thing, err);
+        exists = rc != 0 || thing != STORAGE_NOTHING;
+    }
     if (rc == 0 && found[0] == '\0') {
         rc = err_set(err, ERR_NOT_FOUND, exists ? "%s has no file " CLAIM_NAME : "%s is missing",
                      dir);
@@ -112,36 +110,15 @@ int claim_check(const char *root, const char *job, const char *owner, bool *ther
     return rc;
 }
 
-/* @dir/owner, which must not be there: a file that is complete gets the name. link() says by the
- * number of links whether it did, also when its answer was lost. Some file systems have no links:
- * there the name is taken first. */
+/* @dir/owner, which must not be there. */
 static int write_owner(const char *dir, const char *job, const char *owner, int64_t submitted_ms,
                        struct err *err)
 {
     char *path = file_join(dir, CLAIM_NAME);
-    char *temporary = mem_printf("%s.%s.%ld", path, owner, (long)getpid());
     char *text =
         mem_printf(CLAIM_FORMAT "%s\njob %s\nsubmitted_ms %" PRId64 "\n", owner, job, submitted_ms);
-    int rc = file_write_atomic(temporary, text, strlen(text), err);
-    if (rc == 0) {
-        struct stat st = {0};
-        int linked = link(temporary, path) == 0 ? 0 : errno;
-        if (stat(temporary, &st) == 0 && st.st_nlink > 1) {
-            linked = 0;
-        }
-        if (linked == EPERM || linked == ENOTSUP || linked == ENOSYS || linked == EMLINK) {
-            int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-            linked = fd < 0 ? errno : 0;
-            if (fd >= 0) {
-                (void)close(fd);
-                linked = rename(temporary, path) == 0 ? 0 : errno;
-            }
-        }
-        rc = linked == 0 ? file_sync_dir(dir, err) : err_errno(err, linked, "make %s", path);
-    }
-    (void)unlink(temporary);
+    int rc = storage_claim(path, text, strlen(text), err);
     free(text);
-    free(temporary);
     free(path);
     return rc;
 }
@@ -151,13 +128,12 @@ int claim_make(const char *root, const char *job, const char *owner, int64_t sub
 {
     char *dir = file_join(root, job);
     int rc = claim_root_check(root, err);
-    if (rc == 0 && mkdir(dir, 0755) != 0) {
-        rc = err_errno(err, errno, "make directory %s", dir);
-    } else if (rc == 0) {
+    rc = rc != 0 ? rc : storage_make_dir(dir, err);
+    if (rc == 0) {
         rc = write_owner(dir, job, owner, submitted_ms, err);
-        rc = rc != 0 ? rc : file_sync_dir(root, err);
+        rc = rc != 0 ? rc : storage_sync_dir(root, err);
         if (rc != 0) {
-            (void)rmdir(dir); /* what was made of it stays and is nobody's */
+            storage_remove_dir(dir); /* what was made of it stays and is nobody's */
         }
     }
     free(dir);
@@ -178,18 +154,16 @@ void claim_release(const char *root, const char *job, const char *owner)
     if (claim_check(root, job, owner, NULL, NULL) != 0) {
         return;
     }
-    char *path = file_join(root, job);
-    DIR *dir = opendir(path);
-    bool empty = dir != NULL;
-    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        empty = empty && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-                          strcmp(e->d_name, CLAIM_NAME) == 0);
+    char *dir = file_join(root, job), *path = file_join(dir, CLAIM_NAME);
+    struct storage_names names = {0};
+    bool empty = storage_list(dir, &names, NULL) == 0;
+    for (size_t i = 0; i < names.count; i++) {
+        empty = empty && strcmp(names.items[i], CLAIM_NAME) == 0;
     }
-    if (empty && unlinkat(dirfd(dir), CLAIM_NAME, 0) == 0) {
-        (void)rmdir(path);
+    if (empty && storage_remove(path, NULL) == 0) {
+        storage_remove_dir(dir);
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
-    }
+    storage_names_release(&names);
     free(path);
+    free(dir);
 }

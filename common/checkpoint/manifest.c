@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "storage/storage.h"
 #include "json/json_doc.h"
 #include "json/json_write.h"
 #include "checkpoint/ledger_json.h"
@@ -196,9 +197,9 @@ int manifest_write(const char *dir, const struct manifest *m, struct err *err)
     format(m, &text);
     char *path = file_join(dir, MANIFEST_NAME);
     char *parent = file_join(dir, "..");
-    int rc = file_write_atomic(path, text.data, text.len, err);
+    int rc = storage_write(path, text.data, text.len, err);
     if (rc == 0) {
-        rc = file_sync_dir(parent, err); /* the directory itself may be as new as the file */
+        rc = storage_sync_dir(parent, err); /* the directory itself may be as new as the file */
     }
     free(path);
     free(parent);

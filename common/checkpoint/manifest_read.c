@@ -2,13 +2,9 @@
 /* Reads manifest.json and checks the shard files that it names, by size or by content. Its own
  * checksum is compared before the JSON is parsed; a file name in it must be the one that we
  * would give. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/file.h"
@@ -322,17 +318,36 @@ static int read_all(const struct json_t *root, struct manifest *m, struct err *e
     return rc;
 }
 
+/* Too large is no manifest; ERR_EXHAUSTED would be a limit that passes. */
+static int read_text(const char *path, struct buf *text, struct err *err)
+{
+    struct storage_reader r;
+    int rc = storage_open(&r, path, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (r.bytes > MANIFEST_BYTES_MAX) {
+        rc = err_set(err, ERR_CORRUPT, "%s: larger than any manifest", path);
+    } else {
+        char *data = mem_new((size_t)r.bytes + 1, 1);
+        rc = storage_read_at(&r, 0, data, (size_t)r.bytes, err);
+        buf_add(text, data, rc == 0 ? (size_t)r.bytes : 0);
+        free(data);
+        if (rc != 0) {
+            (void)err_wrap(err, "read %s", path);
+        }
+    }
+    storage_close(&r);
+    return rc;
+}
+
 int manifest_read(const char *dir, struct manifest *m, struct err *err)
 {
     struct buf text = {0};
     struct json_t *root = NULL;
     struct manifest made = {0};
     char *path = file_join(dir, MANIFEST_NAME);
-    int rc = file_read(path, MANIFEST_BYTES_MAX, &text, err);
-    struct stat st;
-    if (rc == ERR_EXHAUSTED && stat(path, &st) == 0 && st.st_size > MANIFEST_BYTES_MAX) {
-        rc = err_set(err, ERR_CORRUPT, "%s: larger than any manifest", path);
-    }
+    int rc = read_text(path, &text, err);
     free(path);
     if (rc == 0) {
         rc = check_own_checksum(&text, err);
@@ -357,23 +372,16 @@ int manifest_read(const char *dir, struct manifest *m, struct err *err)
     return 0;
 }
 
-static int sum_of_file(int fd, uint64_t *out, struct err *err)
+static int sum_of_file(const struct storage_reader *file, uint64_t *out, struct err *err)
 {
     char *chunk = mem_new(CHUNK_BYTES, 1);
     struct checksum *sum = checksum_new();
     int rc = 0;
-    for (;;) {
-        ssize_t n = read(fd, chunk, CHUNK_BYTES);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            rc = err_errno(err, errno, "read");
-        }
-        if (n <= 0) {
-            break;
-        }
-        checksum_add(sum, chunk, (size_t)n);
+    for (uint64_t at = 0; rc == 0 && at < file->bytes;) {
+        size_t n = file->bytes - at < CHUNK_BYTES ? (size_t)(file->bytes - at) : CHUNK_BYTES;
+        rc = storage_read_at(file, at, chunk, n, err);
+        checksum_add(sum, chunk, rc == 0 ? n : 0);
+        at += n;
     }
     *out = checksum_value(sum);
     checksum_free(sum);
@@ -381,22 +389,19 @@ static int sum_of_file(int fd, uint64_t *out, struct err *err)
     return rc;
 }
 
-static int check_content(int fd, const struct manifest_shard *s, bool checksums, struct err *err)
+static int check_content(const struct storage_reader *file, const struct manifest_shard *s,
+                         bool checksums, struct err *err)
 {
-    struct stat st;
-    if (fstat(fd, &st) != 0) {
-        return err_errno(err, errno, "stat");
-    }
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != s->bytes) {
+    if (file->bytes != s->bytes) {
         return err_set(err, ERR_CORRUPT,
                        "size differs (manifest %" PRIu64 " bytes, file %" PRIu64 ")", s->bytes,
-                       (uint64_t)st.st_size);
+                       file->bytes);
     }
     if (!checksums) {
         return 0;
     }
     uint64_t sum = 0;
-    int rc = sum_of_file(fd, &sum, err);
+    int rc = sum_of_file(file, &sum, err);
     if (rc == 0 && sum != s->checksum) {
         rc = err_set(err, ERR_CORRUPT,
                      "checksum differs (manifest 0x%016" PRIx64 ", file 0x%016" PRIx64 ")",
@@ -411,15 +416,15 @@ int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shar
     char name[SHARD_FILE_NAME_BYTES];
     char *path =
         file_join(dir, shard_file_name(shard, m->shard_count, m->shards[shard].generation, name));
-    int rc;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        rc = err_set(err, ERR_NOT_FOUND, "missing");
-    } else if (fd < 0) {
-        rc = err_errno(err, errno, "open");
-    } else {
-        rc = check_content(fd, &m->shards[shard], checksum, err);
-        (void)close(fd);
+    struct storage_reader file;
+    int rc = storage_open(&file, path, err);
+    if (rc == ERR_NOT_FOUND) {
+        (void)err_set(err, rc, "missing");
+    } else if (rc == ERR_INVALID) {
+        rc = err_set(err, ERR_CORRUPT, "not a file");
+    } else if (rc == 0) {
+        rc = check_content(&file, &m->shards[shard], checksum, err);
+        storage_close(&file);
     }
     free(path);
     if (rc != 0) {

@@ -17,7 +17,7 @@
 
 #include "base/checksum.h"
 #include "base/err.h"
-#include "base/file.h"
+#include "storage/storage.h"
 
 #define SAFETENSORS_HEADER_BYTES_MAX 100000000U /* the reference implementation's limit */
 #define SAFETENSORS_RANK_MAX 8
@@ -67,7 +67,7 @@ struct safetensors_meta {
  * Nothing has the file's name until commit. Between open and commit the writer borrows the array of
  * tensors. */
 struct safetensors_writer {
-    struct file_writer file;
+    struct storage_writer file;
     struct checksum *sum;
     const struct safetensors_tensor *tensors;
     size_t *order; /* of the data: indices into tensors */
@@ -94,10 +94,9 @@ void safetensors_writer_abort(struct safetensors_writer *w); /* safe after commi
 
 /* ---- reading ----
  *
- * The whole header is checked when the file is opened; data are read with pread(), so that a file
- * cut later gives an error and not a signal. Threads may read from one open file. */
+ * The whole header is checked when the file is opened. Threads may read from one open file. */
 struct safetensors {
-    int fd;
+    struct storage_reader file;
     char *path;
     struct safetensors_tensor *tensors; /* sorted by name */
     size_t count;

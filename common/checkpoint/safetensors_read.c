@@ -1,42 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads safetensors files, ours and those of other programs. Opening checks the whole header
  * (types, shapes, offsets), so a tensor that was found is known to lie inside the file. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "json/json_doc.h"
 #include "checkpoint/safetensors.h"
-
-/* All of @n bytes at @at of the file. */
-static int read_at(int fd, uint64_t at, void *out, size_t n, struct err *err)
-{
-    char *p = out;
-    while (n > 0) {
-        ssize_t k = pread(fd, p, n, (off_t)at);
-        if (k < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return err_errno(err, errno, "byte %" PRIu64, at);
-        }
-        if (k == 0) {
-            return err_set(err, ERR_CORRUPT, "the file ends at byte %" PRIu64, at);
-        }
-        p += k;
-        at += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
 
 /* A copy that lives as long as @f. */
 static const char *keep_text(struct safetensors *f, const char *text)
@@ -212,7 +186,7 @@ static int read_header(struct safetensors *f, uint64_t file_bytes, struct err *e
     if (file_bytes < sizeof n) {
         return err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes are no safetensors file", file_bytes);
     }
-    int rc = read_at(f->fd, 0, &n, sizeof n, err);
+    int rc = storage_read_at(&f->file, 0, &n, sizeof n, err);
     if (rc != 0) {
         return rc;
     }
@@ -226,7 +200,7 @@ static int read_header(struct safetensors *f, uint64_t file_bytes, struct err *e
         return ERR_EXHAUSTED;
     }
     struct json_t *root = NULL;
-    rc = read_at(f->fd, sizeof n, text, (size_t)n, err);
+    rc = storage_read_at(&f->file, sizeof n, text, (size_t)n, err);
     if (rc == 0 && text[0] != '{') {
         rc = err_set(err, ERR_CORRUPT, "the header does not begin with {");
     }
@@ -247,20 +221,13 @@ static int read_header(struct safetensors *f, uint64_t file_bytes, struct err *e
 
 int safetensors_open(struct safetensors *f, const char *path, struct err *err)
 {
-    struct safetensors made = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
-    if (made.fd < 0) {
-        return err_errno(err, errno, "open %s", path);
+    struct safetensors made = {0};
+    int rc = storage_open(&made.file, path, err);
+    if (rc != 0) {
+        return rc;
     }
     made.path = mem_strdup(path);
-    struct stat st;
-    int rc = 0;
-    if (fstat(made.fd, &st) != 0) {
-        rc = err_errno(err, errno, "stat");
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = err_set(err, ERR_INVALID, "not a file");
-    } else {
-        rc = read_header(&made, (uint64_t)st.st_size, err);
-    }
+    rc = read_header(&made, made.file.bytes, err);
     if (rc != 0) {
         safetensors_close(&made);
         (void)err_wrap(err, "read %s", path);
@@ -286,8 +253,8 @@ void safetensors_close(struct safetensors *f)
     free(f->tensors);
     free(f->meta);
     free(f->path);
-    (void)close(f->fd);
-    *f = (struct safetensors){.fd = -1};
+    storage_close(&f->file);
+    *f = (struct safetensors){0};
 }
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *f, const char *name)
@@ -315,7 +282,7 @@ int safetensors_check_seal(const struct safetensors *f, struct err *err)
     size_t n = (size_t)f->data_first;
     char *header = mem_new(n, 1);
     char *text = mem_printf("\"" SAFETENSORS_SEAL "\":\"%s\"", noted);
-    int rc = read_at(f->fd, 0, header, n, err);
+    int rc = storage_read_at(&f->file, 0, header, n, err);
     char *at = rc == 0 ? memmem(header, n, text, strlen(text)) : NULL;
     if (at != NULL && strlen(noted) == 16) {
         /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): in the middle of a text */
@@ -345,7 +312,7 @@ int safetensors_read(const struct safetensors *f, const struct safetensors_tenso
                        "read %s: %zu bytes from byte %" PRIu64 " of %s, which has %" PRIu64,
                        f->path, bytes, first_byte, t->name, t->bytes);
     }
-    int rc = read_at(f->fd, f->data_first + t->first + first_byte, out, bytes, err);
+    int rc = storage_read_at(&f->file, f->data_first + t->first + first_byte, out, bytes, err);
     if (rc != 0) {
         (void)err_wrap(err, "read %s: tensor %s", f->path, t->name);
     }

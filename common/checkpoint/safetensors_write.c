@@ -200,19 +200,19 @@ int safetensors_writer_open(struct safetensors_writer *w, const char *path,
                             const struct safetensors_tensor *tensors, size_t count,
                             const struct safetensors_meta *meta, size_t meta_count, struct err *err)
 {
-    *w = (struct safetensors_writer){.file = {.fd = -1}, .tensors = tensors, .count = count};
+    *w = (struct safetensors_writer){.tensors = tensors, .count = count};
     struct buf header = {0};
     int rc = make_order(w, err);
     if (rc == 0) {
         rc = make_header(w, meta, meta_count, &header, err);
     }
     if (rc == 0) {
-        rc = file_writer_open(&w->file, path, err);
+        rc = storage_create(&w->file, path, err);
     }
     if (rc == 0) {
         w->sum = checksum_new();
         checksum_add(w->sum, header.data, header.len);
-        rc = file_writer_add(&w->file, header.data, header.len, err);
+        rc = storage_add(&w->file, header.data, header.len, err);
     }
     buf_release(&header);
     if (rc != 0) {
@@ -238,9 +238,9 @@ int safetensors_writer_add(struct safetensors_writer *w, const void *data, size_
 {
     if (bytes > w->left) {
         return err_set(err, ERR_STATE, "write %s: %zu bytes of data, %" PRIu64 " are expected",
-                       w->file.path, bytes, w->left);
+                       w->file.location, bytes, w->left);
     }
-    int rc = file_writer_add(&w->file, data, bytes, err);
+    int rc = storage_add(&w->file, data, bytes, err);
     if (rc != 0) {
         return rc;
     }
@@ -258,13 +258,13 @@ int safetensors_writer_commit(struct safetensors_writer *w, struct safetensors_w
 {
     int rc = 0;
     if (w->at < w->count) {
-        rc = err_set(err, ERR_STATE, "write %s: the data of %s are missing", w->file.path,
+        rc = err_set(err, ERR_STATE, "write %s: the data of %s are missing", w->file.location,
                      w->tensors[w->order[w->at]].name);
     }
     struct safetensors_written written = {0};
     if (rc == 0) {
-        written = (struct safetensors_written){w->file.offset, checksum_value(w->sum)};
-        rc = file_writer_commit(&w->file, err);
+        written = (struct safetensors_written){w->file.bytes, checksum_value(w->sum)};
+        rc = storage_commit(&w->file, err);
     }
     safetensors_writer_abort(w);
     if (rc == 0 && out != NULL) {
@@ -275,8 +275,8 @@ int safetensors_writer_commit(struct safetensors_writer *w, struct safetensors_w
 
 void safetensors_writer_abort(struct safetensors_writer *w)
 {
-    file_writer_abort(&w->file);
+    storage_abort(&w->file);
     checksum_free(w->sum);
     free(w->order);
-    *w = (struct safetensors_writer){.file = {.fd = -1}};
+    *w = (struct safetensors_writer){0};
 }

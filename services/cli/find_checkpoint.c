@@ -5,25 +5,29 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/find_job.h"
+#include "storage/storage.h"
 
-static bool is_directory(const char *path)
+/* ERR_NOT_FOUND: it is none. */
+static int look_for(const char *location, struct err *err)
 {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    enum storage_thing thing = STORAGE_NOTHING;
+    int rc = storage_look(location, &thing, err);
+    return rc == 0 && thing != STORAGE_DIRECTORY
+               ? err_set(err, ERR_NOT_FOUND, "%s: no such directory", location)
+               : rc;
 }
 
-/* The directory of all checkpoints of @job below @state_dir, or NULL. Returns owned. */
+/* The directory of all checkpoints of @job below @state_dir, a path, or NULL. Returns owned. */
 static char *job_dir(const char *state_dir, const char *job)
 {
     char *all = file_join(state_dir, "checkpoints"), *dir = file_join(all, job);
     free(all);
-    if (!is_directory(dir)) {
+    if (look_for(dir, NULL) != 0) {
         free(dir);
         dir = NULL;
     }
@@ -36,13 +40,12 @@ static int of_job(const struct found_job *found, char **path, struct err *err)
 {
     const Gradus__V1__Job *job = found->job;
     char *dir = found->row != NULL ? job_dir(found->state_dir, job->id) : NULL;
-    if (job->checkpoint[0] != '\0' && is_directory(job->checkpoint)) {
+    int rc = job->checkpoint[0] == '\0' ? ERR_NOT_FOUND : look_for(job->checkpoint, err);
+    if (rc == 0) {
         *path = mem_strdup(job->checkpoint);
-        free(dir);
-        return 0;
-    }
-    int rc;
-    if (dir != NULL) {
+    } else if (rc != ERR_NOT_FOUND && storage_is_url(job->checkpoint)) {
+        (void)err_wrap(err, "the checkpoint of job %s", job->id);
+    } else if (dir != NULL) {
         rc = checkpoint_resolve(dir, path, err);
     } else if (job->checkpoint[0] != '\0') {
         rc = err_set(
@@ -91,11 +94,14 @@ int find_checkpoint(const char *what, const struct cli_common *common, char **pa
     if (what[0] == '\0') {
         return err_set(err, ERR_INVALID, "the name of the job is empty");
     }
-    if ((is_path || common->master[0] == '\0') && is_directory(what)) {
-        return checkpoint_resolve(what, path, err);
-    }
-    if (is_path) {
-        return err_set(err, ERR_NOT_FOUND, "%s: no such directory", what);
+    if (is_path || common->master[0] == '\0') {
+        int rc = look_for(what, err);
+        if (rc == 0) {
+            return checkpoint_resolve(what, path, err);
+        }
+        if (is_path) {
+            return rc;
+        }
     }
     return by_name(what, common, path, err);
 }

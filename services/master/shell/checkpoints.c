@@ -3,8 +3,6 @@
  * newest complete checkpoint, removes old ones. First it always checks whose directory it is. */
 #include "master/shell/checkpoints.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_dir.h"
 #include "checkpoint/manifest.h"
+#include "storage/storage.h"
 
 #define NUMBER_DIGITS_MAX 18 /* one more is still an int64_t, as the store has */
 #define CLAIM_TRIES_MAX 1000 /* masters that submit at the same moment */
@@ -247,17 +246,18 @@ static uint64_t number_of(const char *entry, const char *name, size_t name_bytes
 
 static int highest_number(const char *root, const char *name, uint64_t *highest, struct err *err)
 {
-    DIR *d = opendir(root);
-    if (d == NULL) {
-        return err_errno(err, errno, "open %s", root);
+    struct storage_names names = {0};
+    int rc = storage_list(root, &names, err);
+    if (rc < 0) {
+        return rc;
     }
     size_t name_bytes = strlen(name);
     *highest = 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        uint64_t n = number_of(e->d_name, name, name_bytes);
+    for (size_t i = 0; i < names.count; i++) {
+        uint64_t n = number_of(names.items[i], name, name_bytes);
         *highest = n > *highest ? n : *highest;
     }
-    (void)closedir(d);
+    storage_names_release(&names);
     return 0;
 }
 

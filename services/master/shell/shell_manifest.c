@@ -9,6 +9,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard_file.h"
 #include "master/shell/shell.h"
+#include "storage/storage.h"
 
 struct task {
     struct shell *shell;
@@ -46,12 +47,14 @@ static void write_manifest(void *ctx)
     struct task *t = ctx;
     const struct checkpoints_job job = {t->job.id, t->job.checkpoint, t->job.submitted_ms};
     if (checkpoints_check(&t->shell->checkpoints, &job, false, &t->err) == 0) {
-        if (!file_exists(t->dir)) {
+        enum storage_thing thing = STORAGE_NOTHING;
+        int rc = storage_look(t->dir, &thing, &t->err);
+        if (rc == 0 && thing == STORAGE_NOTHING) {
             err_set(&t->err, ERR_NOT_FOUND,
                     "%s is missing: master and parameter servers must share the checkpoint "
                     "directory",
                     t->dir);
-        } else if (manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0) {
+        } else if (rc == 0 && manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0) {
             (void)manifest_write(t->dir, &t->manifest, &t->err);
         }
     }

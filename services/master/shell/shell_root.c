@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpoint directory itself: whose jobs are in it, and is its disk mounted? */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/chrono.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/shell/shell.h"
+#include "storage/storage.h"
 
 #define LOOK_MS 2000
 #define SILENT_MS 10000 /* a disk that answers nothing for so long is not there */
@@ -20,15 +19,6 @@
 #define JOBS_SEARCHED 1000 /* that have ended: in which directories the owner is looked for */
 
 /* ---- opening ---- */
-
-/* Without resolving links: the directory may not be there. */
-static char *absolute(const char *path)
-{
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
-    char *all = file_join(here, path);
-    free(here);
-    return all;
-}
 
 struct search {
     const char *root;
@@ -111,11 +101,12 @@ static void tell(struct shell *s, const struct err *err)
 int shell_root_open(struct shell *s, struct err *err)
 {
     char *beside = file_join(s->settings->state_dir, "checkpoints");
-    char *root =
-        absolute(s->settings->checkpoint_dir[0] != '\0' ? s->settings->checkpoint_dir : beside);
+    char *root = storage_absolute(
+        s->settings->checkpoint_dir[0] != '\0' ? s->settings->checkpoint_dir : beside);
     free(beside);
     struct err local = {0};
-    int rc = open_owner(s, root, err);
+    int rc = storage_check(root, err);
+    rc = rc < 0 ? err_wrap(err, "checkpoint directory") : open_owner(s, root, err);
     if (rc == 0 && is_known(s, root)) {
         if (claim_root_check(root, &local) < 0) { /* it comes back, or somebody is told */
             tell(s, &local);
@@ -125,7 +116,7 @@ int shell_root_open(struct shell *s, struct err *err)
         rc = rc < 0 ? err_wrap(err, "checkpoint directory")
                     : s->store->ops->put_text(s->store, STORE_CHECKPOINT_ROOT, root, err);
     }
-    char *real = rc == 0 ? realpath(root, NULL) : NULL;
+    char *real = rc == 0 && !storage_is_url(root) ? realpath(root, NULL) : NULL;
     s->checkpoints.root = real != NULL ? real : mem_strdup(root);
     free(root);
     return rc;

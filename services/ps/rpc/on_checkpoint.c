@@ -12,6 +12,7 @@
 #include "checkpoint/claim.h"
 #include "checkpoint/shard_file.h"
 #include "ps/rpc/ps_shell.h"
+#include "storage/storage.h"
 #include "wire/wire.h"
 
 #define DIRECTORY_BYTES_MAX 512
@@ -128,7 +129,7 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
     char *path = file_join(dir, name);
     int rc = check_owner(s->ps, m->directory, m->owner, err);
-    rc = rc != 0 ? rc : file_make_dirs(dir, err);
+    rc = rc != 0 ? rc : storage_make_dirs(dir, err);
     rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
     free(path);
     free(dir);

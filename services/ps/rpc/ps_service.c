@@ -12,6 +12,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "ps/rpc/ps.h"
 #include "service/membership.h"
+#include "storage/storage.h"
 
 #define LEAVE_MS_MAX 2000
 
@@ -185,6 +186,9 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .shared_memory = service_common(sc)->shared_memory,
                                  .meters = service_meters(sc)};
+    if (storage_check(c->checkpoint_dir, err) != 0) {
+        return err_wrap(err, "checkpoint directory");
+    }
     struct ps *ps = ps_new(&options, err);
     if (ps == NULL) {
         return err->code;

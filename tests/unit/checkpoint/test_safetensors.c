@@ -135,12 +135,12 @@ static void refuse(const char *dir, const char *header, size_t data_bytes, const
     write_whole(dir, "bad.safetensors", file.data, file.len);
     buf_release(&file);
     char *path = file_join(dir, "bad.safetensors");
-    struct safetensors f = {.fd = -77};
+    struct safetensors f = {.count = 77};
     struct err err = {0};
     if (safetensors_open(&f, path, &err) != ERR_CORRUPT) {
         fail_msg("taken or refused otherwise: %s (%s)", header, err.msg);
     }
-    assert_int_equal(f.fd, -77);
+    assert_int_equal(f.count, 77);
     assert_message(err, message);
     assert_message(err, path);
     free(path);
