@@ -4,11 +4,14 @@
 #include "service/service.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/host_cpus.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "host/local_socket.h"
@@ -283,11 +286,25 @@ static int log_failure(int code, const struct err *err)
     return SERVICE_EXIT_FAILED;
 }
 
+/* What there is of the machine for this process, so that nobody has to guess why a limit is what it
+ * is. */
+static void log_host(void)
+{
+    const struct host_memory memory = host_memory("");
+    const struct host_cpus cpus = host_cpus("");
+    log_info("host",
+             "memory_bytes=%" PRIu64 " available_bytes=%" PRIu64 " memory_limited_by=%s cpus=%.2f "
+             "cpus_limited_by=%s",
+             memory.total, memory.available, memory.limited ? "control_group" : "machine",
+             cpus.time, cpus.limited ? "control_group" : "machine");
+}
+
 int service_run(struct service_context *sc)
 {
     struct err err = {0};
     log_init(sc->svc->name, (enum log_level)sc->common.log_level);
     log_set_format((enum log_format)sc->common.log_format);
+    log_host();
     /* While there is one thread: plug-ins are tried out in processes that are forks of this one. */
     if (service_load_rules(sc->common.rules_dir, &err) != 0) {
         return log_failure(err.code, &err);

@@ -4,11 +4,9 @@
 #include "ps/rpc/ps.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/host_memory.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "ps/rpc/ps_shell.h"
@@ -81,14 +79,6 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
     meter_on_collect(r, collect, ps);
 }
 
-unsigned ps_apply_threads(void)
-{
-    enum { ENOUGH = 4 };
-    cpu_set_t cpus;
-    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    return n < 1 ? 1 : n < ENOUGH ? (unsigned)n : ENOUGH;
-}
-
 struct ps *ps_ref(struct ps *ps)
 {
     atomic_fetch_add(&ps->refs, 1);
@@ -125,8 +115,8 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->chunk_bytes = o->chunk_bytes;
     ps->shared_memory = o->shared_memory;
     ps->shards_max = o->shards_max;
-    ps->budget.bytes_max = o->memory_bytes_max == 0 ? host_memory("").total : o->memory_bytes_max;
-    unsigned threads = o->apply_threads == 0 ? ps_apply_threads() : o->apply_threads;
+    ps->budget.bytes_max = o->memory_bytes_max == 0 ? ps_memory_bytes("") : o->memory_bytes_max;
+    unsigned threads = o->apply_threads == 0 ? ps_apply_threads("") : o->apply_threads;
     ps->team = thread_team_new(threads - 1, "ps-apply", err);
     ps->work = ps->team == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-work", err);
     ps->opens = ps->work == NULL ? NULL : pool_new(1, POOL_QUEUE, "ps-opens", err);

@@ -23,7 +23,7 @@ struct ps;
 struct ps_options {
     const char *checkpoint_dir;  /* copied */
     size_t shards_max;           /* 1..PS_SHARDS_MAX */
-    uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: as much as the machine has */
+    uint64_t memory_bytes_max;   /* of values, slots and gradients; 0: ps_memory_bytes() */
     uint64_t gradient_bytes_max; /* of gradients that are not applied yet (gradient_memory.h); 0: no
                                     limit of their own */
     size_t chunk_bytes;          /* of an answer; a multiple of 4 */
@@ -34,9 +34,12 @@ struct ps_options {
 
 #define PS_APPLY_THREADS_MAX 64
 
-/* Threads for one update where nobody says how many: the processors that this process may use, but
- * no more than 4, which take all of the memory's bandwidth of most machines. */
-unsigned ps_apply_threads(void);
+/* Memory where nobody says how much: 4/5 of the limit of a control group, which ends a process that
+ * passes it; without one, as much as the machine has. @root as of host_memory(). */
+uint64_t ps_memory_bytes(const char *root);
+/* Threads for one update where nobody says how many: what processor time there is for this process
+ * (host_cpus.h), but no more than 4, which take all of the memory's bandwidth of most machines. */
+unsigned ps_apply_threads(const char *root);
 /* Returns owned. Errors: ERR_RANGE; ERR_EXHAUSTED no threads. */
 struct ps *ps_new(const struct ps_options *options, struct err *err);
 /* From now on shards are opened for who knows this number of the process alone; 0, as at first: for

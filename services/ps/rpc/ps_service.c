@@ -47,7 +47,8 @@ const struct field ps_fields[] = {
      .def = "0",
      .min = 0,
      .max = 1e15,
-     .help = "Memory for parameters, optimizer slots and gradients; 0: as much as the machine has"},
+     .help = "Memory for parameters, optimizer slots and gradients; 0: 4/5 of the limit of a "
+             "control group (a container's), and as much as the machine has where there is none"},
     {.path = "gradient_bytes_max",
      .type = FIELD_BYTES,
      .offset = AT(gradient_bytes_max),
@@ -70,8 +71,9 @@ const struct field ps_fields[] = {
      .def = "0",
      .min = 0,
      .max = PS_APPLY_THREADS_MAX,
-     .help = "Threads that compute one update of a large shard, the same bits for any number; 0: "
-             "one for each processor, at most 4"},
+     .help =
+         "Threads that compute one update of a large shard, the same bits for any number; 0: "
+         "one for each processor that it may use, at most 4; a quota of a control group counts"},
 };
 #undef AT
 const size_t ps_field_count = sizeof ps_fields / sizeof ps_fields[0];
@@ -189,6 +191,15 @@ int ps_service_start(struct service_context *sc, struct err *err)
     if (storage_check(c->checkpoint_dir, err) != 0) {
         return err_wrap(err, "checkpoint directory");
     }
+    if (options.memory_bytes_max == 0) {
+        options.memory_bytes_max = ps_memory_bytes("");
+    }
+    if (options.apply_threads == 0) {
+        options.apply_threads = ps_apply_threads("");
+    }
+    log_info("limits",
+             "memory_bytes_max=%" PRIu64 " gradient_bytes_max=%" PRIu64 " apply_threads=%u",
+             options.memory_bytes_max, options.gradient_bytes_max, options.apply_threads);
     struct ps *ps = ps_new(&options, err);
     if (ps == NULL) {
         return err->code;

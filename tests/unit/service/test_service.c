@@ -25,6 +25,7 @@ static void test_ready_line_pages_and_clean_end(void **state)
     assert_true(spawn_end(&f->child, WAIT_MS));
     const char *log = child_log_text(f);
     child_assert_part(log, "level=info service=toy event=ready grpc=");
+    child_assert_part(log, "level=info service=toy event=host memory_bytes=");
     child_assert_part(log, "event=signal signal=15\n");
     child_assert_part(log, "event=toy_drain grace_ms=2000\n");
     child_assert_part(log, "event=toy_stop state=plum\n");
