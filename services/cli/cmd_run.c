@@ -42,7 +42,7 @@ static int train(struct local *local, const struct job_file *file, const struct 
     char *job = NULL;
     int rc = client_open(&client, local->master_address, &err);
     if (rc == 0) {
-        rc = submit_job(&client, file, args, &job, &err);
+        rc = submit_job(&client, file, args, "", &job, &err);
     }
     if (rc != 0) {
         client_close(&client);

@@ -14,6 +14,7 @@
 struct options {
     struct cli_common common;
     bool watch;
+    char *request_id;
 };
 
 static const struct field fields[] = {
@@ -25,6 +26,12 @@ static const struct field fields[] = {
      .offset = offsetof(struct options, watch),
      .def = "false",
      .help = "Stay and watch it, as gradus watch does"},
+    {.path = "request_id",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, request_id),
+     .def = "",
+     .help = "Name of this submission: the master makes one job of all that have the same, so a "
+             "program that was interrupted may submit again; empty: a new one each time"},
 };
 
 /* The id for programs on stdout; what people want to know besides, on stderr. */
@@ -78,7 +85,7 @@ static int run(const struct cli_args *args)
     char *job = NULL;
     int rc = client_open_common(&client, &o->common, false, &err);
     if (rc == 0) {
-        rc = submit_job(&client, &file, args, &job, &err);
+        rc = submit_job(&client, &file, args, o->request_id, &job, &err);
     }
     if (rc != 0) {
         code = cli_fail(&err);
@@ -104,7 +111,8 @@ const struct cli_command cmd_submit = {
     .summary = "Send a job to a master and print its id",
     .usage = "JOB.yaml",
     .examples = "  gradus submit job.yaml --master master:7000\n"
-                "  gradus submit job.yaml --set cluster.workers=4 --watch\n",
+                "  gradus submit job.yaml --set cluster.workers=4 --watch\n"
+                "  gradus submit job.yaml --request-id=nightly-2026-11-23 --watch\n",
     .notes = "The id goes to stdout, everything else to stderr. Paths in the job file are those of "
              "the workers; where they are relative, data.dir is sent as an absolute path, from the "
              "directory that gradus was started in.",

@@ -48,13 +48,13 @@ static void make_request_id(char *out, size_t n)
 }
 
 int submit_job(struct client *client, const struct job_file *file, const struct cli_args *args,
-               char **job, struct err *err)
+               const char *request_id, char **job, struct err *err)
 {
-    char request_id[40];
+    char drawn[40];
     if (rpc_channel_wait_ready(client->channel, CLIENT_TIMEOUT_MS, err) != 0) {
         return err_wrap(err, "the master cannot be reached");
     }
-    make_request_id(request_id, sizeof request_id);
+    make_request_id(drawn, sizeof drawn);
     Gradus__V1__SubmitRequest request = GRADUS__V1__SUBMIT_REQUEST__INIT;
     char *name = mem_strdup(file->path);
     char *data_dir = submit_data_dir(&file->spec.data);
@@ -69,7 +69,8 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
     if (data_dir != NULL) {
         sets[request.n_sets++] = mem_printf("data.dir=%s", data_dir);
     }
-    request.request_id = request_id;
+    char *id = mem_strdup(request_id[0] != '\0' ? request_id : drawn);
+    request.request_id = id;
     struct rpc_msg *reply = NULL;
     int rc = client_call(client, "Submit", &request.base, SUBMIT_TIMEOUT_MS, &reply, err);
     if (rc == 0) {
@@ -80,6 +81,7 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
         free(sets[i]);
     }
     free(sets);
+    free(id);
     free(name);
     free(data_dir);
     return rc;

@@ -274,6 +274,18 @@ class Cluster(ClusterTest):
         job = self.status(master, done.stdout.strip())
         self.assertIn(f"dir: {self.shared}/digits", job["text"])
 
+    def test_one_request_is_one_job(self):
+        """Who was interrupted submits again and follows the same job."""
+        master, _, _ = self.start_cluster()
+        again = ("--master", master.address, "--request-id=nightly", *self.job(training__epochs=1))
+        first = gradus("submit", DIGITS, *again)
+        self.assertEqual(first.returncode, 0, first.stderr)
+        followed = gradus("submit", DIGITS, *again, "--watch")
+        self.assertEqual(followed.returncode, 0, followed.stderr)
+        self.assertIn(f"job {first.stdout.strip()} submitted", followed.stderr)
+        other = gradus("submit", DIGITS, *again[:2], "--request-id=weekly", *again[3:])
+        self.assertNotEqual(other.stdout, first.stdout)
+
     def test_settings_of_a_service(self):
         for kind in ("master", "ps", "worker"):
             done = subprocess.run([os.path.join(BIN, f"gradus-{kind}"), "--print-config", "--grace-ms=1s"],
