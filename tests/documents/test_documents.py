@@ -51,10 +51,13 @@ cluster: {{workers: 1, ps: 1}}
 # (page, command, who runs it)
 BY_CONTAINERS = "script/test-containers, on a docker engine"
 BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
+BY_KUBERNETES = "script/test-kubernetes, on a cluster"
 ELSEWHERE = [
     ("README.md", r"docker-compose ", BY_CONTAINERS),
     ("deploy/compose.yaml", r".*", BY_CONTAINERS),
     ("docker/Dockerfile", r".*", BY_CONTAINERS),
+    ("docs/deployment.md", r"(docker|kubectl) ", BY_KUBERNETES),
+    ("docs/deployment.md", r"build/bin/gradus nodes ", "it needs the port of a cluster, and is in docs/cli.md, too"),
     ("README.md", r"script/test$", "this test is a part of it"),
     ("docs/simulator.md", r"script/sim --mutants$", "the step of script/test for deliberate bugs"),
     ("README.md", r"script/(demo|build)$", BY_CLEAN_CLONE),

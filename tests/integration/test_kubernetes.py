@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests of deploy/kubernetes without a cluster: they are rendered, and what is in them agrees with the
+programs, the image and each other. script/test-kubernetes applies them to a real one."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+import yaml
+
+SOURCE = os.environ["GRADUS_SOURCE_DIR"]
+BIN = os.environ["GRADUS_BIN_DIR"]
+ROOT = os.path.join(SOURCE, "deploy", "kubernetes")
+KINDS_WITH_PODS = ("StatefulSet", "Deployment", "Job")
+# Of programs that have TLS.
+NOT_EVERYWHERE = ("GRADUS_INSECURE",)
+# A service ends within 2 × grace-ms and this (SERVICE_STOP_MS).
+STOP_S = 10
+
+
+class Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, which YAML takes in silence."""
+
+
+def mapping(loader, node):
+    keys = [key.value for key, _ in node.value]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise yaml.constructor.ConstructorError(None, None, f"{key} is there twice", node.start_mark)
+    return loader.construct_mapping(node, deep=True)
+
+
+Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+
+
+def read(*path):
+    with open(os.path.join(*path)) as f:
+        return f.read()
+
+
+def load(text):
+    return [document for document in yaml.load_all(text, Loader) if document]
+
+
+def directories():
+    return sorted(os.path.dirname(path) for path in glob.glob(ROOT + "/**/kustomization.yaml", recursive=True))
+
+
+def renderer():
+    """What renders a kustomization of today; kubectl had a kustomize of 2019 up to 1.20."""
+    for command, version in ((["kubectl", "kustomize"], ["kubectl", "version", "--client"]),
+                             (["kustomize", "build"], ["kustomize", "version"])):
+        if shutil.which(command[0]):
+            done = subprocess.run(version, capture_output=True, text=True, timeout=60)
+            if re.search(r"(Kustomize Version: |^)v[5-9]\.", done.stdout, re.M):
+                return command
+    return None
+
+
+RENDERER = renderer()
+
+
+def render(directory):
+    done = subprocess.run([*RENDERER, directory], capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        raise AssertionError(f"{directory}: {done.stderr}")
+    return load(done.stdout)
+
+
+HELP = {}
+
+
+def help_of(program, command=None):
+    words = [program] + ([command] if command else [])
+    if tuple(words) not in HELP:
+        HELP[tuple(words)] = subprocess.run([os.path.join(BIN, words[0]), *words[1:], "--help"], capture_output=True,
+                                            text=True, timeout=60, check=True).stdout
+    return HELP[tuple(words)]
+
+
+def knows_flag(text, flag):
+    name = re.escape(flag.removeprefix("--"))
+    return re.search(rf"^ +(-\w, )?--(\[no-\])?{name}( |=|$)", text, re.M)
+
+
+def pod_of(document):
+    return document["spec"]["template"]["spec"]
+
+
+def seconds(text):
+    number, unit = re.fullmatch(r"([0-9]+)(ms|s|m)", text).groups()
+    return int(number) * {"ms": 0.001, "s": 1, "m": 60}[unit]
+
+
+def port_of(address):
+    return int(address.rpartition(":")[2])
+
+
+def size(text):
+    number, unit = re.fullmatch(r"([0-9]+)(Mi|Gi)", text).groups()
+    return int(number) * {"Mi": 1, "Gi": 1024}[unit]
+
+
+def selects(selector, labels):
+    wanted = selector.get("matchLabels", {})
+    return (all(labels.get(key) == value for key, value in wanted.items()) and
+            all(labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions", [])))
+
+
+class Files(unittest.TestCase):
+    def test_every_file_parses_and_is_used(self):
+        for directory in directories():
+            kustomization = load(read(directory, "kustomization.yaml"))[0]
+            named = {os.path.normpath(os.path.join(directory, name)) for name in kustomization.get("resources", [])}
+            for generator in kustomization.get("configMapGenerator", []):
+                named |= {os.path.join(directory, name) for name in generator["files"]}
+            for path in glob.glob(directory + "/*"):
+                if os.path.isfile(path):
+                    self.assertTrue(load(read(path)), path)
+                    self.assertTrue(path in named or path.endswith("/kustomization.yaml"), f"{path} is in no overlay")
+            self.assertEqual([path for path in named if not os.path.exists(path)], [])
+
+    def test_metrics_of_the_rules_exist(self):
+        sources = "".join(read(path) for path in glob.glob(SOURCE + "/services/**/*.c", recursive=True) +
+                          glob.glob(SOURCE + "/common/**/*.c", recursive=True))
+        rules = read(ROOT, "overlays", "monitoring", "rules.yaml")
+        names = set(re.findall(r"gradus_([a-z_]+)", rules))
+        self.assertTrue(names)
+        self.assertEqual([name for name in names if f'"{name}"' not in sources], [])
+
+
+class Rendered(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if RENDERER is None:
+            raise unittest.SkipTest("there is no kubectl of 1.27 or later, and no kustomize 5")
+        cls.overlays = {os.path.relpath(d, ROOT): render(d) for d in directories()}
+
+    def clusters(self):
+        """(overlay, its objects) where there is a cluster in it."""
+        return [(name, objects) for name, objects in self.overlays.items()
+                if any(o["kind"] == "StatefulSet" for o in objects)]
+
+    def workloads(self):
+        """(where, object, its objects with those of the cluster that it runs beside)."""
+        for name, objects in self.overlays.items():
+            beside = objects if name.startswith(("base", "overlays")) else objects + self.overlays["overlays/dev"]
+            for o in objects:
+                if o["kind"] in KINDS_WITH_PODS:
+                    yield f"{name}: {o['kind']} {o['metadata']['name']}", o, beside
+
+    def containers(self):
+        for where, o, beside in self.workloads():
+            for container in pod_of(o)["containers"]:
+                yield where, o, container, beside
+
+    def by_name(self, objects, kind):
+        return {o["metadata"]["name"]: o for o in objects if o["kind"] == kind}
+
+    def settings(self, container, objects):
+        """The environment of a container as far as it is written down."""
+        values = {}
+        for source in container.get("envFrom", []):
+            values.update(self.by_name(objects, "ConfigMap")[source["configMapRef"]["name"]]["data"])
+        values.update({e["name"]: e.get("value") for e in container.get("env", [])})
+        return values
+
+    def test_all_that_is_needed_is_there(self):
+        for name in ("base", "overlays/dev", "overlays/production"):
+            kinds = {(o["kind"], o["metadata"]["name"]) for o in self.overlays[name]}
+            for kind, of in (("StatefulSet", "gradus-master"), ("StatefulSet", "gradus-ps"),
+                             ("Deployment", "gradus-worker"), ("Service", "gradus-master"), ("Service", "gradus-ps"),
+                             ("ServiceAccount", "gradus"), ("PodDisruptionBudget", "gradus-ps")):
+                self.assertIn((kind, of), kinds, name)
+
+    def test_programs_and_flags_exist(self):
+        for where, _, container, _ in self.containers():
+            words = container["command"] + container.get("args", [])
+            command = words[1] if words[0] == "gradus" else None
+            text = help_of(words[0], command)
+            for word in words[1:]:
+                if word.startswith("--"):
+                    self.assertTrue(knows_flag(text, word.split("=")[0]), f"{where}: {words[0]} has no {word}")
+
+    def test_settings_exist(self):
+        all_help = "".join(help_of(f"gradus-{kind}") for kind in ("master", "ps", "worker"))
+        for where, _, container, objects in self.containers():
+            for name in self.settings(container, objects):
+                if name.startswith("GRADUS_") and name not in NOT_EVERYWHERE:
+                    self.assertRegex(all_help, rf"\b{name}\b", where)
+
+    def test_services_take_the_settings(self):
+        """The programs read what the pods are given."""
+        for where, o, container, objects in self.containers():
+            if o["kind"] == "Job":
+                continue
+            settings = {k: v for k, v in self.settings(container, objects).items() if v is not None}
+            words = [w.replace("$(POD_NAME)", "pod-0") for w in container["command"]]
+            done = subprocess.run([os.path.join(BIN, words[0]), *words[1:], "--print-config"], capture_output=True,
+                                  text=True, timeout=60, env={"PATH": "/usr/bin", **settings})
+            self.assertEqual((done.returncode, done.stderr), (0, ""), where)
+
+    def test_ports_agree(self):
+        paths = set(re.findall(r'^    \{"(/[a-z]+)"', read(SOURCE, "common/service/service_health.c"), re.M))
+        for where, o, container, objects in self.containers():
+            if o["kind"] == "Job":
+                continue
+            settings = self.settings(container, objects)
+            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+            self.assertEqual(ports, {"grpc": port_of(settings["GRADUS_LISTEN"]),
+                                     "http": port_of(settings["GRADUS_HTTP_LISTEN"])}, where)
+            for kind, path in (("startup", "/startupz"), ("liveness", "/livez"), ("readiness", "/readyz")):
+                get = container[kind + "Probe"]["httpGet"]
+                self.assertEqual((get["path"], get["port"]), (path, "http"), where)
+                self.assertIn(path, paths)
+
+    def test_services_find_their_pods(self):
+        for name, objects in self.clusters():
+            pods = [o["spec"]["template"] for o in objects if o["kind"] in KINDS_WITH_PODS]
+            for service in self.by_name(objects, "Service").values():
+                found = [p for p in pods if selects({"matchLabels": service["spec"]["selector"]}, p["metadata"]["labels"])]
+                self.assertEqual(len(found), 1, f"{name}: {service['metadata']['name']}")
+                names = {p["name"]: p["containerPort"] for p in found[0]["spec"]["containers"][0]["ports"]}
+                for port in service["spec"]["ports"]:
+                    self.assertEqual(names[port["targetPort"]], port["port"])
+                # A node that is not ready yet has to be found: it is opened shards on before anybody else asks.
+                self.assertTrue(service["spec"]["publishNotReadyAddresses"])
+            for o in objects:
+                if o["kind"] in KINDS_WITH_PODS:
+                    self.assertTrue(selects(o["spec"]["selector"], o["spec"]["template"]["metadata"]["labels"]))
+                if o["kind"] in ("PodDisruptionBudget", "NetworkPolicy"):
+                    key = "selector" if o["kind"] == "PodDisruptionBudget" else "podSelector"
+                    self.assertTrue([p for p in pods if selects(o["spec"][key], p["metadata"]["labels"])],
+                                    f"{name}: {o['metadata']['name']} is of no pod")
+                if o["kind"] == "NetworkPolicy":
+                    for rule in o["spec"].get("ingress", []):
+                        for port in rule["ports"]:
+                            self.assertIn(port["port"], (7000, 8080))
+
+    def test_names_lead_to_services(self):
+        for where, o, container, objects in self.containers():
+            services = self.by_name(objects, "Service")
+            settings = self.settings(container, objects)
+            if "GRADUS_MASTER" in settings:
+                host, _, port = settings["GRADUS_MASTER"].partition(":")
+                self.assertIn(int(port), [p["port"] for p in services[host]["spec"]["ports"]], where)
+            for word in container["command"]:
+                if word.startswith("--advertise="):
+                    self.assertIn(re.sub(r":\d+$", "", word.partition("=")[2]).split(".")[-1], services, where)
+            if o["kind"] == "StatefulSet":
+                self.assertIn(o["spec"]["serviceName"], services, where)
+
+    def test_volumes_agree(self):
+        for where, o, container, objects in self.containers():
+            pod = pod_of(o)
+            volumes = {v["name"] for v in pod.get("volumes", [])}
+            volumes |= {c["metadata"]["name"] for c in o["spec"].get("volumeClaimTemplates", [])}
+            mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+            self.assertEqual(set(mounts), volumes, where)
+            for v in pod.get("volumes", []):
+                if "persistentVolumeClaim" in v:
+                    self.assertIn(v["persistentVolumeClaim"]["claimName"],
+                                  self.by_name(objects, "PersistentVolumeClaim"), where)
+                if "configMap" in v:
+                    self.assertIn(v["configMap"]["name"], self.by_name(objects, "ConfigMap"), where)
+            # The root is read only: what is written goes to a volume, and the files that are read come from one.
+            for word in container["command"]:
+                path = word.partition("=")[2] or word
+                if path.startswith("/"):
+                    self.assertTrue([m for m in mounts.values() if path == m or path.startswith(m + "/")],
+                                    f"{where}: {word} is in no volume")
+
+    def test_one_directory_of_checkpoints(self):
+        for name, objects in self.clusters():
+            places = set()
+            for kind in ("gradus-master", "gradus-ps"):
+                o = self.by_name(objects, "StatefulSet")[kind]
+                container = pod_of(o)["containers"][0]
+                path = next(w.partition("=")[2] for w in container["command"] if w.startswith("--checkpoint-dir="))
+                mount = next(m["name"] for m in container["volumeMounts"] if m["mountPath"] == path)
+                claim = next(v for v in pod_of(o)["volumes"] if v["name"] == mount)["persistentVolumeClaim"]["claimName"]
+                places.add((path, claim))
+            self.assertEqual(len(places), 1, name)
+
+    def test_nobody_has_a_right_too_many(self):
+        uid = int(re.search(r"useradd .*--uid (\d+)", read(SOURCE, "docker", "Dockerfile")).group(1))
+        for where, o, container, _ in self.containers():
+            pod = pod_of(o)
+            self.assertIs(pod["automountServiceAccountToken"], False, where)
+            self.assertIs(pod["enableServiceLinks"], False, where)
+            context = pod["securityContext"]
+            self.assertEqual((context["runAsNonRoot"], context["runAsUser"], context["runAsGroup"],
+                              context["seccompProfile"]), (True, uid, uid, {"type": "RuntimeDefault"}), where)
+            self.assertEqual(container["securityContext"], {"allowPrivilegeEscalation": False,
+                             "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}, where)
+            resources = container["resources"]
+            self.assertLessEqual(size(resources["requests"]["memory"]), size(resources["limits"]["memory"]), where)
+
+    def test_pods_are_given_the_time_to_end(self):
+        for where, o, container, objects in self.containers():
+            if o["kind"] != "Job":
+                grace = seconds(self.settings(container, objects)["GRADUS_GRACE_MS"])
+                self.assertGreater(pod_of(o)["terminationGracePeriodSeconds"], 2 * grace + STOP_S, where)
+
+    def test_one_image(self):
+        compose = re.search(r"^  image: (\S+)", read(SOURCE, "deploy", "compose.yaml"), re.M).group(1)
+        for where, _, container, _ in self.containers():
+            self.assertEqual(container["image"].partition(":")[0], compose, where)
+
+    def test_the_autoscaler_has_the_number_of_workers(self):
+        objects = self.overlays["overlays/production"]
+        scaler = self.by_name(objects, "HorizontalPodAutoscaler")["gradus-worker"]
+        target = scaler["spec"]["scaleTargetRef"]
+        workers = self.by_name(objects, target["kind"])[target["name"]]
+        self.assertNotIn("replicas", workers["spec"])
+
+    def test_the_job_is_one(self):
+        job = load(read(ROOT, "jobs", "digits", "job.yaml"))[0]
+        example = load(read(SOURCE, "examples", "digits.yaml"))[0]
+        self.assertEqual((job["model"], job["update"]), (example["model"], example["update"]))
+        submit = self.by_name(self.overlays["jobs/digits"], "Job")["digits"]
+        self.assertEqual(submit["spec"]["template"]["spec"]["restartPolicy"], "Never")
+        # Exit codes of gradus that are the end of the job; 4 (no master) and a killed pod are not.
+        codes = submit["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]
+        self.assertEqual((codes["operator"], codes["values"]), ("In", [1, 2, 3, 5]))
+        data = self.by_name(self.overlays["jobs/digits-data"], "Job")["digits-data"]
+        self.assertIn("--out=" + job["data"]["dir"], pod_of(data)["containers"][0]["command"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
