@@ -13,6 +13,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import urllib.error
 import urllib.request
 
 from cluster import BIN, SOURCE, ClusterTest, gradus
@@ -338,6 +339,28 @@ class Services(ClusterTest):
                 self.assertEqual(answer.status, 200, check)
         for service in (*workers, *servers, master):
             self.assertEqual(service.stop(), 0)
+
+    def test_a_node_is_ready_when_the_master_knows_it(self):
+        """It is alive and well before, and stays so when the master goes: nobody should start it again."""
+        def says(service, check):
+            try:
+                with urllib.request.urlopen(f"http://{service.http}/{check}", timeout=10) as page:
+                    return page.status, page.read().decode()
+            except urllib.error.HTTPError as e:
+                return e.code, e.read().decode()
+
+        lonely = [self.start("ps", "--master=127.0.0.1:1", f"--checkpoint-dir={self.dir}/lonely"),
+                  self.start("worker", "--master=127.0.0.1:1")]
+        for node, who in zip(lonely, ("server", "worker")):
+            self.assertEqual(says(node, "readyz"), (503, f"the master does not know this {who} yet\n"))
+            for check in ("livez", "startupz", "healthz"):
+                self.assertEqual(says(node, check), (200, "ok\n"), check)
+        master, servers, workers = self.start_cluster()
+        for node in (*servers, *workers):
+            self.wait_for("a node that is ready", lambda n=node: says(n, "readyz")[0] == 200)
+        self.assertEqual(master.stop(), 0)
+        for node in (*servers, *workers):
+            self.assertEqual(says(node, "livez"), (200, "ok\n"))
 
     def test_the_master_remembers(self):
         master, _, _ = self.start_cluster()
