@@ -18,7 +18,9 @@ Puts small faults into C files outside of the cores, one at a time: a call or an
 negated or its check dropped, || for &&, < for <=, == for !=, + for -, a 1 too many or too few, success in place of
 an error, true for false. Each is compiled (with warnings as errors; what does not compile or is the same program is
 no fault, and another is drawn) and run against the unit tests of its room and of rooms that are linked with it.
-Prints what no test found. Everything happens in a copy of the tree (build/mutate), as it is now, committed or not."""
+Prints what no test found. A test that fails without any fault is left out; when those are more than a few, or a room has
+no test left, the trial is void, which is said at the end. Exit code: 1 when a fault was not found, 2 when the trial
+is void. Everything happens in a copy of the tree (build/mutate), as it is now, committed or not."""
 
 
 def arguments():
@@ -32,6 +34,9 @@ def arguments():
     parser.add_argument("--dir", default=os.path.join(SOURCE, "build", "mutate"), help="where to build (default build/mutate)")
     parser.add_argument("--source", default=SOURCE, help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+LEFT_OUT_MAX = 3  # tests that fail without any fault; with more of them, a trial says nothing
 
 
 def say(*words):
@@ -104,6 +109,14 @@ def report(tally, survivors):
         say(f"  {fault.id}\n      {fault.show()}")
 
 
+def why_void(left_out, bare):
+    """Why a trial says nothing about the tests, or None. Of `bare` rooms, no test was left."""
+    reasons = [f"no test of room {room} is left" for room in bare]
+    if len(left_out) > LEFT_OUT_MAX:
+        reasons.append(f"{len(left_out)} tests fail here without any fault and were left out: {', '.join(sorted(left_out))}")
+    return "; ".join(reasons) or None
+
+
 def chosen_rooms(args, all_rooms):
     if args.file:
         files = [os.path.relpath(os.path.abspath(p), args.source) if os.path.isabs(p) else p for p in args.file]
@@ -119,7 +132,7 @@ def chosen_rooms(args, all_rooms):
 
 def main():
     args = arguments()
-    shop = workshop.Workshop(args.source, os.path.abspath(args.dir), say)
+    shop = workshop.Workshop(args.source, os.path.realpath(args.dir), say)
     shop.copy_tree()
     mine = chosen_rooms(args, rooms.rooms_of(shop.tree))
     shares = share(args.count, list(mine))
@@ -146,6 +159,10 @@ def main():
                 shop.measure([fault.path])
                 left -= judge(shop, fault, tally, survivors)
     report(tally, survivors)
+    void = why_void(shop.left_out, [room for room in sorted(tally) if not shop.has_tests(room)])
+    if void:
+        say(f"\nVOID, the numbers above say nothing: {void}")
+        return 2
     return 1 if survivors else 0
 
 

@@ -14,6 +14,7 @@ sys.path.insert(0, HERE)
 import faults  # noqa: E402
 import mutate  # noqa: E402
 import rooms  # noqa: E402
+import workshop  # noqa: E402
 
 TREE = {
     "CMakeLists.txt": """\
@@ -55,10 +56,15 @@ TREE = {
         }
         """,
     "tests/unit/tiny/test_tiny.c": """\
+        #include <stdio.h>
         int within(int a, int most);
         int holds(int bytes);
         int main(void)
         {
+            FILE *f = fopen("/tmp/tiny-test", "w");
+            if (f == NULL || fclose(f) != 0 || remove("/tmp/tiny-test") != 0) {
+                return 1;
+            }
             return within(3, 3) == 0 && within(2, 3) == 1 && holds(9) == 1 ? 0 : 1;
         }
         """,
@@ -124,31 +130,70 @@ class Rooms(unittest.TestCase):
         self.assertGreater(len({tuple(drawn(seed)) for seed in range(20)}), 1)
 
 
-class Whole(unittest.TestCase):
-    def test_found_not_found_and_put_back(self):
+class Started(unittest.TestCase):
+    def test_what_a_rig_starts_is_the_programs_of_its_tests(self):
         with tempfile.TemporaryDirectory() as directory:
-            source, build = os.path.join(directory, "source"), os.path.join(directory, "build")
-            for path, text in TREE.items():
-                os.makedirs(os.path.dirname(os.path.join(source, path)), exist_ok=True)
-                with open(os.path.join(source, path), "w", encoding="utf-8") as f:
-                    f.write(textwrap.dedent(text))
-            done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "mutate.py"), "--source", source, "--dir", build,
-                                   *(f"--only=common/tiny/tiny.c:{which}" for which in
-                                     ("6:24:bound", "6:14:bound", "10:9:negate", "22:9:drop-check"))],
-                                  capture_output=True, text=True)
-            out = done.stdout + done.stderr
-            self.assertEqual(done.returncode, 1, out)
-            self.assertRegex(out, r"found by test_tiny .*:6:24:bound  <  →  <=")
-            self.assertRegex(out, r"NOT FOUND .*:6:14:bound  >=  →  >")
-            self.assertRegex(out, r"10:9:negate: does not compile, or is the same program")
-            if "no leaks are found here" in out:
-                self.assertRegex(out, r"tiny +1 +3 +33 %")
-            else:
-                self.assertRegex(out, r"found by test_tiny .*:22:9:drop-check")
-                self.assertRegex(out, r"tiny +2 +3 +66 %")
-            for tree in (source, os.path.join(build, "tree")):
-                with open(os.path.join(tree, "common/tiny/tiny.c"), encoding="utf-8") as f:
-                    self.assertEqual(f.read(), textwrap.dedent(TREE["common/tiny/tiny.c"]))
+            shop = workshop.Workshop.__new__(workshop.Workshop)
+            shop.tree, shop.build = os.path.join(directory, "tree"), os.path.join(directory, "build")
+            for path, text in (("build/bin/gradus", ""), ("build/bin/gradus-ps", ""),
+                               ("tree/test_a.c", '#include "rig.h"\n#include "room/gradus.h"\n'), ("tree/rig.h", '#include "deep.h"\n'),
+                               ("tree/rig.c", 'getenv("GRADUS_BIN_DIR"), "gradus"'), ("tree/deep.h", ""),
+                               ("tree/deep.c", '"gradus-ps"'), ("tree/test_b.c", '"gradus"')):
+                os.makedirs(os.path.dirname(os.path.join(directory, path)), exist_ok=True)
+                with open(os.path.join(directory, path), "w", encoding="utf-8") as f:
+                    f.write(text)
+            self.assertEqual(shop.started_by("test_a.c"), ["bin/gradus"])
+            self.assertEqual(shop.started_by("test_b.c"), [])
+
+
+class Void(unittest.TestCase):
+    def test_a_few_tests_that_fail_are_suffered(self):
+        self.assertIsNone(mutate.why_void(["a"] * mutate.LEFT_OUT_MAX, []))
+        self.assertRegex(mutate.why_void(["c", "b", "a", "d"], []), "^4 tests fail here .*: a, b, c, d$")
+        self.assertEqual(mutate.why_void([], ["data"]), "no test of room data is left")
+
+
+class Whole(unittest.TestCase):
+    """In a folder under /tmp, where a test that writes files there must still find its own program."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(directory.cleanup)
+        self.source, self.build = os.path.join(directory.name, "source"), os.path.join(directory.name, "build")
+
+    def write(self, **changed):
+        for path, text in {**TREE, **changed}.items():
+            os.makedirs(os.path.dirname(os.path.join(self.source, path)), exist_ok=True)
+            with open(os.path.join(self.source, path), "w", encoding="utf-8") as f:
+                f.write(textwrap.dedent(text))
+
+    def mutate(self, *which):
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "mutate.py"), "--source", self.source, "--dir", self.build,
+                               *(f"--only=common/tiny/tiny.c:{fault}" for fault in which)], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_found_not_found_and_put_back(self):
+        self.write()
+        code, out = self.mutate("6:24:bound", "6:14:bound", "10:9:negate", "22:9:drop-check")
+        self.assertEqual(code, 1, out)
+        self.assertRegex(out, r"found by test_tiny .*:6:24:bound  <  →  <=")
+        self.assertRegex(out, r"NOT FOUND .*:6:14:bound  >=  →  >")
+        self.assertRegex(out, r"10:9:negate: does not compile, or is the same program")
+        if "no leaks are found here" in out:
+            self.assertRegex(out, r"tiny +1 +3 +33 %")
+        else:
+            self.assertRegex(out, r"found by test_tiny .*:22:9:drop-check")
+            self.assertRegex(out, r"tiny +2 +3 +66 %")
+        for tree in (self.source, os.path.join(self.build, "tree")):
+            with open(os.path.join(tree, "common/tiny/tiny.c"), encoding="utf-8") as f:
+                self.assertEqual(f.read(), textwrap.dedent(TREE["common/tiny/tiny.c"]))
+
+    def test_a_room_whose_only_test_fails_by_itself_makes_it_void(self):
+        self.write(**{"tests/unit/tiny/test_tiny.c": "int main(void)\n{\n    return 1;\n}\n"})
+        code, out = self.mutate("6:24:bound")
+        self.assertEqual(code, 2, out)
+        self.assertRegex(out, r"test_tiny fails without any fault and is left out")
+        self.assertRegex(out, r"VOID.*no test of room tiny is left")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Test:
 
     def __init__(self, name, command, environment, directory):
         self.name, self.command, self.environment, self.directory = name, command, environment, directory
-        self.objects, self.room, self.seconds = frozenset(), None, None
+        self.objects, self.room, self.seconds, self.digest = frozenset(), None, None, None
         self.programs = []  # that it starts, as targets
 
 
@@ -47,15 +47,23 @@ class Workshop:
         self.times = os.path.join(directory, "times.json")
         self.prefix = self.find_prefix()
         self.leaks = self.finds_leaks(directory)
+        self.left_out = []  # names of tests that fail without any fault
 
     def find_prefix(self):
         """What a test is run behind: processes and a /tmp of its own, and nothing else to write on."""
         user = [] if os.getuid() == 0 else ["--map-root-user"]
         unshare = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         os.makedirs(self.scratch, exist_ok=True)
-        hide = "" if self.tree.startswith("/tmp/") else "mount --bind $0 /tmp && "
-        script = f"mount --bind $0 $0 && mount -o remount,ro,bind / && {hide}{{ \"$@\"; exit $?; }}"
-        prefix = [*unshare, "sh", "-c", script, self.scratch]
+        # The scratch folder becomes /tmp. A workshop that lies under /tmp would be hidden by it: it is mounted again, read-only,
+        # at its place in the new /tmp, which is why it is entered first ("." is then still the old one).
+        script = """
+            set -e; scratch=$0 workshop=$1 back=$PWD; shift
+            cd "$workshop"; mount --bind "$scratch" "$scratch"; mount -o remount,ro,bind /; mount --bind "$scratch" /tmp
+            case $workshop in /tmp/*)
+                mkdir -p "$workshop"; mount --no-canonicalize --bind . "$workshop"; mount -o remount,ro,bind "$workshop" ;;
+            esac
+            cd "$back"; set +e; "$@"; exit $?"""
+        prefix = [*unshare, "sh", "-c", script, self.scratch, os.path.dirname(self.tree)]
         if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
             return prefix
         self.say("mutate: no namespaces here: a fault that removes or kills the wrong thing does so on this machine")
@@ -157,8 +165,18 @@ class Workshop:
             test.objects = frozenset().union(*(objects_of(p) for p in (program, *test.programs)))
 
     def started_by(self, path):
-        text = self.read(path)
-        names = set(re.findall(r'"(gradus(?:-\w+)?)"', text)) if "GRADUS_BIN_DIR" in text else set()
+        """The programs that a unit test runs, by itself or through a rig whose header it includes from its own folder."""
+        names, seen, left = set(), set(), [path]
+        while left:
+            path = left.pop()
+            if path in seen or not os.path.exists(os.path.join(self.tree, path)):
+                continue
+            seen.add(path)
+            text = self.read(path)
+            if "GRADUS_BIN_DIR" in text:
+                names.update(re.findall(r'"(gradus(?:-\w+)?)"', text))
+            for header in re.findall(r'^#include "(\w+)\.h"', text, re.M):
+                left += [os.path.join(os.path.dirname(path), header + end) for end in (".h", ".c")]
         return sorted("bin/" + n for n in names if os.path.exists(os.path.join(self.build, "bin", n)))
 
     def tests_for(self, path):
@@ -172,7 +190,7 @@ class Workshop:
             return (not (stem.startswith(words) or words.startswith(stem)), -alike, self.seconds_of(test), test.name)
 
         linked = [t for t in self.tests.values() if self.objects[path] in t.objects and t.room is not None]
-        own = sorted((t for t in linked if t.room.split("_")[0] == rooms.TESTED_WITH.get(room, room)), key=near)
+        own = sorted((t for t in linked if self.is_of_room(t, room)), key=near)
         others = sorted((t for t in linked if t not in own), key=lambda t: (len(t.objects), t.name))
         chosen, seconds = own + [self.tests[n] for n in named if n in self.tests], 0.0
         for test in others:
@@ -181,6 +199,13 @@ class Workshop:
                 break
             chosen.append(test)
         return chosen
+
+    @staticmethod
+    def is_of_room(test, room):
+        return test.room is not None and test.room.split("_")[0] == rooms.TESTED_WITH.get(room, room)
+
+    def has_tests(self, room):
+        return any(self.is_of_room(t, room) for t in self.tests.values())
 
     def targets_of(self, test):
         program = os.path.relpath(test.command[0], self.build)
@@ -198,31 +223,50 @@ class Workshop:
         return 1.0 if test.seconds is None else test.seconds
 
     def measure(self, paths):
-        """How long the tests of these files last without a fault; they must pass. Times are kept for the next call."""
-        try:
-            with open(self.times, encoding="utf-8") as f:
-                known = json.load(f)
-        except (OSError, ValueError):
-            known = {}
-        for name, seconds in known.items():
-            if name in self.tests:
-                self.tests[name].seconds = seconds
-        broken = set()
+        """How long the tests of these files last without a fault; they must pass. What is known of the same programs from
+        an earlier call counts."""
+        known = self.known_times()
         while True:
             # Knowing a time may bring other tests within reach.
             fresh = [t for t in {t.name: t for p in paths for t in self.tests_for(p)}.values() if t.seconds is None]
             if not fresh:
                 break
+            self.ninja("-k", "0", *sorted({target for t in fresh for target in self.targets_of(t)}))  # as they are without a fault
             for test in fresh:
-                start = time.monotonic()
-                if self.run(test, 600) != 0 and self.run(test, 600) != 0:
-                    broken.add(test.name)
-                test.seconds = time.monotonic() - start
-        for name in broken:
-            self.say(f"mutate: {name} fails without any fault and is left out")
-            del self.tests[name]
+                test.digest = self.digest_of(test)
+                if known.get(test.name, [None])[0] == test.digest:
+                    test.seconds = known[test.name][1]
+                else:
+                    self.time(test)
+        known.update({t.name: [t.digest, t.seconds] for t in self.tests.values() if t.seconds is not None})
         with open(self.times, "w", encoding="utf-8") as f:
-            json.dump({t.name: t.seconds for t in self.tests.values() if t.seconds is not None}, f)
+            json.dump(known, f)
+
+    def time(self, test):
+        start = time.monotonic()
+        if self.run(test, 600) != 0 and self.run(test, 600) != 0:
+            self.say(f"mutate: {test.name} fails without any fault and is left out")
+            self.left_out.append(test.name)
+            del self.tests[test.name]
+        test.seconds = time.monotonic() - start
+
+    def known_times(self):
+        try:
+            with open(self.times, encoding="utf-8") as f:
+                known = json.load(f)
+        except (OSError, ValueError):
+            return {}
+        return {name: entry for name, entry in known.items() if isinstance(entry, list)}
+
+    def digest_of(self, test):
+        """Of what a test runs: its program or script, and the programs that it starts."""
+        digest = hashlib.sha256()
+        own = [a for a in test.command if a.startswith((self.build + "/", self.tree + "/"))]
+        for path in own + [os.path.join(self.build, t) for t in self.targets_of(test)]:
+            if os.path.isfile(path):
+                with open(path, "rb") as f:
+                    digest.update(f.read())
+        return digest.hexdigest()
 
     def run(self, test, limit_s):
         """The exit code of one run; None when it did not end."""
