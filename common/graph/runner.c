@@ -216,9 +216,7 @@ static void backward(struct runner *r, const float *const *values, size_t count,
         run.training = true;
         run.ready = ready;
         run.gradients = gradients + l->first_variable;
-        if (r->places[i - 1].y != NOWHERE) {
-            run.y = floats_at(r, r->places[i - 1].y);
-        }
+        run.y = floats_at(r, r->places[i - 1].y);
         run.dy = floats_at(r, r->gradient[at]);
         at = l->kind->in_place ? at : 1 - at;
         run.dx = i - 1 == r->model->first_trainable ? NULL : floats_at(r, r->gradient[at]);

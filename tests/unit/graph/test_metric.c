@@ -47,6 +47,19 @@ static void test_softmax(void **state)
     metrics_release(&again);
 }
 
+/* A model that says the same of every class, as before its first step, is right about the first. */
+static void test_of_equal_outputs_the_first_counts(void **state)
+{
+    (void)state;
+    const float y[9] = {0, 0, 0, 0, 0, 0, 1, 2, 2};
+    int32_t classes[3] = {0, 2, 1};
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_ACCURACY);
+    run(LOSS_SOFTMAX_CROSS_ENTROPY, 3, 3, y, classes, NULL, NULL, &m);
+    assert_true(m.correct == 2.0);
+    metrics_release(&m);
+}
+
 static void test_sigmoid(void **state)
 {
     (void)state;
@@ -235,10 +248,15 @@ static void test_merge_and_reset(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax),         cmocka_unit_test(test_sigmoid),
-        cmocka_unit_test(test_squared_error),   cmocka_unit_test(test_diverged_outputs_do_no_harm),
-        cmocka_unit_test(test_no_examples),     cmocka_unit_test(test_auc_against_all_pairs),
-        cmocka_unit_test(test_pack_and_unpack), cmocka_unit_test(test_unpack_refuses),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_of_equal_outputs_the_first_counts),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_squared_error),
+        cmocka_unit_test(test_diverged_outputs_do_no_harm),
+        cmocka_unit_test(test_no_examples),
+        cmocka_unit_test(test_auc_against_all_pairs),
+        cmocka_unit_test(test_pack_and_unpack),
+        cmocka_unit_test(test_unpack_refuses),
         cmocka_unit_test(test_merge_and_reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
