@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -63,12 +68,61 @@ static void test_pages(void **state)
     assert_non_null(strstr(err.msg, "an array: no memory for "));
 }
 
+static void resize_beyond_everything(void)
+{
+    free(mem_resize(NULL, SIZE_MAX / 2 + 2, 2)); /* two bytes, if the product wrapped */
+}
+
+static void resize_to_everything(void)
+{
+    free(mem_resize(NULL, SIZE_MAX / 4, 2));
+}
+
+static void ask_for_everything(void)
+{
+    free(mem_new(SIZE_MAX / 4, 2));
+}
+
+/* A process without memory says so and aborts: a small array in place of a huge one would be
+ * written past its end. */
+static void check_aborts(void (*what)(void))
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)dup2(fds[1], STDERR_FILENO);
+        what();
+        _exit(0);
+    }
+    (void)close(fds[1]);
+    char said[256] = {0};
+    assert_true(read(fds[0], said, sizeof said - 1) > 0);
+    (void)close(fds[0]);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(said, "level=error event=out_of_memory count="));
+}
+
+static void test_no_memory_is_the_end(void **state)
+{
+    (void)state;
+#ifndef VECTOR_SANITIZED /* whose allocator ends the process in its own words */
+    check_aborts(ask_for_everything);
+    check_aborts(resize_to_everything);
+#endif
+    check_aborts(resize_beyond_everything);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies_of_any_size_and_place),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_no_memory_is_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,6 +342,13 @@ static void tensor_names_are_parsed_from_the_right(void **state)
     memcpy(longest + VARIABLE_NAME_BYTES, "[0:1]", 6);
     assert_false(shard_file_tensor_parse(longest, &t));
     assert_true(shard_file_tensor_parse(longest + 1, &t));
+    char slot[6 + SHARD_FILE_SLOT_BYTES + 1] = "a[0:1]#"; /* the longest name and one more */
+    memset(slot + 7, 's', SHARD_FILE_SLOT_BYTES - 1);
+    assert_true(shard_file_tensor_parse(slot, &t));
+    assert_string_equal(t.slot, slot + 7);
+    char larger[sizeof slot + 1];
+    (void)snprintf(larger, sizeof larger, "%ss", slot);
+    assert_false(shard_file_tensor_parse(larger, &t));
 }
 
 static void files_of_shards_are_checked(void **state)

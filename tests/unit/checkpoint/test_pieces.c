@@ -90,8 +90,9 @@ static void only_what_is_wanted_is_read(void **state)
     free(path);
 }
 
-/* The file as it was written before there were checksums of chunks. */
-static void make_old(const char *path, const char *name)
+/* The file with other checksums of its chunks, and sealed again; NULL: as it was written before
+ * there were any. */
+static void put_checksums(const char *path, const char *name, const char *checksums)
 {
     char *file = file_join(path, name);
     struct safetensors f;
@@ -99,11 +100,18 @@ static void make_old(const char *path, const char *name)
     struct safetensors_meta meta[32];
     size_t count = 0;
     for (size_t i = 0; i < f.meta_count; i++) {
-        if (strcmp(f.meta[i].key, "checksums") != 0 && strcmp(f.meta[i].key, "seal") != 0) {
-            meta[count++] = f.meta[i];
+        bool is_seal = strcmp(f.meta[i].key, SAFETENSORS_SEAL) == 0;
+        bool is_sums = strcmp(f.meta[i].key, "checksums") == 0;
+        if (checksums == NULL && (is_seal || is_sums)) {
+            continue;
         }
+        meta[count] = f.meta[i];
+        meta[count].value = is_seal   ? SAFETENSORS_SEAL_EMPTY
+                            : is_sums ? checksums
+                                      : f.meta[i].value;
+        count++;
     }
-    assert_int_equal(count + 2, f.meta_count);
+    assert_int_equal(count, f.meta_count - (checksums == NULL ? 2 : 0));
     struct safetensors_writer w;
     struct safetensors_written written;
     assert_int_equal(safetensors_writer_open(&w, file, f.tensors, f.count, meta, count, NULL), 0);
@@ -130,7 +138,7 @@ static void old_files_are_checked_as_a_whole(void **state)
     struct err err = {0};
     char *path = write_checkpoint(f, 1, 10, 5);
     const char *name = "shard-0-of-1.safetensors";
-    make_old(path, name);
+    put_checksums(path, name, NULL);
     assert_int_equal(read_shard(f, path, 1, 0, NULL, &err), 0);
     assert_int_equal(read_shard(f, path, 2, 1, NULL, &err), 0);
     struct buf file = {0};
@@ -140,6 +148,37 @@ static void old_files_are_checked_as_a_whole(void **state)
     assert_int_equal(read_shard(f, path, 2, 0, NULL, &err), ERR_CORRUPT);
     assert_message(err, "checksum differs");
     buf_release(&file);
+    free(path);
+}
+
+/* One checksum for each chunk, no more, no less, and no half of one. */
+static void every_chunk_has_its_checksum(void **state)
+{
+    const struct fixture *f = *state;
+    struct err err = {0};
+    char *path = write_checkpoint(f, 1, 10, 5);
+    const char *name = "shard-0-of-1.safetensors";
+    char *file = file_join(path, name);
+    struct safetensors s;
+    assert_int_equal(safetensors_open(&s, file, NULL), 0);
+    char *good = mem_strdup(safetensors_meta_find(&s, "checksums"));
+    safetensors_close(&s);
+    put_checksums(path, name, good);
+    assert_int_equal(read_shard(f, path, 1, 0, NULL, &err), 0);
+    static const char *const more[] = {"0", "0123456789abcdef", "z"};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char *bad = mem_printf("%s%s", good, more[i]);
+        put_checksums(path, name, bad);
+        assert_int_equal(read_shard(f, path, 1, 0, NULL, &err), ERR_CORRUPT);
+        assert_message(err, "checksums: more than there are chunks");
+        free(bad);
+    }
+    good[strlen(good) - 16] = '\0';
+    put_checksums(path, name, good);
+    assert_int_equal(read_shard(f, path, 1, 0, NULL, &err), ERR_CORRUPT);
+    assert_message(err, "checksums: not one for each chunk");
+    free(good);
+    free(file);
     free(path);
 }
 
@@ -180,6 +219,7 @@ int main(void)
         TEST(any_flipped_bit_is_found),
         TEST(only_what_is_wanted_is_read),
         TEST(old_files_are_checked_as_a_whole),
+        TEST(every_chunk_has_its_checksum),
         TEST(ranges_may_cut_chunks),
     };
     return cmocka_run_group_tests_name("pieces", tests, NULL, NULL);

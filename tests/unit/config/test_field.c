@@ -171,6 +171,31 @@ static void test_wrong_values_say_what_is_allowed(void **state)
             "'' is not an interval; allowed: interval such as 500 steps, 2 epochs or never");
 }
 
+static void allows(enum field_type type, double min, double max, const char *expected)
+{
+    const struct field field = {.path = "x", .type = type, .min = min, .max = max};
+    struct buf out = {0};
+    field_allowed(&field, &out);
+    assert_string_equal(buf_str(&out), expected);
+    buf_release(&out);
+}
+
+/* In the notation of the type, as short as it is exact. */
+static void test_bounds_are_written_as_values_are(void **state)
+{
+    (void)state;
+    allows(FIELD_FLOAT, 0.5, 1e6, "number from 0.5 to 1000000");
+    allows(FIELD_FLOAT, -1e9, 1e12, "number from -1000000000 to 1.0e+12");
+    allows(FIELD_FLOAT, 1.0 / 3.0, INFINITY, "number of at least 0.3333333333333333");
+    allows(FIELD_FLOAT, 0, 0, "number");
+    allows(FIELD_INT, 1, 1e12, "whole number from 1 to 1000000000000");
+    allows(FIELD_INT, -5, 1e19, "whole number from -5 to 1.0e+19");
+    allows(FIELD_BYTES, 1000, 3 << 20, "size such as 64 MiB from 1000 to 3 MiB");
+    allows(FIELD_MS, 0, 90000, "time such as 250ms or 3s from 0 to 90s");
+    allows(FIELD_RANGE, 1, 8, "whole number, or a range such as 2..8, from 1 to 8");
+    allows(FIELD_INTS, 1, 9, "list of at most 8 whole numbers, each from 1 to 9");
+}
+
 static void test_wrong_lists(void **state)
 {
     (void)state;
@@ -251,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_values_round_trip),
         cmocka_unit_test(test_wrong_values_say_what_is_allowed),
+        cmocka_unit_test(test_bounds_are_written_as_values_are),
         cmocka_unit_test(test_wrong_lists),
         cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_a_long_or_strange_value_is_shown_safely),

@@ -221,6 +221,33 @@ static void the_fingerprint_covers_the_shape(void **state)
     assert_true(prints[0] != prints[1]);
 }
 
+/* A format is found for each part alone; the two must still go together. */
+static void both_parts_are_alike(void **state)
+{
+    (void)state;
+    static const uint8_t pixels[4] = {1, 2, 3, 4}, labels[2] = {0, 1};
+    static const uint8_t floats[8] = {0x3F, 0x80, 0, 0, 0x40, 0, 0, 0}; /* 1 and 2 */
+    fixture_text("train.csv", "1,2,0\n3,4,1\n5,6,1\n");
+    fixture_write_idx("bytes", 8, (uint32_t[]){2, 2}, 2, pixels, 4);
+    fixture_write_idx("wide", 8, (uint32_t[]){1, 4}, 2, pixels, 4);
+    fixture_write_idx("floats", 13, (uint32_t[]){1, 2}, 2, floats, 8);
+    fixture_write_idx("one", 8, (uint32_t[]){1}, 1, labels, 1);
+    fixture_write_idx("two", 8, (uint32_t[]){2}, 1, labels, 2);
+    struct data_spec spec = fixture_spec((char[]){"train.csv"}, (char[]){""});
+    spec.test.file = (char[]){"wide"};
+    spec.test.labels = (char[]){"one"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "wide: a record has shape [4], in ");
+    spec.test.file = (char[]){"bytes"};
+    spec.test.labels = (char[]){"two"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "bytes holds bytes, ");
+    spec.test.file = (char[]){"floats"};
+    spec.test.labels = (char[]){"one"};
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "have labels of different kinds");
+    struct dataset *test = NULL; /* numbers are alike */
+    dataset_free(fixture_open(&spec, DATA_LABEL_REAL, &test));
+    dataset_free(test);
+}
+
 static void fields_have_defaults(void **state)
 {
     (void)state;
@@ -260,6 +287,7 @@ int main(void)
         cmocka_unit_test(split_messages_name_the_record_in_the_file),
         cmocka_unit_test(the_fingerprint_covers_values_and_labels),
         cmocka_unit_test(the_fingerprint_covers_the_shape),
+        cmocka_unit_test(both_parts_are_alike),
         cmocka_unit_test(fields_have_defaults),
         cmocka_unit_test(a_batch_too_large_is_refused),
     };

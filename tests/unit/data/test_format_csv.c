@@ -282,6 +282,15 @@ static void categories_become_ones(void **state)
     spec.categorical = (char[]){"0,1,2"};
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "column \"2\", which is the label already");
+    spec = csv_spec("a,x,0\n?,?,1\n");
+    spec.categorical = (char[]){"0,1"};
+    spec.missing = DATA_MISSING_ZERO;
+    check_features(&spec, DATA_LABEL_CLASS, (float[]){1, 1, 0, 0}, 2, 2);
+    spec = csv_spec("?,?,0\n?,?,1\n"); /* nothing is known of any */
+    spec.categorical = (char[]){"0,1"};
+    spec.missing = DATA_MISSING_ZERO;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "the categorical columns give 0 features; allowed are 1 to 1000000");
     spec.categorical = (char[]){"0,shade"};
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "data.categorical names column \"shade\"");

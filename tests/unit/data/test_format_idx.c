@@ -202,6 +202,12 @@ static void wrong_pairs_are_explained(void **state)
     write_pair();
     struct data_spec spec = fixture_spec((char[]){"y"}, (char[]){"x"});
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "file and labels are swapped");
+    spec = fixture_spec((char[]){"y"}, (char[]){"y"}); /* no: to swap them would not help */
+    struct dataset *train = NULL, *test = NULL;
+    struct err err = {0};
+    assert_int_equal(dataset_open(&spec, DATA_LABEL_CLASS, &train, &test, &err), ERR_INVALID);
+    assert_null(strstr(err.msg, "swapped"));
+    assert_non_null(strstr(err.msg, " is a label file; data.train.file takes features"));
     spec = fixture_spec((char[]){"x"}, (char[]){"x"});
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "data of rank 3 are features");
     spec = fixture_spec((char[]){"x"}, (char[]){""});

@@ -58,11 +58,106 @@ static void test_values_are_counted_before_they_cost_memory(void **state)
     parse_with((size_t)JSON_DOC_VALUES_MAX + 1, ERR_CORRUPT);
 }
 
+static struct json_t *parsed(const char *text)
+{
+    struct json_t *root = NULL;
+    struct err err = {0};
+    assert_int_equal(json_doc_parse(text, strlen(text), &root, &err), 0);
+    return root;
+}
+
+static void expect(int rc, int expected, struct err *err, const char *why)
+{
+    assert_int_equal(rc, expected);
+    assert_string_equal(err->msg, why);
+    *err = (struct err){0};
+}
+
+static void test_members_are_of_their_type(void **state)
+{
+    (void)state;
+    struct json_t *root = parsed("{\"n\": 7, \"less\": -1, \"t\": \"x\", \"o\": {\"a\": 1}, "
+                                 "\"l\": [3, 4]}");
+    struct err err = {0};
+    uint64_t n = 99;
+    expect(json_doc_u64(root, "m", 7, &n, &err), ERR_CORRUPT, &err, "m: missing");
+    expect(json_doc_u64(root, "t", 7, &n, &err), ERR_CORRUPT, &err,
+           "t: a whole number is expected");
+    expect(json_doc_u64(root, "n", 6, &n, &err), ERR_CORRUPT, &err, "n: 7 is out of range");
+    expect(json_doc_u64(root, "less", 7, &n, &err), ERR_CORRUPT, &err, "less: -1 is out of range");
+    assert_int_equal(n, 99);
+    expect(json_doc_u64(root, "n", 7, &n, &err), 0, &err, "");
+    assert_int_equal(n, 7);
+    const char *text = NULL;
+    expect(json_doc_string(root, "n", &text, &err), ERR_CORRUPT, &err, "n: text is expected");
+    assert_null(text);
+    expect(json_doc_string(root, "t", &text, &err), 0, &err, "");
+    assert_string_equal(text, "x");
+    const struct json_t *value = NULL;
+    expect(json_doc_object(root, "l", &value, &err), ERR_CORRUPT, &err, "l: an object is expected");
+    assert_null(value);
+    expect(json_doc_object(root, "o", &value, &err), 0, &err, "");
+    assert_true(json_doc_is_object(value));
+    json_doc_free(root);
+}
+
+static void test_lists_have_a_maximum(void **state)
+{
+    (void)state;
+    struct json_t *root = parsed("{\"l\": [3, \"y\", -1, 0], \"o\": {\"a\": 1, \"b\": \"z\"}}");
+    struct err err = {0};
+    const struct json_t *list = NULL;
+    size_t count = 99;
+    expect(json_doc_array(root, "o", 9, &list, &count, &err), ERR_CORRUPT, &err,
+           "o: a list is expected");
+    expect(json_doc_array(root, "l", 3, &list, &count, &err), ERR_CORRUPT, &err,
+           "l: a list of 4; at most 3");
+    assert_true(list == NULL && count == 99);
+    expect(json_doc_array(root, "l", 4, &list, &count, &err), 0, &err, "");
+    assert_int_equal(count, 4);
+    assert_int_equal(json_doc_count(list), 4);
+    uint64_t n = 99;
+    assert_true(json_doc_item_u64(list, 3, &n));
+    assert_int_equal(n, 0);
+    assert_true(json_doc_item_u64(list, 0, &n));
+    assert_false(json_doc_item_u64(list, 1, &n) || json_doc_item_u64(list, 2, &n) ||
+                 json_doc_item_u64(list, 4, &n));
+    assert_int_equal(n, 3);
+    const char *text = "unchanged";
+    assert_false(json_doc_item_string(list, 0, &text));
+    assert_string_equal(text, "unchanged");
+    assert_true(json_doc_item_string(list, 1, &text));
+    assert_string_equal(text, "y");
+    assert_null(json_doc_item(list, 4));
+    assert_string_equal(json_doc_text(json_doc_item(list, 1)), "y");
+    json_doc_free(root);
+}
+
+static void test_members_come_in_the_order_of_the_text(void **state)
+{
+    (void)state;
+    struct json_t *root = parsed("{\"b\": \"z\", \"a\": {}}");
+    void *iterator = NULL;
+    const struct json_t *value = NULL;
+    assert_string_equal(json_doc_next(root, &iterator, &value), "b");
+    assert_string_equal(json_doc_text(value), "z");
+    assert_false(json_doc_is_object(value));
+    assert_string_equal(json_doc_next(root, &iterator, &value), "a");
+    assert_true(json_doc_is_object(value));
+    assert_null(json_doc_text(value));
+    assert_null(json_doc_next(root, &iterator, &value));
+    assert_int_equal(json_doc_count(root), 2);
+    json_doc_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_no_object_is_refused),
         cmocka_unit_test(test_values_are_counted_before_they_cost_memory),
+        cmocka_unit_test(test_members_are_of_their_type),
+        cmocka_unit_test(test_lists_have_a_maximum),
+        cmocka_unit_test(test_members_come_in_the_order_of_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,19 +108,46 @@ static void test_refusals_say_what_and_where(void **state)
     ps_rig_expect(ps_rig_push(&rig, other, 7, 0, 1, gradient, ELEMENTS, 1, NULL, &err), ERR_RANGE,
                   &err, "step 7, but the shard is at step 0");
     Gradus__V1__PullRequest nothing = GRADUS__V1__PULL_REQUEST__INIT;
-    ps_rig_expect(ps_rig_call(&rig, "Pull", &nothing.base, NULL, 0, NULL, &err), ERR_INVALID, &err,
-                  "does not name a shard");
     Gradus__V1__ShardRef ref = ps_rig_ref(other, 1);
     nothing.shard = &ref;
     ps_rig_expect(ps_rig_call(&rig, "Pull", &nothing.base, NULL, 0, NULL, &err), ERR_INVALID, &err,
                   "job b-2 shard 0: the request has no pull");
     Gradus__V1__OpenShardRequest empty = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
-    ps_rig_expect(ps_rig_call(&rig, "OpenShard", &empty.base, NULL, 0, NULL, &err), ERR_INVALID,
-                  &err, "does not name a shard");
     ref.job = third;
     empty.shard = &ref;
     ps_rig_expect(ps_rig_call(&rig, "OpenShard", &empty.base, NULL, 0, NULL, &err), ERR_INVALID,
                   &err, "job c-3 shard 0");
+    ps_rig_stop(&rig);
+}
+
+/* Every method that is about a shard says so when none is named. */
+static void test_a_shard_must_be_named(void **state)
+{
+    (void)state;
+    const Gradus__V1__OpenShardRequest open = GRADUS__V1__OPEN_SHARD_REQUEST__INIT;
+    const Gradus__V1__SetMembershipRequest members = GRADUS__V1__SET_MEMBERSHIP_REQUEST__INIT;
+    const Gradus__V1__PullRequest pull = GRADUS__V1__PULL_REQUEST__INIT;
+    const Gradus__V1__PushRequest push = GRADUS__V1__PUSH_REQUEST__INIT;
+    const Gradus__V1__PushPullRequest both = GRADUS__V1__PUSH_PULL_REQUEST__INIT;
+    const Gradus__V1__PinRequest a_pin = GRADUS__V1__PIN_REQUEST__INIT;
+    Gradus__V1__CheckpointShardRequest file = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+    const Gradus__V1__CloseShardRequest end = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
+    const struct {
+        const char *method;
+        const ProtobufCMessage *body;
+    } CASES[] = {
+        {"OpenShard", &open.base}, {"SetMembership", &members.base}, {"Pull", &pull.base},
+        {"Push", &push.base},      {"PushPull", &both.base},         {"Pin", &a_pin.base},
+        {"Unpin", &a_pin.base},    {"Checkpoint", &file.base},       {"CloseShard", &end.base}};
+    struct ps_rig rig;
+    struct err err;
+    char directory[] = "a-1/step-000000000";
+    file.directory = directory;
+    ps_rig_start(&rig, 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        ps_rig_expect(ps_rig_call(&rig, CASES[i].method, CASES[i].body, NULL, 0, NULL, &err),
+                      ERR_INVALID, &err, "does not name a shard");
+    }
     ps_rig_stop(&rig);
 }
 
@@ -459,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_initial_values),
         cmocka_unit_test(test_push_applies_the_rule),
         cmocka_unit_test(test_refusals_say_what_and_where),
+        cmocka_unit_test(test_a_shard_must_be_named),
         cmocka_unit_test(test_memory_is_bounded),
         cmocka_unit_test(test_pins_and_checkpoints),
         cmocka_unit_test(test_a_checkpoint_that_cannot_be_written),

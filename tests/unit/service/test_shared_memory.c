@@ -1,16 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "host/shared_memory.h"
 
 #define ELEMENTS 5003 /* no multiple of anything */
+
+/* Stands in front of the C library's: counts, and fails when there is to be no memory. */
+static int reservations;
+static bool no_memory;
+
+int fallocate(int fd, int mode, off_t at, off_t bytes)
+{
+    if (no_memory) {
+        errno = ENOSPC;
+        return -1;
+    }
+    reservations++;
+    return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+}
 
 static void open_well(const struct shared_memory_offer *offer, struct shared_memory **out)
 {
@@ -89,6 +105,33 @@ static void a_block_belongs_to_one_side(void **state)
     shared_memory_unref(server);
     shared_memory_unref(worker);
     shared_memory_unref(NULL);
+}
+
+/* Before anybody writes to them; memory that is short is then an answer and not the end. */
+static void pages_are_reserved_once(void **state)
+{
+    (void)state;
+    struct shared_memory *worker;
+    struct err err;
+    no_memory = true;
+    assert_int_equal(shared_memory_new(ELEMENTS, &worker, &err), ERR_UNAVAILABLE);
+    no_memory = false;
+    make(&worker);
+    reservations = 0;
+    for (int i = 0; i < 3; i++) { /* a step costs no call of the system */
+        assert_int_equal(shared_memory_take_gradient(worker), 0);
+        assert_int_equal(shared_memory_take_values(worker), 0);
+        assert_int_equal(reservations, 2);
+        shared_memory_return_gradient(worker, 0);
+        shared_memory_return_values(worker, 0);
+    }
+    assert_int_equal(shared_memory_take_gradient(worker), 0);
+    no_memory = true;
+    assert_int_equal(shared_memory_take_gradient(worker), SHARED_MEMORY_NONE);
+    no_memory = false;
+    assert_int_equal(shared_memory_take_gradient(worker), 1); /* the refusal did not take it */
+    assert_int_equal(reservations, 3);
+    shared_memory_unref(worker);
 }
 
 static void expect_refused(const struct shared_memory_offer *offer, uint64_t elements, int code,
@@ -283,6 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_see_the_same),
         cmocka_unit_test(a_block_belongs_to_one_side),
+        cmocka_unit_test(pages_are_reserved_once),
         cmocka_unit_test(an_offer_must_be_true),
         cmocka_unit_test(other_descriptors_are_left_alone),
         cmocka_unit_test(memory_without_seals_is_refused),

@@ -102,6 +102,13 @@ static void test_an_early_end_says_why(void **state)
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
     assert_non_null(strstr(err.msg, "exit code 1: say \"a\"; its log is "));
     spawn_release(&s);
+    start(&s,
+          "i=0; while [ $i -lt 500 ]; do echo 'line of a long log' >&2; i=$((i + 1)); done;"
+          "echo 'port in use' >&2; exit 3",
+          *state);
+    assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
+    assert_non_null(strstr(err.msg, "exit code 3: port in use; its log is "));
+    spawn_release(&s);
     start(&s, "kill -9 $$", NULL);
     assert_int_equal(spawn_ready_line(&s, line, 10000, &err), ERR_ABORTED);
     assert_string_equal(err.msg, "child ended before it was ready: signal 9 (Killed)");

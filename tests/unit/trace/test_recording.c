@@ -102,6 +102,7 @@ static void it_waits_for_its_exchanges(void **state)
     assert_false(recording_answered(&r, 19)); /* of the step before */
     recording_sending(&r, 20);
     recording_sending(&r, 21);
+    assert_false(recording_answered(&r, 19)); /* late: it is none of those two */
     assert_false(recording_answered(&r, 20));
     assert_true(recording_step(&r, 11).completes);
     struct recording_step s = recording_step(&r, 12);

@@ -276,6 +276,8 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         }
     } else {
         assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
+        assert_null(q->shared_memory);
+        assert_int_equal(q->values_block, 0);
     }
     enum value_type type = (enum value_type)f->heard_push.type;
     uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);
