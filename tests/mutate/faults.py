@@ -14,6 +14,8 @@ STORE = re.compile(r"\*?[A-Za-z_]\w*(?:\[[^\]]*\])?(?:->|\.|\[)[^;={}]*?\s[-+|]?
 CONDITION = re.compile(r"\bif \(")
 # An array of its own, as in `char text[ERR_MESSAGE_BYTES + 64];`: it is as large as somebody thought was enough.
 ROOM = re.compile(r"\s*(?:static\s+|const\s+|unsigned\s+|struct\s+)*[A-Za-z_]\w*\s+\*?[A-Za-z_]\w*\[[^\]]*$")
+# A descriptor is below 0 or is none of the three that every program is started with: "<= 0" is the same to everybody.
+DESCRIPTOR = re.compile(r"\b(?:\w+(?:->|\.))*(?:\w+_)?fd < 0")
 RETURN = re.compile(r"\breturn\s+(rc\b|err_(?:set|errno|wrap)\s*\(|ERR_[A-Z]+\b)")
 
 
@@ -105,6 +107,8 @@ class Finder:
             return
         if kind == "constant" and re.search(r"\bmem_new\(|\bNULL, $", self.code[first:at]):
             return  # mem_new() makes one of none; the base of strtol()
+        if kind == "bound" and any(m.end() - 3 == at - first for m in DESCRIPTOR.finditer(whole)):
+            return
         if kind in ("sign", "off-by-one") and ROOM.match(self.code[first:at]):
             return
         self.found.append(Fault(self.path, line, column, kind, at, self.text[at:end], new))

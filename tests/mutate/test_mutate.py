@@ -103,6 +103,10 @@ class Text(unittest.TestCase):
         self.assertEqual({(line, kind) for line, kind, _ in kinds(text)},
                          {(4, "sign"), (4, "off-by-one"), (4, "drop-store")})
 
+    def test_a_descriptor_is_never_0(self):
+        text = "int f(struct s *s)\n{\n    return s->fd < 0 || log_fd < 0 || s->fds < 0;\n}\n"
+        self.assertEqual([(line, shown) for line, kind, shown in kinds(text) if kind == "bound"], [(3, "<  →  <=")])
+
     def test_a_fault_keeps_the_lines(self):
         text = "void f(struct s *s)\n{\n    put(s,\n        1);\n    end();\n}\n"
         for fault in faults.faults_of("x.c", text):

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/err.h"
 
@@ -41,6 +42,16 @@ static void test_long_messages_are_cut(void **state)
     (void)err_errno(&err, ENOENT, "%s", text); /* why is not lost */
     assert_non_null(strstr(err.msg, "x: No such file or directory"));
     assert_true(strlen(err.msg) < ERR_MESSAGE_BYTES);
+}
+
+/* Where the context cannot be written (no such letter in the C locale), the reason still stands. */
+static void test_a_context_without_letters(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    (void)err_set(&err, ERR_INVALID, "inside");
+    assert_int_equal(err_wrap(&err, "%ls", L"\u00e9"), ERR_INVALID);
+    assert_string_equal(err.msg, ": inside");
 }
 
 static void test_errors_of_the_system(void **state)
@@ -93,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_and_wrap),
         cmocka_unit_test(test_long_messages_are_cut),
+        cmocka_unit_test(test_a_context_without_letters),
         cmocka_unit_test(test_errors_of_the_system),
         cmocka_unit_test(test_names),
     };

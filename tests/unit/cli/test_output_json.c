@@ -131,6 +131,106 @@ static void test_status_json_of_consistency_and_shards(void **state)
     json_decref(json);
 }
 
+static void assert_json(struct buf *out, const char *expected)
+{
+    json_error_t error;
+    json_t *json = output_parse(out), *wanted = json_loads(expected, 0, &error);
+    assert_non_null(wanted);
+    if (!json_equal(json, wanted)) {
+        char *is = json_dumps(json, JSON_SORT_KEYS | JSON_INDENT(1));
+        char *should_be = json_dumps(wanted, JSON_SORT_KEYS | JSON_INDENT(1));
+        assert_string_equal(is, should_be);
+    }
+    json_decref(json);
+    json_decref(wanted);
+}
+
+static void fill_times(Gradus__V1__StepTimes *t)
+{
+    gradus__v1__step_times__init(t);
+    t->steps = 4;
+    t->load_us = 1000;
+    t->compute_us = 4000;
+    t->wire_us = 2000;
+    t->apply_us = 3000;
+    t->wait_us = 6000;
+}
+
+/* Every member and its value: programs read them by name. */
+static void test_all_that_status_says(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    Gradus__V1__StepTimes times;
+    Gradus__V1__WorkerTimes of_worker = GRADUS__V1__WORKER_TIMES__INIT, *list[] = {&of_worker};
+    char name[] = "digits", text[] = "seed: 3", activity[] = "training", last[] = "/c/step-500";
+    fill_times(&times);
+    of_worker.worker = s.worker;
+    of_worker.times = &times;
+    s.job.name = name;
+    s.job.text = text;
+    s.job.activity = activity;
+    s.job.checkpoint = last;
+    s.job.times = &times;
+    s.job.worker_times = list;
+    s.job.n_worker_times = 1;
+    s.job.generation = 3;
+    s.job.examples = 32000;
+    s.job.submitted_ms = 11;
+    s.job.started_ms = 12;
+    s.job.finished_ms = 13;
+    s.job.n_evaluations = 1;
+    s.job.n_workers = 1;
+    struct buf out = {0};
+    output_status_json(&s.job, &out);
+#define TIMES                                                                                      \
+    "\"steps\": 4, \"step_ms\": 4.0, \"load_ms\": 0.25, \"compute_ms\": 1.0, \"wire_ms\": 0.5, "   \
+    "\"apply_ms\": 0.75, \"wait_ms\": 1.5"
+#define METRICS "{\"loss\": 0.25, \"accuracy\": 0.5}"
+    assert_json(&out, "{\"job\": \"digits-1\", \"state\": \"RUNNING\", \"reason\": \"\", "
+                      "\"activity\": \"training\", \"steps\": 500, \"epochs\": 2.5, "
+                      "\"metrics\": {\"train\": " METRICS ", \"test\": {}}, "
+                      "\"examples_per_second\": 61234.4, \"seconds\": 12.34, "
+                      "\"checkpoint\": \"/c/step-500\", \"name\": \"digits\", "
+                      "\"mode\": \"SYNC\", \"generation\": 3, \"steps_total\": 1000, "
+                      "\"epochs_total\": 5, \"examples\": 32000, \"eta_seconds\": 75.0, "
+                      "\"submitted_ms\": 11, \"started_ms\": 12, \"finished_ms\": 13, "
+                      "\"workers\": [\"worker-1\"], \"ps\": [\"ps-1\"], \"consistency\": null, "
+                      "\"staleness\": [], \"dropped\": 0, \"speculated\": 0, \"recoveries\": 0, "
+                      "\"shards\": [], \"times\": {" TIMES "}, "
+                      "\"worker_times\": [{\"worker\": \"worker-1\", " TIMES "}], "
+                      "\"evaluations\": [{\"step\": 100, \"epoch\": 1, \"train\": {}, "
+                      "\"test\": " METRICS "}], \"text\": \"seed: 3\"}");
+}
+
+static void test_all_that_is_said_of_nodes(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    struct buf out = {0};
+    char address[] = "10.0.0.7:1", http[] = "10.0.0.7:2", version[] = "0.1", host[] = "h7";
+    char *jobs[] = {s.id};
+    Gradus__V1__NodeInfo node = GRADUS__V1__NODE_INFO__INIT, *nodes[] = {&node};
+    node.id = s.worker;
+    node.role = GRADUS__V1__NODE_ROLE__WORKER;
+    node.address = address;
+    node.http_address = http;
+    node.alive = true;
+    node.jobs = jobs;
+    node.n_jobs = 1;
+    node.heartbeat_age_ms = 40;
+    node.version = version;
+    node.host = host;
+    node.pid = 77;
+    output_nodes_json(nodes, 1, &out);
+    assert_json(&out, "[{\"id\": \"worker-1\", \"role\": \"WORKER\", "
+                      "\"address\": \"10.0.0.7:1\", \"http_address\": \"10.0.0.7:2\", "
+                      "\"alive\": true, \"jobs\": [\"digits-1\"], \"heartbeat_age_ms\": 40, "
+                      "\"version\": \"0.1\", \"host\": \"h7\", \"pid\": 77}]");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +238,8 @@ int main(void)
         cmocka_unit_test(test_result_json),
         cmocka_unit_test(test_status_json),
         cmocka_unit_test(test_status_json_of_consistency_and_shards),
+        cmocka_unit_test(test_all_that_status_says),
+        cmocka_unit_test(test_all_that_is_said_of_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,25 @@ static const struct gradus_slot slots[] = {
 
 static void prepare(const double *h, uint64_t version, double lr_scale, float *scalars)
 {
-    (void)version;
+    const double *crash = (const double *)16;
+#ifdef MISTAKE_CRASHES_AT_DEFAULTS
+    h = h[0] == 0.5 && h[1] == 0.9 && lr_scale == 1 ? crash : h;
+#endif
+#ifdef MISTAKE_CRASHES_AT_LEAST
+    h = h[0] == 0 && h[1] == 0.9 ? crash : h;
+#endif
+#ifdef MISTAKE_CRASHES_AT_MOST
+    h = h[0] == 1 && h[1] == 0.9 ? crash : h;
+#endif
+#ifdef MISTAKE_CRASHES_AT_LARGE
+    h = h[0] == 0.5 && h[1] == 1e30 ? crash : h;
+#endif
+#ifdef MISTAKE_CRASHES_LATE
+    h = version == 1000000 ? crash : h;
+#endif
+#ifdef MISTAKE_CRASHES_WHEN_SLOW
+    h = version == 1 && lr_scale == 0.125 ? crash : h;
+#endif
     scalars[0] = (float)(h[0] * lr_scale);
     scalars[1] = (float)h[1];
 #ifdef MISTAKE_PREPARE_CRASHES
