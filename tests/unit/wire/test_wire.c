@@ -398,13 +398,31 @@ static void test_step_times(void **state)
     assert_int_equal(step_times_ns(&back), 0);
 }
 
+static void names_that_are_none_are_told(void **state)
+{
+    (void)state;
+    Gradus__V1__JobState job = GRADUS__V1__JOB_STATE__RUNNING;
+    Gradus__V1__NodeRole role = GRADUS__V1__NODE_ROLE__PS;
+    assert_false(wire_state_parse("NOTHING", &job) || wire_role_parse("NOBODY", &role));
+    assert_int_equal(job, GRADUS__V1__JOB_STATE__RUNNING);
+    assert_int_equal(role, GRADUS__V1__NODE_ROLE__PS);
+    assert_true(wire_state_parse("FAILED", &job) && wire_role_parse("WORKER", &role));
+    assert_int_equal(job, GRADUS__V1__JOB_STATE__FAILED);
+    assert_int_equal(role, GRADUS__V1__NODE_ROLE__WORKER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ids),          cmocka_unit_test(test_plan_round_trip),
-        cmocka_unit_test(test_plan_refused), cmocka_unit_test(test_ledger_round_trip),
-        cmocka_unit_test(test_consistency),  cmocka_unit_test(test_data),
-        cmocka_unit_test(test_metrics),      cmocka_unit_test(test_words),
+        cmocka_unit_test(names_that_are_none_are_told),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_plan_round_trip),
+        cmocka_unit_test(test_plan_refused),
+        cmocka_unit_test(test_ledger_round_trip),
+        cmocka_unit_test(test_consistency),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_step_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
