@@ -75,6 +75,18 @@ static void batches_follow_the_order(void **state)
     dataset_free(data);
 }
 
+static void batches_too_large_are_refused(void **state)
+{
+    (void)state;
+    struct dataset *data = make_data();
+    struct loader *l = NULL;
+    struct err err = {0};
+    assert_int_equal(loader_new(data, 1, SIZE_MAX / 8, 2, &l, &err), ERR_EXHAUSTED);
+    assert_null(l);
+    assert_true(err.msg[0] != '\0');
+    dataset_free(data);
+}
+
 static void a_batch_stays_valid_until_returned(void **state)
 {
     (void)state;
@@ -223,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_follow_the_order),
+        cmocka_unit_test(batches_too_large_are_refused),
         cmocka_unit_test(a_batch_stays_valid_until_returned),
         cmocka_unit_test(positions_outside_the_data_are_refused),
         cmocka_unit_test(a_jump_ahead_leaves_nothing_behind),
