@@ -54,11 +54,12 @@ VECTOR_INLINE struct table_line *table_lines(const struct table_index *index)
 /* Where in @line @key is: the position, or TABLE_LINE_KEYS. */
 VECTOR_INLINE unsigned table_line_find(const struct table_line *line, uint64_t key)
 {
-    unsigned hits = 1U << TABLE_LINE_KEYS;
+    unsigned hits = 0;
     for (unsigned i = 0; i < TABLE_LINE_KEYS; i++) {
-        hits |= (unsigned)(line->keys[i] == key && i < line->count) << i;
+        hits |= (unsigned)(line->keys[i] == key) << i;
     }
-    return (unsigned)__builtin_ctz(hits);
+    hits &= (1U << line->count) - 1;
+    return (unsigned)__builtin_ctz(hits | 1U << TABLE_LINE_KEYS);
 }
 
 /* The number of @key, whose search begins at @line. */

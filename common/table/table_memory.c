@@ -9,7 +9,8 @@
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define STEP_BYTES_MIN ((size_t)64 << 10) /* a multiple of all page sizes of today */
-#define STEPS 32                          /* an array grows by this part of itself */
+#define LARGE_BYTES ((size_t)32 << 20)
+#define STEPS 32 /* an array grows by this part of itself */
 
 int table_budget_take(struct table_budget *budget, uint64_t bytes, const char *what,
                       struct err *err)
@@ -58,14 +59,14 @@ int table_memory_init(struct table_memory *m, struct table_budget *budget, size_
     return 0;
 }
 
-/* A little more than what is needed, so that growing is rare. */
+/* A little more than what is needed, so that growing is rare. A large array ends with a huge page:
+ * what is touched before all of its page is there gets small ones, for ever. */
 static size_t next_bytes(const struct table_memory *m, size_t need)
 {
-    size_t more = m->bytes / STEPS;
-    more = round_up(more, more < HUGE_PAGE_BYTES ? STEP_BYTES_MIN : HUGE_PAGE_BYTES);
-    size_t next = m->bytes + more > need ? m->bytes + more : need;
-    next = round_up(next, STEP_BYTES_MIN);
-    return next < m->bytes_max ? next : m->bytes_max;
+    const size_t more = m->bytes + m->bytes / STEPS;
+    const size_t next = more > need ? more : need;
+    const size_t end = round_up(next, next < LARGE_BYTES ? STEP_BYTES_MIN : HUGE_PAGE_BYTES);
+    return end < m->bytes_max ? end : m->bytes_max;
 }
 
 int table_memory_grow(struct table_memory *m, size_t bytes, const char *what, struct err *err)

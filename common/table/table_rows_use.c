@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and updates the rows of a batch of keys. */
+#include "table/table_rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "table/table_ahead.h"
+
+/* Sixteen floats are a line and the commonest row: a copy of a known length is four instructions
+ * where memcpy() is a call. */
+VECTOR_INLINE void copy_floats(float *to, const float *from, size_t n)
+{
+    for (; n >= 16; n -= 16, to += 16, from += 16) {
+        memcpy(to, from, 16 * sizeof(float));
+    }
+    if (n > 0) {
+        memcpy(to, from, n * sizeof(float));
+    }
+}
+
+static void slots_of(const struct table_rows *rows, float *record, float **slots)
+{
+    for (size_t k = 0; k < rows->rule->slot_count; k++) {
+        slots[k] = record + rows->slot_at[k];
+    }
+}
+
+/* Brings a record that has had @seen updates to where dense updates would have brought it. */
+static void catch_up(const struct table_rows *rows, const struct table_catch_up *up, uint64_t seen,
+                     float *record)
+{
+    if (rows->rule->catch_up != NULL && seen < up->version) {
+        float *slots[RULE_SLOTS_MAX] = {NULL};
+        slots_of(rows, record, slots);
+        rows->rule->catch_up(up->past, seen, up->version, record, slots, rows->dim);
+    }
+}
+
+/* The same of a copy; and of rows that are not there. */
+static void read_one(struct table_rows *rows, const struct table_catch_up *up, uint64_t key,
+                     uint32_t row, float *out)
+{
+    uint64_t seen = 0;
+    if (row == TABLE_ROW_NONE) {
+        table_rows_begin(rows, key, rows->scratch);
+    } else {
+        seen = table_rows_note(rows, row)->seen;
+        copy_floats(rows->scratch, table_rows_record(rows, row), rows->stride);
+    }
+    if (up->past != NULL) {
+        catch_up(rows, up, seen, rows->scratch);
+    }
+    copy_floats(out, rows->scratch, rows->dim);
+}
+
+void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
+                       const uint64_t *keys, size_t n, float *out, bool *present)
+{
+    const bool plain = up->past == NULL || rows->rule->catch_up == NULL;
+    const size_t dim = rows->dim;
+    struct table_ahead ahead = {
+        .rows = rows,
+        .keys = keys,
+        .n = n,
+        .record_bytes = (plain ? dim : rows->stride) * sizeof(float),
+        .notes = !plain,
+    };
+    size_t count;
+    const uint32_t *found;
+    for (size_t step = 0; table_ahead_step(&ahead, step, &found, &count); step++) {
+        for (size_t i = 0, at; i < count; i++) {
+            at = (step - 2) * TABLE_BLOCK + i;
+            if (plain && found[i] != TABLE_ROW_NONE) {
+                copy_floats(out + at * dim, table_rows_record(rows, found[i]), dim);
+            } else {
+                read_one(rows, up, keys[at], found[i], out + at * dim);
+            }
+            if (present != NULL) {
+                present[at] = found[i] != TABLE_ROW_NONE;
+            }
+        }
+    }
+}
+
+/* One update of @row, which is that of key @i. @span has what is the same for all of them. */
+static void update_one(struct table_rows *rows, const struct table_update *u, size_t i,
+                       uint32_t row, struct rule_span *span)
+{
+    float *record = table_rows_record(rows, row);
+    struct table_note *note = table_rows_note(rows, row);
+    float *slots[RULE_SLOTS_MAX] = {NULL};
+    if (u->up.past != NULL) {
+        catch_up(rows, &u->up, note->seen, record);
+    }
+    slots_of(rows, record, slots);
+    span->out = record;
+    span->in = record;
+    span->slots = slots;
+    span->gradient = u->gradient + i * rows->dim;
+    span->base = u->base == NULL ? NULL : u->base + i * rows->dim;
+    span->first = u->keys[i] * rows->dim;
+    rule_apply_span(rows->rule, u->scalars, span);
+    const uint32_t sightings = u->sightings == NULL ? 1 : u->sightings[i];
+    note->seen = u->up.version + 1;
+    note->sightings =
+        sightings > UINT32_MAX - note->sightings ? UINT32_MAX : note->sightings + sightings;
+}
+
+size_t table_rows_update(struct table_rows *rows, const struct table_update *update)
+{
+    assert(update->up.past == NULL || rows->rule->still || rows->rule->catch_up != NULL);
+    struct table_ahead ahead = {
+        .rows = rows,
+        .keys = update->keys,
+        .n = update->n,
+        .record_bytes = rows->stride * sizeof(float),
+        .notes = true,
+    };
+    struct rule_span span = {
+        .gradient_scale = update->gradient_scale,
+        .n = rows->dim,
+        .width = rows->dim,
+        .variable = rows->init_key,
+    };
+    size_t updated = 0, count;
+    const uint32_t *found;
+    for (size_t step = 0; table_ahead_step(&ahead, step, &found, &count); step++) {
+        for (size_t i = 0; i < count; i++) {
+            if (found[i] != TABLE_ROW_NONE) {
+                update_one(rows, update, (step - 2) * TABLE_BLOCK + i, found[i], &span);
+                updated++;
+            }
+        }
+    }
+    return updated;
+}
