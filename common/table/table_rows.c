@@ -169,7 +169,8 @@ bool table_rows_remove(struct table_rows *rows, uint64_t key)
     if (row == TABLE_ROW_NONE) {
         return false;
     }
-    table_rows_note(rows, row)->next_unused = rows->unused;
+    *table_rows_note(rows, row) =
+        (struct table_note){.seen = TABLE_SEEN_UNUSED, .next_unused = rows->unused};
     rows->unused = row;
     return true;
 }

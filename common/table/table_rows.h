@@ -25,7 +25,8 @@
 #include "table/table_index.h"
 #include "tensor/init.h"
 
-#define TABLE_DIM_MAX 65536 /* floats; an embedding of a large language model has 16,384 */
+#define TABLE_SEEN_UNUSED UINT64_MAX /* in notes of rows that are in no use */
+#define TABLE_DIM_MAX 65536          /* floats; an embedding of a large language model has 16,384 */
 
 struct table_spec {
     const char *name; /* only read by table_rows_init() */

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Removes rows. To find the least ones without memory for a list of them, the rank and then the key
+ * that divide them from the rest are found digit by digit, from counts of digits (radix select). */
+#include "table/table_eviction.h"
+
+#include "table/table_line.h"
+
+#define LISTED 256 /* entries at a time */
+#define DIGIT_BITS 8
+#define DIGITS (1U << DIGIT_BITS)
+
+uint64_t table_rows_in(const struct table_rows *rows, uint64_t bytes)
+{
+    const double row =
+        1.35 * (double)(8 + rows->stride * sizeof(float) + sizeof(struct table_note));
+    const double fixed = 262144;
+    return (double)bytes > fixed ? (uint64_t)(((double)bytes - fixed) / row) : 0;
+}
+
+/* What decides about a row, and the limits. */
+struct judge {
+    bool (*goes)(const struct judge *j, const struct table_rows *rows, const struct table_entry *e);
+    enum table_least least;
+    uint64_t version, updates_max;
+    uint64_t rank, key; /* the greatest that goes, of them with that rank the greatest key */
+    double norm;
+};
+
+static uint64_t evict(struct table_rows *rows, const struct judge *j)
+{
+    struct table_cursor cursor = {0};
+    struct table_entry entries[LISTED];
+    uint64_t removed = 0;
+    size_t n;
+    while ((n = table_index_next(&rows->index, &cursor, entries, LISTED)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            __builtin_prefetch(table_rows_note(rows, entries[i].row));
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (j->goes(j, rows, &entries[i])) {
+                removed += table_rows_remove(rows, entries[i].key);
+            }
+        }
+    }
+    return removed;
+}
+
+static bool is_unseen(const struct judge *j, const struct table_rows *rows,
+                      const struct table_entry *e)
+{
+    const uint64_t seen = table_rows_note(rows, e->row)->seen;
+    return seen <= j->version && j->version - seen >= j->updates_max;
+}
+
+uint64_t table_evict_unseen(struct table_rows *rows, uint64_t version, uint64_t updates_max)
+{
+    const struct judge j = {.goes = is_unseen, .version = version, .updates_max = updates_max};
+    return evict(rows, &j);
+}
+
+static bool is_small(const struct judge *j, const struct table_rows *rows,
+                     const struct table_entry *e)
+{
+    const float *values = table_rows_record(rows, e->row);
+    double sum = 0;
+    for (size_t i = 0; i < rows->dim; i++) {
+        sum += (double)values[i] * (double)values[i];
+    }
+    return sum < j->norm * j->norm;
+}
+
+uint64_t table_evict_small(struct table_rows *rows, double norm)
+{
+    const struct judge j = {.goes = is_small, .norm = norm};
+    return evict(rows, &j);
+}
+
+static uint64_t rank_of(const struct table_note *note, enum table_least least)
+{
+    return least == TABLE_LEAST_RECENT ? note->seen : note->sightings;
+}
+
+static bool is_among_least(const struct judge *j, const struct table_rows *rows,
+                           const struct table_entry *e)
+{
+    const uint64_t rank = rank_of(table_rows_note(rows, e->row), j->least);
+    return rank < j->rank || (rank == j->rank && e->key <= j->key);
+}
+
+/* A number that is being found from its first digit on: those below come before it. */
+struct select {
+    uint64_t found;          /* its digits so far, zeros behind */
+    int bits;                /* that are still unknown */
+    uint64_t left;           /* it is the @left-th, from 1, of those that begin like it */
+    bool whole;              /* all that begin like it go: its other digits are the greatest */
+    uint64_t counts[DIGITS]; /* of them, by their next digit */
+};
+
+static void select_count(struct select *s, uint64_t x)
+{
+    if (s->bits == 64 || x >> s->bits == s->found >> s->bits) {
+        s->counts[x >> (s->bits - DIGIT_BITS) & (DIGITS - 1)]++;
+    }
+}
+
+/* All have been counted: one more digit is known. */
+static void select_digit(struct select *s)
+{
+    uint64_t digit = 0;
+    for (; s->counts[digit] < s->left; digit++) {
+        s->left -= s->counts[digit];
+        s->counts[digit] = 0;
+    }
+    s->bits -= DIGIT_BITS;
+    s->found |= digit << s->bits;
+    if (s->counts[digit] == s->left) {
+        s->whole = true;
+        s->found |= ((uint64_t)1 << s->bits) - 1;
+        s->bits = 0;
+    }
+    for (; digit < DIGITS; digit++) {
+        s->counts[digit] = 0;
+    }
+}
+
+/* Bits of the greatest rank, in whole digits. */
+static int rank_bits(const struct table_rows *rows, enum table_least least)
+{
+    uint64_t all = 0;
+    int bits = DIGIT_BITS;
+    for (uint32_t row = 0; row < rows->made; row++) {
+        const struct table_note *note = table_rows_note(rows, row);
+        all |= note->seen == TABLE_SEEN_UNUSED ? 0 : rank_of(note, least);
+    }
+    while (bits < 64 && all >> bits != 0) {
+        bits += DIGIT_BITS;
+    }
+    return bits;
+}
+
+/* The rank of the @n-th row, and which it is of those with this rank. */
+static void select_rank(struct select *s, const struct table_rows *rows, enum table_least least,
+                        uint64_t n)
+{
+    *s = (struct select){.bits = rank_bits(rows, least), .left = n};
+    while (s->bits > 0) {
+        for (uint32_t row = 0; row < rows->made; row++) {
+            const struct table_note *note = table_rows_note(rows, row);
+            if (note->seen != TABLE_SEEN_UNUSED) {
+                select_count(s, rank_of(note, least));
+            }
+        }
+        select_digit(s);
+    }
+}
+
+/* The @n-th key of the rows with @rank. */
+static uint64_t select_key(const struct table_rows *rows, enum table_least least, uint64_t rank,
+                           uint64_t n)
+{
+    struct select s = {.bits = 64, .left = n};
+    while (s.bits > 0) {
+        struct table_cursor cursor = {0};
+        struct table_entry entries[LISTED];
+        size_t count;
+        while ((count = table_index_next(&rows->index, &cursor, entries, LISTED)) > 0) {
+            for (size_t i = 0; i < count; i++) {
+                __builtin_prefetch(table_rows_note(rows, entries[i].row));
+            }
+            for (size_t i = 0; i < count; i++) {
+                if (rank_of(table_rows_note(rows, entries[i].row), least) == rank) {
+                    select_count(&s, entries[i].key);
+                }
+            }
+        }
+        select_digit(&s);
+    }
+    return s.found;
+}
+
+uint64_t table_evict_least(struct table_rows *rows, enum table_least least, uint64_t rows_max)
+{
+    if (rows->index.count <= rows_max) {
+        return 0;
+    }
+    struct judge j = {.goes = is_among_least, .least = least};
+    struct select s;
+    select_rank(&s, rows, least, rows->index.count - rows_max);
+    j.rank = s.found;
+    j.key = s.whole ? UINT64_MAX : select_key(rows, least, s.found, s.left);
+    return evict(rows, &j);
+}
