@@ -4,9 +4,9 @@
  * A line holds five keys with their numbers. A key has a home, a line that is its mixed value as a
  * share of all lines; where the home is full, the key is in the first line behind that was not
  * (linear probing by lines; Knuth, The Art of Computer Programming 3, 6.4). A key is found when its
- * line is, and is absent when a line is not full, so 1.2 lines are read on average, one behind the
- * other. A removal fills its hole from behind: nothing is left that later searches have to step
- * over.
+ * line is, and is absent when a line is not full, so 1.2 to 1.5 lines are read on average, one
+ * behind the other. A removal fills its hole from behind: nothing is left that later searches have
+ * to step over.
  *
  * It grows by an eighth when 85 % are used. A larger number of lines leaves the homes in their
  * order, so each key moves towards the end of the array: from the end on, sixteen lines are moved

@@ -25,7 +25,7 @@
 #define DIM 16
 #define BATCH 6656 /* 26 fields × 256 samples */
 #define BATCHES 64 /* different ones */
-#define AHEAD 32   /* rows that the plain loop fetches ahead, where it was fastest */
+#define AHEAD 32   /* rows that the plain loop fetches ahead */
 
 struct bench {
     struct table_rows table;
