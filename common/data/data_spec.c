@@ -3,6 +3,8 @@
  * help and the reference page are made. */
 #include "data/data_spec.h"
 
+#include "data/encode.h"
+
 #define AT(member) offsetof(struct data_spec, member)
 
 static const char *const formats[] = {
@@ -36,12 +38,14 @@ const struct field data_fields[] = {
     {.path = "train.file",
      .type = FIELD_STRING,
      .offset = AT(train.file),
-     .help = "The records to train on: an IDX file of features or a CSV file, plain or gzip"},
+     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, "
+             "plain or gzip"},
     {.path = "train.labels",
      .type = FIELD_STRING,
      .offset = AT(train.labels),
      .def = "",
-     .help = "The IDX file with the labels of train.file; a CSV file has them in a column"},
+     .help = "The IDX file with the labels of train.file; other formats have them beside the "
+             "features"},
     {.path = "train.limit",
      .type = FIELD_INT,
      .offset = AT(train.limit),
@@ -132,7 +136,20 @@ const struct field data_fields[] = {
      .help =
          "How features are scaled, by the train records: unit (bytes ÷ 255, else ÷ largest "
          "magnitude), standard (mean 0, deviation 1), minmax (0 to 1), none; auto is unit for IDX "
-         "and standard for CSV"},
+         "and LIBSVM, where 0 stays 0, and standard for CSV"},
+    {.path = "features",
+     .type = FIELD_INT,
+     .offset = AT(features),
+     .def = "0",
+     .max = ENCODE_FEATURES_MAX,
+     .help = "LIBSVM: the number of features of a record, and a larger index is an error; 0 is as "
+             "many as the train records name, and what only test records have is left out"},
+    {.path = "first_index",
+     .type = FIELD_INT,
+     .offset = AT(first_index),
+     .def = "1",
+     .max = 1,
+     .help = "LIBSVM: the index of the first feature, 1 or 0"},
     {.path = "label_scale",
      .type = FIELD_ENUM,
      .offset = AT(label_scale),

@@ -9,6 +9,7 @@
  */
 #define DATA_FORMATS(X)                                                                            \
     X(IDX, idx)                                                                                    \
+    X(LIBSVM, libsvm)                                                                              \
     X(CSV, csv)
 
 enum data_format {
@@ -37,8 +38,8 @@ enum data_scale {
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
-    char *file;    /* IDX features or a CSV file, plain or gzip; empty: none */
-    char *labels;  /* IDX labels; empty for CSV */
+    char *file;    /* IDX features, a CSV or a LIBSVM file, plain or gzip; empty: none */
+    char *labels;  /* IDX labels; empty for others */
     int64_t limit; /* use the first records only; 0: all */
 };
 
@@ -49,17 +50,19 @@ struct data_spec {
     double test_fraction; /* without a test source: this part of the train source, chosen by
                              split_seed */
     int64_t split_seed;
-    char *label;       /* CSV: column name or 0-based index; negative counts from the end */
-    int label_kind;    /* enum data_label_kind; auto: real for mean_squared_error, else class */
-    int64_t classes;   /* 0: as many as the train labels name */
-    int header;        /* enum data_header */
-    char *separator;   /* one character, or "tab" */
-    int missing;       /* enum data_missing */
-    char *categorical; /* comma-separated text columns, one-hot encoded */
-    char *ignore;      /* comma-separated columns to leave out */
-    int scale;         /* enum data_scale; auto: unit for IDX bytes, standard for CSV */
-    int label_scale;   /* enum data_label_scale: train on standardised targets; metrics stay in the
-                          data's units */
+    char *label;         /* CSV: column name or 0-based index; negative counts from the end */
+    int label_kind;      /* enum data_label_kind; auto: real for mean_squared_error, else class */
+    int64_t classes;     /* 0: as many as the train labels name */
+    int header;          /* enum data_header */
+    char *separator;     /* one character, or "tab" */
+    int missing;         /* enum data_missing */
+    char *categorical;   /* comma-separated text columns, one-hot encoded */
+    char *ignore;        /* comma-separated columns to leave out */
+    int scale;           /* enum data_scale; auto: unit for IDX and LIBSVM, standard for CSV */
+    int64_t features;    /* LIBSVM: of a record; 0: as many as the train records name */
+    int64_t first_index; /* LIBSVM: 0 or 1 */
+    int label_scale; /* enum data_label_scale: train on standardised targets; metrics stay in the
+                        data's units */
 };
 
 /* Rows with paths below "data": "dir", "train.file", … */

@@ -248,8 +248,10 @@ static char *path_of(const struct data_spec *spec, const char *name)
     return file_join(here ? NULL : spec->dir, name);
 }
 
+/* @train: the records that these ones must fit, NULL for the first. */
 static int read_source(const struct data_spec *spec, const struct data_source *source,
-                       const char *key, bool is_class, struct records *out, struct err *err)
+                       const char *key, bool is_class, const struct records *train,
+                       struct records *out, struct err *err)
 {
     char *path = path_of(spec, source->file), *labels_path = path_of(spec, source->labels);
     const struct format *format = NULL;
@@ -264,6 +266,9 @@ static int read_source(const struct data_spec *spec, const struct data_source *s
             .label_is_class = is_class,
         };
         rc = format->read(&request, out, err);
+    }
+    if (rc == 0) {
+        rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
     }
     free(path);
     free(labels_path);
@@ -281,7 +286,7 @@ static int read_parts(const struct data_spec *spec, bool is_class, struct record
         return err_set(err, ERR_INVALID,
                        "data.test.file and data.test_fraction exclude each other");
     }
-    int rc = read_source(spec, &spec->train, "train", is_class, train, err);
+    int rc = read_source(spec, &spec->train, "train", is_class, NULL, train, err);
     if (rc != 0) {
         return rc;
     }
@@ -292,7 +297,7 @@ static int read_parts(const struct data_spec *spec, bool is_class, struct record
             records_limit(test, (uint64_t)spec->test.limit);
         }
     } else if (is_set(spec->test.file)) {
-        rc = read_source(spec, &spec->test, "test", is_class, test, err);
+        rc = read_source(spec, &spec->test, "test", is_class, train, test, err);
         if (rc == 0) {
             rc = records_match(train, test, err);
         }

@@ -4,6 +4,7 @@
 #include "data/records.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,14 @@ void records_drop_columns(struct records *r)
     r->category_count = 0;
 }
 
+static void sparse_release(struct sparse_rows *s)
+{
+    free(s->ends);
+    free(s->indices);
+    free(s->values);
+    *s = (struct sparse_rows){0};
+}
+
 void records_release(struct records *r)
 {
     records_drop_columns(r);
@@ -38,6 +47,7 @@ void records_release(struct records *r)
     free(r->labels_where);
     free(r->bytes);
     free(r->values);
+    sparse_release(&r->sparse);
     free(r->labels);
     names_release(&r->label_texts);
     free(r->label_cells);
@@ -98,6 +108,42 @@ void *records_grow(void *array, uint64_t *capacity, uint64_t need, size_t size, 
         *capacity = n;
     }
     return grown;
+}
+
+int records_spread(struct records *r, size_t numbers, struct err *err)
+{
+    const struct sparse_rows *s = &r->sparse;
+    if (s->ends == NULL) {
+        return 0;
+    }
+    char what[96];
+    (void)snprintf(what, sizeof what, "%" PRIu64 " records of %zu features each", r->count,
+                   numbers);
+    size_t bytes = 0, values = 0;
+    struct err cause = {0};
+    float *all = NULL;
+    if (!mem_mul(numbers, sizeof *all, &bytes) || !mem_mul((size_t)r->count, numbers, &values) ||
+        records_check_memory(r->count, bytes, what, &cause) != 0 ||
+        (all = mem_try_aligned(values, sizeof *all, what, &cause)) == NULL) {
+        return err_set(err, ERR_EXHAUSTED,
+                       "%s: %s; take fewer (data.train.limit, data.test.limit), or a file with "
+                       "fewer features",
+                       r->where, cause.msg);
+    }
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < r->count; i++) {
+        float *record = all + i * numbers;
+        for (; at < s->ends[i]; at++) {
+            if (s->indices[at] < numbers) {
+                record[s->indices[at]] = s->values[at];
+            }
+        }
+    }
+    sparse_release(&r->sparse);
+    r->values = all;
+    r->numbers = numbers;
+    r->shape = (struct shape){.rank = 1, .dims = {numbers}};
+    return 0;
 }
 
 /* Record @from of @b becomes record @to of @a, which has the same arrays. */
@@ -162,6 +208,7 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         .places = rows(all->places, count, sizeof(uint64_t), &ok, err),
         .by_line = all->by_line,
         .named = all->named,
+        .usual_scale = all->usual_scale,
     };
     if (all->columns != NULL) {
         t.columns = mem_new(all->numbers, sizeof *t.columns);
@@ -264,7 +311,7 @@ int records_match(const struct records *train, const struct records *test, struc
         return err_set(err, ERR_INVALID, "%s has %zu categorical columns, %s has %zu", test->where,
                        test->category_count, train->where, train->category_count);
     }
-    bool named = train->named && test->named;
+    bool named = train->named && test->named && train->columns != NULL;
     for (size_t i = 0; named && i < train->numbers + train->category_count; i++) {
         const char *a = column_name(train, i), *b = column_name(test, i);
         if (strcmp(a, b) != 0) {

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "data/data_spec.h"
 #include "data/names.h"
 #include "tensor/shape.h"
 
@@ -24,16 +25,25 @@ struct category_column {
     uint32_t *cells; /* [count] numbers in values, or RECORDS_CATEGORY_NONE */
 };
 
+/* Records of which a file says only the numbers that are not 0. */
+struct sparse_rows {
+    uint64_t *ends;    /* [count of records] of each record in the arrays below; NULL: none */
+    uint32_t *indices; /* of numbers in their record, from 0, each once */
+    float *values;
+    uint64_t ends_capacity, indices_capacity, values_capacity;
+};
+
 struct records {
     char *where;        /* the file, as messages name it */
     char *labels_where; /* the file of the labels, or NULL when it is the same */
     uint64_t count;
-    struct shape shape; /* of the numbers of one record */
-    size_t numbers;     /* their count */
-    uint8_t *bytes;     /* [count × numbers] when the file holds bytes, else NULL */
-    float *values;      /* [count × numbers] otherwise; NAN: missing */
-    char **columns;     /* [numbers] names for messages, or NULL */
-    bool named;         /* the names of columns and categories are from the file */
+    struct shape shape;        /* of the numbers of one record */
+    size_t numbers;            /* their count */
+    uint8_t *bytes;            /* [count × numbers] when the file holds bytes, else NULL */
+    float *values;             /* [count × numbers] otherwise; NAN: missing */
+    struct sparse_rows sparse; /* in place of both until records_spread() */
+    char **columns;            /* [numbers] names for messages, or NULL */
+    bool named;                /* the names of columns and categories are from the file */
     struct category_column *categories;
     size_t category_count;
     double *labels; /* [count], or NULL when they are text */
@@ -41,6 +51,7 @@ struct records {
     uint32_t *label_cells; /* [count] numbers in label_texts */
     uint64_t *places;      /* [count] line or number of each record in the file; NULL: its index */
     bool by_line;          /* places are lines */
+    enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
 };
 
 void records_release(struct records *r);      /* zeroed struct is fine */
@@ -52,6 +63,9 @@ void records_where_label(const struct records *r, uint64_t record, struct buf *o
  * ERR_EXHAUSTED. */
 int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
                   struct err *err);
+/* Give records of sparse rows all of @numbers numbers; numbers beyond are left out. Others stay as
+ * they are. Errors: ERR_EXHAUSTED with how much memory that would take. */
+int records_spread(struct records *r, size_t numbers, struct err *err);
 /* Keep the first @limit records; 0: all. */
 void records_limit(struct records *r, uint64_t limit);
 /* Both sources must have the same numbers and columns. Errors: ERR_INVALID with the first

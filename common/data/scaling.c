@@ -90,6 +90,9 @@ void scaling_fit(struct scaling *s, enum data_scale kind, const struct records *
 {
     *s = (struct scaling){.count = count};
     if (kind == DATA_SCALE_AUTO) {
+        kind = train->usual_scale;
+    }
+    if (kind == DATA_SCALE_AUTO) {
         kind =
             train->shape.rank < 2 && train->bytes == NULL ? DATA_SCALE_STANDARD : DATA_SCALE_UNIT;
     }

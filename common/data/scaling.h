@@ -18,7 +18,8 @@ struct scaling {
 };
 
 /* Scale the first @count numbers of a record (one-hot features, which follow, stay 0 or 1).
- *   auto      unit for IDX (records with two or more dimensions, or bytes), standard for columns
+ *   auto      what the format says: unit for IDX (records with two or more dimensions, or bytes)
+ *             and LIBSVM (0 stays 0), standard for columns
  *   unit      bytes ÷ 255; else ÷ the largest magnitude: of all numbers when the record has two or
  * more dimensions (pixels share a unit), else of each column standard  − mean, ÷ standard
  * deviation, per feature (deviation 0: ÷ 1) minmax    − smallest, ÷ (largest − smallest), per

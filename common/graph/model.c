@@ -74,6 +74,7 @@ static int add_layer(struct model *m, const struct layer_kind *kind, char *name,
                                          .name = name,
                                          .params = params,
                                          .in = in,
+                                         .loss_outputs = m->loss_outputs,
                                          .in_count = (size_t)shape_count(&in)}};
     m->layer_count++;
     int rc = kind->plan(l, err);
@@ -166,10 +167,10 @@ static int check_labels(const struct model *m, const char *loss, uint32_t classe
 }
 
 /* Is the output one row as wide as the loss wants? The caller adds which layer. */
-static int check_output(const struct model *m, const char *loss, uint32_t classes, struct err *err)
+static int check_output(const struct model *m, const char *loss, struct err *err)
 {
     const struct shape *out = shape_so_far(m);
-    const struct shape want = {.rank = 1, .dims = {m->loss->output_per_class ? classes : 1}};
+    const struct shape want = {.rank = 1, .dims = {m->loss_outputs}};
     if (shape_equal(out, &want)) {
         return 0;
     }
@@ -214,7 +215,7 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     if (rc != 0) {
         return rc;
     }
-    if (check_output(m, loss, classes, err) != 0) {
+    if (check_output(m, loss, err) != 0) {
         return wrap_layer(err, spec, spec->layer_count - 1);
     }
     if (m->variable_count == 0) {
@@ -242,6 +243,7 @@ int model_new(const struct model_spec *spec, const struct shape *input, uint32_t
     struct model *m = mem_new(1, sizeof *m);
     m->layers = mem_new(2 * spec->layer_count, sizeof *m->layers);
     m->loss = loss_of(spec->loss);
+    m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
     int rc = input_shape(spec, input, &m->input, err);
     for (size_t i = 0; i < spec->layer_count && rc == 0; i++) {
         rc = add_spec_layer(m, spec, i, err);

@@ -19,7 +19,8 @@ struct model {
     size_t first_trainable; /* index of the first layer with variables */
     const struct variable_spec **variables; /* point into layers */
     size_t variable_count;
-    size_t outputs; /* per record */
+    size_t outputs;        /* per record */
+    uint32_t loss_outputs; /* of the last layer, as the loss needs them for the labels */
     struct shape input;
     const struct loss *loss;
 };

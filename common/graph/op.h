@@ -21,10 +21,11 @@
 /* A layer at work in one model. plan() reads the first group and fills the second. */
 struct layer {
     const struct layer_kind *kind;
-    char *name;      /* owned by the model */
-    void *params;    /* owned by the model; plain bytes, no strings */
-    struct shape in; /* of one record */
-    size_t in_count; /* its elements */
+    char *name;            /* owned by the model */
+    void *params;          /* owned by the model; plain bytes, no strings */
+    struct shape in;       /* of one record */
+    size_t in_count;       /* its elements */
+    uint32_t loss_outputs; /* what the loss needs for the labels of the data; set by the model */
 
     struct shape out;
     int activation; /* index into activation_names; 0: none */

@@ -17,8 +17,9 @@ struct dense_params {
 };
 
 static const struct field dense_fields[] = {
-    {"units", FIELD_INT, offsetof(struct dense_params, units), NULL, 1, 1 << 24, NULL,
-     "Number of outputs"},
+    {"units", FIELD_INT, offsetof(struct dense_params, units), NULL, 0, 1 << 24, NULL,
+     "Number of outputs; 0 is what the loss needs: one, or softmax_cross_entropy one for each "
+     "class of the data"},
     {"activation", FIELD_ENUM, offsetof(struct dense_params, activation), "none", 0, 0,
      activation_names, "Applied to the outputs"},
     {"use_bias", FIELD_BOOL, offsetof(struct dense_params, use_bias), "true", 0, 0, NULL,
@@ -30,7 +31,7 @@ static const struct field dense_fields[] = {
 static int dense_plan(struct layer *l, struct err *err)
 {
     const struct dense_params *p = l->params;
-    const uint64_t units = (uint64_t)p->units;
+    const uint64_t units = p->units > 0 ? (uint64_t)p->units : l->loss_outputs;
     if (l->in.rank != 1) {
         char shape[96];
         return err_set(err, ERR_INVALID,

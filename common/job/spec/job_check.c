@@ -150,6 +150,20 @@ static bool given(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
+/* Files of labels belong to IDX. */
+static void check_label_file(const struct job_reader *r, const char *path, const char *labels)
+{
+    int format = r->spec->data.format;
+    if (format == DATA_FORMAT_CSV && given(labels)) {
+        job_report(r, path, "%s: a CSV file has its labels in a column; allowed: data.label", path);
+    }
+    if (format == DATA_FORMAT_LIBSVM && given(labels)) {
+        job_report(r, path,
+                   "%s: a LIBSVM file has its labels at the beginning of lines; allowed: no file",
+                   path);
+    }
+}
+
 static void check_sources(const struct job_reader *r)
 {
     const struct data_spec *data = &r->spec->data;
@@ -179,14 +193,8 @@ static void check_sources(const struct job_reader *r)
                    "data.test.labels is missing; allowed: the IDX file with the "
                    "labels of data.test.file");
     }
-    if (data->format == DATA_FORMAT_CSV && given(data->train.labels)) {
-        job_report(r, "data.train.labels",
-                   "data.train.labels: a CSV file has its labels in a column; allowed: data.label");
-    }
-    if (data->format == DATA_FORMAT_CSV && given(data->test.labels)) {
-        job_report(r, "data.test.labels",
-                   "data.test.labels: a CSV file has its labels in a column; allowed: data.label");
-    }
+    check_label_file(r, "data.train.labels", data->train.labels);
+    check_label_file(r, "data.test.labels", data->test.labels);
 }
 
 static void check_separator(const struct job_reader *r)

@@ -84,6 +84,7 @@ struct data_spec fixture_spec(char *train, char *labels)
         .separator = comma,
         .categorical = none,
         .ignore = none,
+        .first_index = 1,
     };
 }
 

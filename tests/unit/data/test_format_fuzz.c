@@ -154,6 +154,31 @@ static void csv_survives(void **state)
     }
 }
 
+static void libsvm_survives(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "::::  \n\n\r\t#0123456789.+-eEqid";
+    static const char good[] = "+1 1:0.5 3:1e-3 7:2\r\n# none\n-1 qid:3 7:1 2:-.5 #x\n1 4:1\n-1\n";
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t key = rng_key_mix(rng_key(1, "libsvm"), round);
+        struct text t;
+        if (round % 3 == 0) {
+            garbage(&t, key, alphabet);
+        } else {
+            t.n = sizeof good - 1;
+            memcpy(t.bytes, good, t.n);
+            damage(&t, key);
+        }
+        fixture_write("x", t.bytes, t.n);
+        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
+        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_LIBSVM;
+        spec.features = (int64_t)rng_below(key, 1000, 9);
+        spec.first_index = (int64_t)rng_below(key, 1001, 2);
+        spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
+        open_once(&spec);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +186,7 @@ int main(void)
         cmocka_unit_test(idx_survives),
         cmocka_unit_test(gzip_survives),
         cmocka_unit_test(csv_survives),
+        cmocka_unit_test(libsvm_survives),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

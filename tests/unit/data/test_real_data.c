@@ -103,12 +103,57 @@ static void fashion_mnist_is_read(void **state)
     free(dir);
 }
 
+/* LIBSVM files as they are on the web: labels 0/1, 1..3 and -1/+1. */
+static void libsvm_files_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *train, *test;
+        uint64_t records, test_records, features;
+        uint32_t classes;
+        bool named;
+    } cases[] = {
+        {"agaricus/agaricus.txt.train", "agaricus/agaricus.txt.test", 6513, 1611, 126, 2, false},
+        {"dna/dna.scale", "dna/dna.scale.t", 2000, 1186, 180, 3, true},
+        {"w6a/w6a_300d_train.libsvm", "w6a/w6a_300d_test.libsvm", 0, 0, 300, 2, true},
+    };
+    char *dir = mem_strdup(data_dir());
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *train = mem_strdup(cases[i].train);
+        struct data_spec spec = fixture_spec(train, (char[]){""});
+        spec.dir = dir;
+        spec.test.file = mem_strdup(cases[i].test);
+        struct dataset *test = NULL, *d = fixture_open(&spec, DATA_LABEL_CLASS, &test);
+        const struct dataset_info *info = dataset_info(d);
+        assert_int_equal(info->features.dims[0], cases[i].features);
+        assert_int_equal(dataset_info(test)->features.dims[0], cases[i].features);
+        assert_int_equal(info->classes, cases[i].classes);
+        assert_int_equal(dataset_class_names(d) != NULL, cases[i].named);
+        if (cases[i].records > 0) {
+            assert_int_equal(info->records, cases[i].records);
+            assert_int_equal(dataset_info(test)->records, cases[i].test_records);
+        }
+        dataset_free(d);
+        dataset_free(test);
+        free(spec.test.file);
+        free(train);
+    }
+    struct data_spec spec = fixture_spec((char[]){"abalone/abalone_8d.libsvm"}, (char[]){""});
+    spec.dir = dir;
+    struct dataset *d = fixture_open(&spec, DATA_LABEL_REAL, NULL);
+    assert_int_equal(dataset_info(d)->records, 4177);
+    assert_int_equal(dataset_info(d)->features.dims[0], 8);
+    dataset_free(d);
+    free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(iris_has_three_classes),
         cmocka_unit_test(california_has_missing_values_and_a_category),
         cmocka_unit_test(fashion_mnist_is_read),
+        cmocka_unit_test(libsvm_files_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,6 +224,32 @@ static void test_variables(void **state)
     model_spec_release(&spec);
 }
 
+/* units: 0 is as many outputs as the loss wants. */
+static void test_outputs_by_the_loss(void **state)
+{
+    (void)state;
+    static const char *const layers[] = {"dense units=0", NULL};
+    static const struct {
+        enum loss_kind loss;
+        uint32_t classes;
+        const char *kernel;
+    } cases[] = {
+        {LOSS_SOFTMAX_CROSS_ENTROPY, 7, "[4, 7]"},
+        {LOSS_SIGMOID_CROSS_ENTROPY, 2, "[4, 1]"},
+        {LOSS_MEAN_SQUARED_ERROR, 0, "[4, 1]"},
+    };
+    const struct shape input = {1, {4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_spec spec;
+        struct model *m;
+        build(&spec, cases[i].loss, layers);
+        assert_int_equal(0, model_new(&spec, &input, cases[i].classes, &m, NULL));
+        check_variable(m, 0, "dense_1.kernel", cases[i].kernel);
+        model_free(m);
+        model_spec_release(&spec);
+    }
+}
+
 static void test_describe(void **state)
 {
     (void)state;
@@ -275,9 +301,9 @@ int main(int argc, char **argv)
     (void)argc;
     blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refuses_names),
-        cmocka_unit_test(test_variables),        cmocka_unit_test(test_describe),
-        cmocka_unit_test(test_too_many_records),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_refuses_names),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_outputs_by_the_loss),
+        cmocka_unit_test(test_describe),  cmocka_unit_test(test_too_many_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

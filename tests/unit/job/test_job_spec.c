@@ -89,7 +89,7 @@ static void test_unknown_keys_name_the_nearest(void **state)
     job_line_refused(
         9, "        unit: 3",
         "job.yaml:9:9: unknown key 'unit' in model.layers.2; did you mean 'units'?\n"
-        "job.yaml:9:9: model.layers.2.units is missing; allowed: whole number from 1 to "
+        "job.yaml:9:9: model.layers.2.units is missing; allowed: whole number from 0 to "
         "16777216\n");
     job_line_refused(14, "  training.seed: 3",
                      "job.yaml:14:3: unknown key 'training.seed' in update; allowed: " ADAM_KEYS
@@ -174,7 +174,7 @@ static void test_layers(void **state)
     job_line_refused(7, "    - {}", "job.yaml:7:7: model.layers.1: " FORM);
     job_line_refused(
         7, "    - dense",
-        "job.yaml:7:7: model.layers.1.units is missing; allowed: whole number from 1 to "
+        "job.yaml:7:7: model.layers.1.units is missing; allowed: whole number from 0 to "
         "16777216\n");
     job_line_refused(
         7, "    - relu: 3",

@@ -62,9 +62,9 @@ static void test_values_out_of_range(void **state)
         "job.yaml:18:12: cluster.workers: '4..2' ends before it begins; allowed: whole number, or "
         "a range such as 2..8, from 1 to 1024\n");
     job_line_refused(
-        9, "        units: 0",
-        "job.yaml:9:16: model.layers.2.units: '0' is out of range; allowed: whole number "
-        "from 1 to 16777216\n");
+        9, "        units: -1",
+        "job.yaml:9:16: model.layers.2.units: '-1' is out of range; allowed: whole number "
+        "from 0 to 16777216\n");
     job_line_refused(16, "  mode: asinc",
                      "job.yaml:16:9: training.mode: 'asinc' is not known (did you mean 'async'?); "
                      "allowed: one of sync, async, bounded\n");
