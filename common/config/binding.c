@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/field_texts.h"
 
 #define SHOWN_BYTES 64 /* of a key in a message */
 
@@ -29,18 +30,19 @@ static void report_kind(const struct binding *b, const struct field *field, cons
     buf_release(&allowed);
 }
 
-/* The list as the text that field_set() reads; false after a report. */
+/* The list as the text that field_set() reads; false after a report. Texts may have quotes. */
 static bool list_text(const struct binding *b, const struct field *field, const char *name,
                       const struct yaml_node *list, struct buf *out)
 {
     buf_add_char(out, '[');
     for (size_t i = 0; i < list->count; i++) {
         const struct yaml_node *item = list->items[i].value;
-        if (item->kind != YAML_SCALAR || item->style == YAML_QUOTED) {
+        if (item->kind != YAML_SCALAR ||
+            (field->type == FIELD_INTS && item->style == YAML_QUOTED)) {
             report_kind(b, field, name, item);
             return false;
         }
-        buf_printf(out, "%s%s", i == 0 ? "" : ", ", item->text);
+        field_texts_add(out, item->text, i == 0);
     }
     buf_add_char(out, ']');
     return true;
@@ -60,7 +62,8 @@ bool binding_set(const struct binding *b, const struct field *field, const char 
     struct buf list = {0};
     const char *text = value->text;
     bool ok = true;
-    if (value->kind == YAML_SEQUENCE && field->type == FIELD_INTS) {
+    bool list_fits = field->type == FIELD_INTS || field->type == FIELD_TEXTS;
+    if (value->kind == YAML_SEQUENCE && list_fits) {
         ok = list_text(b, field, name, value, &list);
         text = buf_str(&list);
     } else if (value->kind != YAML_SCALAR) {
@@ -232,6 +235,20 @@ void binding_require(const struct binding *b, const struct yaml_node *map)
     }
 }
 
+static struct yaml_node *texts_node(const char *text)
+{
+    struct field_texts texts = {0};
+    if (!field_texts_is_list(text) || !field_texts_read(text, &texts)) {
+        return yaml_scalar(text, YAML_QUOTED);
+    }
+    struct yaml_node *list = yaml_sequence();
+    for (size_t i = 0; i < texts.count; i++) {
+        yaml_append(list, yaml_scalar(texts.items[i], YAML_QUOTED));
+    }
+    field_texts_release(&texts);
+    return list;
+}
+
 /* The node of one value. */
 static struct yaml_node *value_node(const struct field *field, const void *object)
 {
@@ -248,7 +265,9 @@ static struct yaml_node *value_node(const struct field *field, const void *objec
     struct buf text = {0};
     field_format(field, object, &text);
     struct yaml_node *node =
-        yaml_scalar(buf_str(&text), field->type == FIELD_STRING ? YAML_QUOTED : YAML_PLAIN);
+        field->type == FIELD_TEXTS
+            ? texts_node(buf_str(&text))
+            : yaml_scalar(buf_str(&text), field->type == FIELD_STRING ? YAML_QUOTED : YAML_PLAIN);
     buf_release(&text);
     return node;
 }

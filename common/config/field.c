@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "config/field_texts.h"
 
 #define SHOWN_BYTES 64 /* of a wrong value in a message */
 
@@ -100,6 +101,16 @@ static int set_string(const struct field *field, char **value, const char *text,
     free(*value);
     *value = copy;
     return 0;
+}
+
+static int set_texts(const struct field *field, char **value, const char *text, struct err *err)
+{
+    struct field_texts texts = {0};
+    if (!field_texts_read(text, &texts)) {
+        return refuse_value(field, text, "is not a list of texts", err);
+    }
+    field_texts_release(&texts);
+    return set_string(field, value, text, err);
 }
 
 static int set_enum(const struct field *field, int *value, const char *text, struct err *err)
@@ -247,6 +258,8 @@ int field_set(const struct field *field, void *object, const char *text, struct 
         return set_float(field, value, text, err);
     case FIELD_STRING:
         return set_string(field, value, text, err);
+    case FIELD_TEXTS:
+        return set_texts(field, value, text, err);
     case FIELD_ENUM:
         return set_enum(field, value, text, err);
     case FIELD_INTERVAL:
@@ -274,7 +287,7 @@ void field_defaults(const struct field *fields, size_t count, void *object)
 void field_release(const struct field *fields, size_t count, void *object)
 {
     for (size_t i = 0; i < count; i++) {
-        if (fields[i].type == FIELD_STRING) {
+        if (fields[i].type == FIELD_STRING || fields[i].type == FIELD_TEXTS) {
             char **text = at(&fields[i], object);
             free(*text);
             *text = NULL;

@@ -18,6 +18,7 @@ enum field_type {
     FIELD_INT,      /* int64_t */
     FIELD_FLOAT,    /* double */
     FIELD_STRING,   /* char *, owned by the struct */
+    FIELD_TEXTS,    /* char *, owned: one text, or several as field_texts.h writes them */
     FIELD_ENUM,     /* int: index into choices */
     FIELD_BYTES,    /* int64_t: "64 MiB" or a number of bytes */
     FIELD_MS,       /* int64_t: "3s", "250ms" or a number of milliseconds */

@@ -134,6 +134,9 @@ void field_allowed(const struct field *field, struct buf *out)
     case FIELD_STRING:
         buf_add_str(out, "text");
         break;
+    case FIELD_TEXTS:
+        buf_add_str(out, "text, or a list of texts");
+        break;
     case FIELD_ENUM:
         buf_add_str(out, "one of ");
         for (size_t i = 0; field->choices[i] != NULL; i++) {
@@ -186,7 +189,8 @@ void field_format(const struct field *field, const void *object, struct buf *out
     case FIELD_FLOAT:
         add_double(out, *(const double *)value);
         break;
-    case FIELD_STRING: {
+    case FIELD_STRING:
+    case FIELD_TEXTS: {
         const char *text = *(char *const *)value;
         buf_add_str(out, text == NULL ? "" : text);
         break;

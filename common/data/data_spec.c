@@ -36,16 +36,17 @@ const struct field data_fields[] = {
      .choices = formats,
      .help = "The file format; auto looks at the first bytes of each file"},
     {.path = "train.file",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(train.file),
-     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, "
-             "plain or gzip"},
+     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain or "
+             "gzip; or several of a kind, as a list or a pattern such as part-*.csv, whose files "
+             "are read in the order of their names, byte by byte"},
     {.path = "train.labels",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(train.labels),
      .def = "",
-     .help = "The IDX file with the labels of train.file; other formats have them beside the "
-             "features"},
+     .help = "The IDX file with the labels of train.file, or as many as there are files of "
+             "features; other formats have labels beside the features"},
     {.path = "train.limit",
      .type = FIELD_INT,
      .offset = AT(train.limit),
@@ -53,12 +54,12 @@ const struct field data_fields[] = {
      .max = LIMIT_MAX,
      .help = "Use the first records of train.file only, before test_fraction is taken; 0 is all"},
     {.path = "test.file",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(test.file),
      .def = "",
      .help = "The records to evaluate on, in the form of train.file; empty for none"},
     {.path = "test.labels",
-     .type = FIELD_STRING,
+     .type = FIELD_TEXTS,
      .offset = AT(test.labels),
      .def = "",
      .help = "The IDX file with the labels of test.file"},

@@ -38,8 +38,8 @@ enum data_scale {
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
-    char *file;    /* IDX features, a CSV or a LIBSVM file, plain or gzip; empty: none */
-    char *labels;  /* IDX labels; empty for others */
+    char *file;    /* FIELD_TEXTS: IDX features, CSV or LIBSVM files, plain or gzip; or none */
+    char *labels;  /* FIELD_TEXTS: IDX labels, one for each file; empty for others */
     int64_t limit; /* use the first records only; 0: all */
 };
 

@@ -12,12 +12,10 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "data/classes.h"
 #include "data/encode.h"
-#include "data/format.h"
-#include "data/records.h"
+#include "data/parts.h"
 #include "data/scaling.h"
 
 struct dataset {
@@ -233,112 +231,37 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     return 0;
 }
 
-static bool is_set(const char *s)
-{
-    return s != NULL && s[0] != '\0';
-}
-
-/* @name below @dir, without a "./" that would only lengthen messages; "" when it is not set. */
-static char *path_of(const struct data_spec *spec, const char *name)
-{
-    if (!is_set(name)) {
-        return mem_strdup("");
-    }
-    bool here = spec->dir != NULL && strcmp(spec->dir, ".") == 0;
-    return file_join(here ? NULL : spec->dir, name);
-}
-
-/* @train: the records that these ones must fit, NULL for the first. */
-static int read_source(const struct data_spec *spec, const struct data_source *source,
-                       const char *key, bool is_class, const struct records *train,
-                       struct records *out, struct err *err)
-{
-    char *path = path_of(spec, source->file), *labels_path = path_of(spec, source->labels);
-    const struct format *format = NULL;
-    int rc = format_find((enum data_format)spec->format, path, &format, err);
-    if (rc == 0) {
-        struct format_request request = {
-            .spec = spec,
-            .path = path,
-            .labels_path = labels_path,
-            .key = key,
-            .limit = (uint64_t)source->limit,
-            .label_is_class = is_class,
-        };
-        rc = format->read(&request, out, err);
-    }
-    if (rc == 0) {
-        rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
-    }
-    free(path);
-    free(labels_path);
-    return rc;
-}
-
-/* The records of both parts; *has_test tells whether there is a second one. */
-static int read_parts(const struct data_spec *spec, bool is_class, struct records *train,
-                      struct records *test, bool *has_test, struct err *err)
-{
-    if (!is_set(spec->train.file)) {
-        return err_set(err, ERR_INVALID, "data.train.file is not set");
-    }
-    if (is_set(spec->test.file) && spec->test_fraction > 0) {
-        return err_set(err, ERR_INVALID,
-                       "data.test.file and data.test_fraction exclude each other");
-    }
-    int rc = read_source(spec, &spec->train, "train", is_class, NULL, train, err);
-    if (rc != 0) {
-        return rc;
-    }
-    *has_test = true;
-    if (spec->test_fraction > 0) {
-        rc = records_split(train, spec->test_fraction, (uint64_t)spec->split_seed, test, err);
-        if (rc == 0) {
-            records_limit(test, (uint64_t)spec->test.limit);
-        }
-    } else if (is_set(spec->test.file)) {
-        rc = read_source(spec, &spec->test, "test", is_class, train, test, err);
-        if (rc == 0) {
-            rc = records_match(train, test, err);
-        }
-    } else {
-        *has_test = false;
-    }
-    return rc;
-}
-
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
                  struct dataset **train, struct dataset **test, struct err *err)
 {
     assert(label_kind != DATA_LABEL_AUTO);
-    bool is_class = label_kind == DATA_LABEL_CLASS, has_test = false;
-    struct records part[2] = {0};
+    bool is_class = label_kind == DATA_LABEL_CLASS;
+    struct parts parts = {0};
     struct label_map labels = {0};
     struct scaling scaling = {0};
     struct dataset *made[2] = {NULL, NULL};
-    int rc = read_parts(spec, is_class, &part[0], &part[1], &has_test, err);
-    struct records *second = has_test ? &part[1] : NULL;
-    size_t numbers = part[0].numbers; /* one-hot features, which come behind, are not scaled */
+    int rc = parts_read(spec, is_class, &parts, err);
+    struct records *first = &parts.train, *second = parts.has_test ? &parts.test : NULL;
+    size_t numbers = first->numbers; /* one-hot features, which come behind, are not scaled */
     if (rc == 0) {
-        rc = fit_labels(&labels, spec, is_class, &part[0], err);
+        rc = fit_labels(&labels, spec, is_class, first, err);
     }
     if (rc == 0) {
-        rc = encode_missing((enum data_missing)spec->missing, &part[0], second, err);
+        rc = encode_missing((enum data_missing)spec->missing, first, second, err);
     }
     if (rc == 0) {
-        rc = encode_categories(&part[0], second, err);
+        rc = encode_categories(first, second, err);
     }
     if (rc == 0) {
-        scaling_fit(&scaling, (enum data_scale)spec->scale, &part[0], numbers);
-        rc = dataset_new(&labels, &scaling, &part[0], &made[0], err);
+        scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
+        rc = dataset_new(&labels, &scaling, first, &made[0], err);
     }
-    if (rc == 0 && has_test) {
-        rc = dataset_new(&labels, &scaling, &part[1], &made[1], err);
+    if (rc == 0 && second != NULL) {
+        rc = dataset_new(&labels, &scaling, second, &made[1], err);
     }
     classes_release(&labels.classes);
     scaling_release(&scaling);
-    records_release(&part[0]);
-    records_release(&part[1]);
+    parts_release(&parts);
     if (rc != 0) {
         dataset_free(made[0]);
         return rc;

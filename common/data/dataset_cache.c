@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "data/file_list.h"
 
 struct dataset_cache {
     pthread_mutex_t lock;
@@ -46,20 +46,20 @@ void dataset_cache_free(struct dataset_cache *c)
 }
 
 /* False: there is no such file, of which dataset_open() has more to say. */
-static bool add_file(struct buf *key, const struct data_spec *spec, const char *name)
+static bool add_files(struct buf *key, const struct data_spec *spec, const char *names)
 {
-    struct stat s;
-    if (name == NULL || name[0] == '\0') {
-        return true;
+    struct file_list files = {0};
+    bool there = file_list_make(spec->dir, names, "", &files, NULL) == 0;
+    for (size_t i = 0; i < files.count && there; i++) {
+        struct stat s;
+        there = stat(files.paths[i], &s) == 0;
+        if (there) {
+            buf_printf(key, "%s %" PRIu64 ":%" PRIu64 " %" PRIu64 " %lld.%09ld\n", files.paths[i],
+                       (uint64_t)s.st_dev, (uint64_t)s.st_ino, (uint64_t)s.st_size,
+                       (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+        }
     }
-    char *path = file_join(spec->dir, name);
-    bool there = stat(path, &s) == 0;
-    free(path);
-    if (there) {
-        buf_printf(key, "%" PRIu64 ":%" PRIu64 " %" PRIu64 " %lld.%09ld\n", (uint64_t)s.st_dev,
-                   (uint64_t)s.st_ino, (uint64_t)s.st_size, (long long)s.st_mtim.tv_sec,
-                   s.st_mtim.tv_nsec);
-    }
+    file_list_release(&files);
     return there;
 }
 
@@ -75,7 +75,7 @@ static bool make_key(const struct data_spec *spec, enum data_label_kind label_ki
                                  spec->test.labels};
     bool there = true;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && there; i++) {
-        there = add_file(key, spec, files[i]);
+        there = add_files(key, spec, files[i]);
     }
     return there;
 }

@@ -206,7 +206,7 @@ static int add_row(struct csv_load *l, const struct csv_row *row, struct err *er
         rc = add_cells(l, row, err);
     }
     if (rc == 0) {
-        l->out.places[l->out.count++] = row->line;
+        l->out.places[l->out.count++] = (struct place){.number = (uint32_t)row->line};
     }
     return rc;
 }

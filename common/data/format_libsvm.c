@@ -262,7 +262,7 @@ static int add_record(struct libsvm_load *l, const char *p, struct err *err)
         uint32_t index = l->out.sparse.indices[i] + 1;
         l->largest = index > l->largest ? index : l->largest;
     }
-    l->out.places[l->out.count] = l->line.number;
+    l->out.places[l->out.count] = (struct place){.number = (uint32_t)l->line.number};
     l->out.sparse.ends[l->out.count++] = l->entries;
     return 0;
 }

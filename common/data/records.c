@@ -45,6 +45,10 @@ void records_release(struct records *r)
     records_drop_columns(r);
     free(r->where);
     free(r->labels_where);
+    for (size_t i = 0; i < r->file_count; i++) {
+        free(r->files[i]);
+    }
+    free(r->files);
     free(r->bytes);
     free(r->values);
     sparse_release(&r->sparse);
@@ -58,8 +62,12 @@ void records_release(struct records *r)
 void records_where_label(const struct records *r, uint64_t record, struct buf *out)
 {
     const char *file = r->labels_where != NULL ? r->labels_where : r->where;
-    uint64_t place = r->places != NULL ? r->places[record] : record;
-    buf_printf(out, r->by_line ? "%s:%" PRIu64 : "%s: record %" PRIu64, file, place);
+    uint64_t number = record;
+    if (r->places != NULL) {
+        file = r->files != NULL ? r->files[r->places[record].file] : file;
+        number = r->places[record].number;
+    }
+    buf_printf(out, r->by_line ? "%s:%" PRIu64 : "%s: record %" PRIu64, file, number);
 }
 
 int records_check_memory(uint64_t count, size_t size, const char *where, struct err *err)
@@ -205,7 +213,7 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         .labels = rows(all->labels, count, sizeof(double), &ok, err),
         .label_texts = names_copy(&all->label_texts),
         .label_cells = rows(all->label_cells, count, sizeof(uint32_t), &ok, err),
-        .places = rows(all->places, count, sizeof(uint64_t), &ok, err),
+        .places = rows(all->places, count, sizeof(struct place), &ok, err),
         .by_line = all->by_line,
         .named = all->named,
         .usual_scale = all->usual_scale,
@@ -215,6 +223,10 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         for (size_t i = 0; i < all->numbers; i++) {
             t.columns[i] = mem_strdup(all->columns[i]);
         }
+    }
+    t.files = all->files == NULL ? NULL : mem_new(all->file_count, sizeof *t.files);
+    for (size_t i = 0; i < all->file_count; i++) {
+        t.files[t.file_count++] = mem_strdup(all->files[i]);
     }
     t.categories = mem_new(all->category_count, sizeof *t.categories);
     for (size_t i = 0; i < all->category_count; i++) {
@@ -230,6 +242,21 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         return ERR_EXHAUSTED;
     }
     *out = t;
+    return 0;
+}
+
+int records_number(struct records *r, struct err *err)
+{
+    if (r->places != NULL) {
+        return 0;
+    }
+    r->places = mem_try_aligned((size_t)r->count, sizeof *r->places, "records", err);
+    if (r->places == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    for (uint64_t i = 0; i < r->count; i++) {
+        r->places[i].number = (uint32_t)i;
+    }
     return 0;
 }
 
@@ -251,17 +278,11 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
                        "%s: data.test_fraction %g of %" PRIu64 " records leaves no record for %s",
                        all->where, test_fraction, all->count, count == 0 ? "test" : "train");
     }
-    if (all->places == NULL) { /* messages name the record in the file, not in its part */
-        all->places = mem_try_aligned((size_t)all->count, sizeof *all->places, "records", err);
-        if (all->places == NULL) {
-            return ERR_EXHAUSTED;
-        }
-        for (uint64_t i = 0; i < all->count; i++) {
-            all->places[i] = i;
-        }
-    }
     struct records t;
-    int rc = twin(all, count, &t, err);
+    int rc = records_number(all, err); /* messages name the record in the file, not in its part */
+    if (rc == 0) {
+        rc = twin(all, count, &t, err);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -33,9 +33,17 @@ struct sparse_rows {
     uint64_t ends_capacity, indices_capacity, values_capacity;
 };
 
+/* Where a record is. */
+struct place {
+    uint32_t file;   /* of records.files */
+    uint32_t number; /* line, or number of the record in the file */
+};
+
 struct records {
     char *where;        /* the file, as messages name it */
     char *labels_where; /* the file of the labels, or NULL when it is the same */
+    char **files;       /* [file_count] of the labels; NULL: there is one file only */
+    size_t file_count;
     uint64_t count;
     struct shape shape;        /* of the numbers of one record */
     size_t numbers;            /* their count */
@@ -48,9 +56,9 @@ struct records {
     size_t category_count;
     double *labels; /* [count], or NULL when they are text */
     struct names label_texts;
-    uint32_t *label_cells; /* [count] numbers in label_texts */
-    uint64_t *places;      /* [count] line or number of each record in the file; NULL: its index */
-    bool by_line;          /* places are lines */
+    uint32_t *label_cells;       /* [count] numbers in label_texts */
+    struct place *places;        /* [count]; NULL: each record's index, in the one file */
+    bool by_line;                /* places are lines */
     enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
 };
 
@@ -66,6 +74,11 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
 /* Give records of sparse rows all of @numbers numbers; numbers beyond are left out. Others stay as
  * they are. Errors: ERR_EXHAUSTED with how much memory that would take. */
 int records_spread(struct records *r, size_t numbers, struct err *err);
+/* Append a copy of @more, from another file, which must be of the same kind; @all is to be released
+ * when that fails. Errors: ERR_INVALID with the first difference and both names; ERR_EXHAUSTED. */
+int records_append(struct records *all, const struct records *more, struct err *err);
+/* Have the place of each record stand in places. Errors: ERR_EXHAUSTED. */
+int records_number(struct records *r, struct err *err);
 /* Keep the first @limit records; 0: all. */
 void records_limit(struct records *r, uint64_t limit);
 /* Both sources must have the same numbers and columns. Errors: ERR_INVALID with the first

@@ -81,6 +81,14 @@ static json_t *text(void)
     return schema;
 }
 
+static json_t *texts(void)
+{
+    json_t *schema = text();
+    json_append(json_object_get(schema, "type"), json_string("array"));
+    json_put(schema, "items", text());
+    return schema;
+}
+
 static json_t *value_schema(const struct field *field)
 {
     switch (field->type) {
@@ -92,6 +100,8 @@ static json_t *value_schema(const struct field *field)
         return typed("number", field);
     case FIELD_STRING:
         return text();
+    case FIELD_TEXTS:
+        return texts();
     case FIELD_ENUM:
         return choices(field->choices);
     case FIELD_BYTES:

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/mem.h"
 
 #include "config/binding.h"
 
@@ -9,12 +12,14 @@ struct sample {
     char *file;
     int64_t limit, depth;
     struct field_ints shape;
+    char *words;
 };
 static const struct field rows[] = {
     {"train.file", FIELD_STRING, offsetof(struct sample, file), NULL, 0, 0, NULL, "A file"},
     {"train.limit", FIELD_INT, offsetof(struct sample, limit), "0", 0, 9, NULL, "A limit"},
     {"train.net.depth", FIELD_INT, offsetof(struct sample, depth), "1", 1, 9, NULL, "A depth"},
     {"shape", FIELD_INTS, offsetof(struct sample, shape), "[]", 1, 99, NULL, "A shape"},
+    {"words", FIELD_TEXTS, offsetof(struct sample, words), "", 0, 0, NULL, "Words"},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
@@ -51,9 +56,33 @@ static void test_nested_rows(void **state)
 {
     (void)state;
     check("kind: x\ntrain: {file: a, limit: 3, net: {depth: 2}}\nshape: [4, 5]\n", "",
-          "train:\n  file: a\n  limit: 3\n  net:\n    depth: 2\nshape: [4, 5]\n");
+          "train:\n  file: a\n  limit: 3\n  net:\n    depth: 2\nshape: [4, 5]\nwords: \"\"\n");
     check("train:\n  file: b\nshape: 7\n", "",
-          "train:\n  file: b\n  limit: 0\n  net:\n    depth: 1\nshape: [7]\n");
+          "train:\n  file: b\n  limit: 0\n  net:\n    depth: 1\nshape: [7]\nwords: \"\"\n");
+}
+
+/* What is written reads back to the same. */
+static void test_lists_of_texts(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"a.csv", "a.csv"},
+        {"[a.csv]", "[a.csv]"},
+        {"[a.csv, \"b, c.csv\", 'd\"e', part-*.csv, \"1\"]",
+         "[a.csv, \"b, c.csv\", \"d\\\"e\", \"part-*.csv\", \"1\"]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = mem_printf("words: %s\n", cases[i][0]);
+        char *values = mem_printf("train:\n  file: \"\"\n  limit: 0\n  net:\n    depth: 1\n"
+                                  "shape: []\nwords: %s\n",
+                                  cases[i][1]);
+        check(text, "f:1:1: data.train.file is missing; allowed: text\n", values);
+        free(text);
+        free(values);
+    }
+    check("train: {file: a}\nwords: []\n",
+          "f:2:8: data.words: '[]' is not a list of texts; allowed: text, or a list of texts\n",
+          "train:\n  file: a\n  limit: 0\n  net:\n    depth: 1\nshape: []\nwords: \"\"\n");
 }
 
 static void test_wrong_values_leave_the_defaults(void **state)
@@ -68,7 +97,7 @@ static void test_wrong_values_leave_the_defaults(void **state)
           "f:2:8: data.shape: '[4, a]' is not a list of whole numbers; allowed: list of at most 8 "
           "whole numbers, each from 1 to 99\n"
           "f:3:1: unknown key 'chape' in data; did you mean 'shape'?\n",
-          "train:\n  file: \"\"\n  limit: 0\n  net:\n    depth: 1\nshape: []\n");
+          "train:\n  file: \"\"\n  limit: 0\n  net:\n    depth: 1\nshape: []\nwords: \"\"\n");
 }
 
 static void test_the_extra_keys_are_suggested(void **state)
@@ -76,13 +105,14 @@ static void test_the_extra_keys_are_suggested(void **state)
     (void)state;
     check("train: {file: a}\nkinds: 1\n",
           "f:2:1: unknown key 'kinds' in data; did you mean 'kind'?\n",
-          "train:\n  file: a\n  limit: 0\n  net:\n    depth: 1\nshape: []\n");
+          "train:\n  file: a\n  limit: 0\n  net:\n    depth: 1\nshape: []\nwords: \"\"\n");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nested_rows),
+        cmocka_unit_test(test_lists_of_texts),
         cmocka_unit_test(test_wrong_values_leave_the_defaults),
         cmocka_unit_test(test_the_extra_keys_are_suggested),
     };

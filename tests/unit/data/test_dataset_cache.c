@@ -117,11 +117,30 @@ static void what_has_changed_is_read_again(void **state)
     end(&r);
 }
 
+static void a_new_file_of_a_pattern_is_read(void **state)
+{
+    (void)state;
+    struct rig r;
+    begin(&r);
+    assert_int_equal(
+        field_set(field_find(data_fields, data_field_count, "train.file"), &r.spec, "a*.csv", NULL),
+        0);
+    assert_int_equal(open_data(&r, DATA_LABEL_CLASS), 0);
+    assert_int_equal(open_data(&r, DATA_LABEL_CLASS), 0);
+    assert_true(r.known);
+    write_file(&r, "a2.csv", "1,2,0\n3,4,1\n");
+    assert_int_equal(open_data(&r, DATA_LABEL_CLASS), 0);
+    assert_false(r.known);
+    assert_int_equal(dataset_info(r.train)->records, 6);
+    end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_opened_is_known),
         cmocka_unit_test(what_has_changed_is_read_again),
+        cmocka_unit_test(a_new_file_of_a_pattern_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,8 @@ static void test_missing_parts(void **state)
                       "job.yaml:1:1: the section 'update' is missing: The rule that turns "
                       "gradients into new values\n");
     job_check_refused("name: x\ndata:\nmodel:\nupdate:\ntraining:\ncluster:\n", NULL, 0,
-                      "job.yaml:2:6: data.train.file is missing; allowed: text\n"
+                      "job.yaml:2:6: data.train.file is missing; allowed: text, or a list of "
+                      "texts\n"
                       "job.yaml:3:7: model.loss is missing; allowed: one of softmax_cross_entropy, "
                       "sigmoid_cross_entropy, mean_squared_error\n"
                       "job.yaml:3:7: model.layers is missing; allowed: a list of 1 to 64 layers\n"

@@ -25,7 +25,7 @@ static void test_wrong_types(void **state)
     job_line_refused(1, "name: [demo]", "job.yaml:1:7: name: a list stands here; allowed: text\n");
     job_line_refused(
         3, "  train: a.csv",
-        "job.yaml:3:3: data.train.file is missing; allowed: text\n"
+        "job.yaml:3:3: data.train.file is missing; allowed: text, or a list of texts\n"
         "job.yaml:3:10: data.train: a single value stands here; allowed: a section of keys\n");
     job_line_refused(
         4, "model:\n  input: [28, x]",

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that a key of a job file means: one path, a pattern (part-*.csv), or a list of both.
+ *
+ * Files come in the order of the list, those of a pattern sorted by the bytes of their paths, so
+ * all nodes that see the same files read the same records in the same order. */
+#ifndef GRADUS_DATA_FILE_LIST_H
+#define GRADUS_DATA_FILE_LIST_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct file_list {
+    char **paths; /* [count] */
+    size_t count;
+};
+
+/* The files of @names (the value of the key @key, for messages) below @dir. An empty value has
+ * none. *, ? and [ ] make a pattern, unless there is a file of that very name.
+ * Errors: ERR_NOT_FOUND no file matches a pattern; ERR_INVALID a file is named twice, or the list
+ * cannot be read. */
+int file_list_make(const char *dir, const char *names, const char *key, struct file_list *out,
+                   struct err *err);
+void file_list_release(struct file_list *list);
+
+#endif

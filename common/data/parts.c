@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the files of a source one after the other and appends their records, which have to be of
+ * one kind. */
+#include "data/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "data/file_list.h"
+#include "data/format.h"
+
+/* The files of one source and what reads them. */
+struct part_reader {
+    const struct data_spec *spec;
+    const struct data_source *source;
+    const char *key; /* "train" or "test" */
+    bool label_is_class;
+    struct file_list files, labels; /* labels: none, or as many */
+    const struct format *format;
+};
+
+static int list_files(struct part_reader *r, struct err *err)
+{
+    char key[32];
+    (void)snprintf(key, sizeof key, "data.%s.file", r->key);
+    int rc = file_list_make(r->spec->dir, r->source->file, key, &r->files, err);
+    if (rc == 0) {
+        (void)snprintf(key, sizeof key, "data.%s.labels", r->key);
+        rc = file_list_make(r->spec->dir, r->source->labels, key, &r->labels, err);
+    }
+    if (rc == 0 && r->labels.count > 0 && r->labels.count != r->files.count) {
+        rc = err_set(err, ERR_INVALID,
+                     "data.%s.file means %zu files, data.%s.labels %zu; every file of features "
+                     "needs one of labels",
+                     r->key, r->files.count, r->key, r->labels.count);
+    }
+    return rc;
+}
+
+static int read_file(const struct part_reader *r, size_t i, uint64_t limit, struct records *out,
+                     struct err *err)
+{
+    struct format_request request = {
+        .spec = r->spec,
+        .path = r->files.paths[i],
+        .labels_path = r->labels.count > 0 ? r->labels.paths[i] : "",
+        .key = r->key,
+        .limit = limit,
+        .label_is_class = r->label_is_class,
+    };
+    return r->format->read(&request, out, err);
+}
+
+static int read_files(struct part_reader *r, struct records *out, struct err *err)
+{
+    const uint64_t limit = (uint64_t)r->source->limit;
+    int rc = format_find((enum data_format)r->spec->format, r->files.paths[0], &r->format, err);
+    if (rc == 0) {
+        rc = read_file(r, 0, limit, out, err);
+    }
+    for (size_t i = 1; i < r->files.count && rc == 0; i++) {
+        if (limit > 0 && out->count >= limit) {
+            break;
+        }
+        struct records more = {0};
+        rc = read_file(r, i, limit == 0 ? 0 : limit - out->count, &more, err);
+        if (rc == 0) {
+            rc = records_append(out, &more, err);
+        }
+        records_release(&more);
+    }
+    return rc;
+}
+
+/* @train: the records that these ones must fit, NULL for the first. */
+static int read_source(const struct data_spec *spec, const char *key, bool label_is_class,
+                       const struct records *train, struct records *out, struct err *err)
+{
+    struct part_reader r = {
+        .spec = spec,
+        .source = train == NULL ? &spec->train : &spec->test,
+        .key = key,
+        .label_is_class = label_is_class,
+    };
+    int rc = list_files(&r, err);
+    if (rc == 0) {
+        rc = read_files(&r, out, err);
+    }
+    if (rc == 0 && r.files.count > 1) {
+        free(out->where);
+        out->where = mem_printf("%s and %zu more", r.files.paths[0], r.files.count - 1);
+    }
+    if (rc == 0) {
+        rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
+    }
+    file_list_release(&r.files);
+    file_list_release(&r.labels);
+    return rc;
+}
+
+static bool is_set(const char *s)
+{
+    return s != NULL && s[0] != '\0';
+}
+
+int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
+               struct err *err)
+{
+    if (!is_set(spec->train.file)) {
+        return err_set(err, ERR_INVALID, "data.train.file is not set");
+    }
+    if (is_set(spec->test.file) && spec->test_fraction > 0) {
+        return err_set(err, ERR_INVALID,
+                       "data.test.file and data.test_fraction exclude each other");
+    }
+    struct records *train = &out->train, *test = &out->test;
+    int rc = read_source(spec, "train", label_is_class, NULL, train, err);
+    if (rc != 0) {
+        return rc;
+    }
+    out->has_test = true;
+    if (spec->test_fraction > 0) {
+        rc = records_split(train, spec->test_fraction, (uint64_t)spec->split_seed, test, err);
+        if (rc == 0) {
+            records_limit(test, (uint64_t)spec->test.limit);
+        }
+    } else if (is_set(spec->test.file)) {
+        rc = read_source(spec, "test", label_is_class, train, test, err);
+        if (rc == 0) {
+            rc = records_match(train, test, err);
+        }
+    } else {
+        out->has_test = false;
+    }
+    return rc;
+}
+
+void parts_release(struct parts *p)
+{
+    records_release(&p->train);
+    records_release(&p->test);
+}
