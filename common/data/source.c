@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads data files through zlib, which unpacks gzip and passes all else through. Only regular
- * files are opened; errors name the byte at which reading stopped. */
+/* Reads data files through zlib, which unpacks gzip and passes all else through, zstd excepted.
+ * Only regular files are opened; errors name the byte at which reading stopped. */
 #include "data/source.h"
 
 #include <errno.h>
@@ -12,12 +12,14 @@
 #include <zlib.h>
 
 #include "base/mem.h"
+#include "data/zstd_file.h"
 
 #define SOURCE_BUFFER_BYTES (256U * 1024U) /* zlib's own 8 KiB cost a system call each */
 #define SOURCE_READ_BYTES (1U << 30)       /* gzread() counts in an int */
 
 struct source {
-    gzFile file;
+    gzFile file;            /* NULL for zstd */
+    struct zstd_file *zstd; /* NULL for all else */
     char *path;
     uint64_t offset;
     uint64_t file_bytes; /* as stored */
@@ -47,6 +49,22 @@ static int open_regular(const char *path, int *out, uint64_t *bytes, struct err 
     return 0;
 }
 
+/* Give the file to the library that its first bytes ask for. */
+static int begin_reading(struct source *s, int fd, const char *path, struct err *err)
+{
+    uint8_t head[4];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n > 0 && zstd_file_begins(head, (size_t)n)) {
+        return zstd_file_open(fd, path, &s->zstd, err);
+    }
+    s->file = gzdopen(fd, "rb");
+    if (s->file == NULL) {
+        return err_set(err, ERR_EXHAUSTED, "open %s: no memory for zlib", path);
+    }
+    (void)gzbuffer(s->file, SOURCE_BUFFER_BYTES);
+    return 0;
+}
+
 int source_open(const char *path, struct source **out, struct err *err)
 {
     int fd = -1;
@@ -55,14 +73,15 @@ int source_open(const char *path, struct source **out, struct err *err)
     if (rc != 0) {
         return rc;
     }
-    gzFile file = gzdopen(fd, "rb");
-    if (file == NULL) {
+    struct source made = {.file_bytes = bytes};
+    rc = begin_reading(&made, fd, path, err);
+    if (rc != 0) {
         (void)close(fd);
-        return err_set(err, ERR_EXHAUSTED, "open %s: no memory for zlib", path);
+        return rc;
     }
-    (void)gzbuffer(file, SOURCE_BUFFER_BYTES);
     struct source *s = mem_new(1, sizeof *s);
-    *s = (struct source){.file = file, .path = mem_strdup(path), .file_bytes = bytes};
+    *s = made;
+    s->path = mem_strdup(path);
     *out = s;
     return 0;
 }
@@ -70,7 +89,10 @@ int source_open(const char *path, struct source **out, struct err *err)
 void source_close(struct source *s)
 {
     if (s != NULL) {
-        (void)gzclose_r(s->file);
+        if (s->file != NULL) {
+            (void)gzclose_r(s->file);
+        }
+        zstd_file_close(s->zstd);
         free(s->path);
         free(s);
     }
@@ -102,6 +124,11 @@ static int read_error(struct source *s, struct err *err)
 
 int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *err)
 {
+    if (s->zstd != NULL) {
+        int rc = zstd_file_read(s->zstd, out, n, got, err);
+        s->offset += rc == 0 ? *got : 0;
+        return rc;
+    }
     char *p = out;
     size_t done = 0;
     while (done < n) {
@@ -135,7 +162,7 @@ uint64_t source_offset(const struct source *s)
 
 bool source_size(const struct source *s, uint64_t *bytes)
 {
-    if (gzdirect(s->file) == 0) {
+    if (s->zstd != NULL || gzdirect(s->file) == 0) {
         return false;
     }
     *bytes = s->file_bytes;

@@ -3,6 +3,7 @@
 #include "data_rig.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
 char *fixture_dir;
 
@@ -43,6 +44,16 @@ void fixture_write_gz(const char *name, const void *data, size_t n)
     assert_int_equal(gzwrite(f, data, (unsigned)n), (int)n);
     assert_int_equal(gzclose(f), Z_OK);
     free(path);
+}
+
+void fixture_write_zstd(const char *name, const void *data, size_t n)
+{
+    size_t capacity = ZSTD_compressBound(n);
+    char *packed = mem_new(capacity, 1);
+    size_t bytes = ZSTD_compress(packed, capacity, data, n, 3);
+    assert_false(ZSTD_isError(bytes));
+    fixture_write(name, packed, bytes);
+    free(packed);
 }
 
 uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t rank, const void *values, size_t n,

@@ -22,6 +22,7 @@ int fixture_teardown(void **state);
 void fixture_write(const char *name, const void *data, size_t n);
 void fixture_text(const char *name, const char *text);
 void fixture_write_gz(const char *name, const void *data, size_t n);
+void fixture_write_zstd(const char *name, const void *data, size_t n);
 /* An IDX header of @rank sizes and @n bytes of values; returns owned, *size is its length. */
 uint8_t *fixture_idx(uint8_t type, const uint32_t *dims, size_t rank, const void *values, size_t n,
                      size_t *size);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unpacks a zstd file from its beginning to its end, frame after frame. The only user of libzstd.
+ *
+ * Owner: one thread. Memory: the window of the file, of at most 128 MiB (zstd refuses larger ones).
+ */
+#ifndef GRADUS_DATA_ZSTD_FILE_H
+#define GRADUS_DATA_ZSTD_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct zstd_file;
+
+/* Does a file that begins with these bytes look like zstd? */
+bool zstd_file_begins(const uint8_t *head, size_t n);
+/* Takes @fd, which stands at the beginning of the file @path. Errors: ERR_EXHAUSTED, and @fd stays
+ * the caller's. */
+int zstd_file_open(int fd, const char *path, struct zstd_file **out, struct err *err);
+void zstd_file_close(struct zstd_file *z); /* NULL is fine */
+/* As source_read(). */
+int zstd_file_read(struct zstd_file *z, void *out, size_t n, size_t *got, struct err *err);
+
+#endif
