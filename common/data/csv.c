@@ -28,6 +28,7 @@ struct csv {
     char **fields;
     size_t fields_capacity;
     struct csv_row row;
+    bool line_is_bad; /* the last failure was of the line in hand alone */
 };
 
 int csv_open(const char *path, char separator, struct csv **out, struct err *err)
@@ -187,6 +188,7 @@ static int read_quoted(struct csv *c, struct err *err)
         (void)row_error(c, ERR_CORRUPT,
                         "text follows the closing quote; a quote inside quotes is written twice",
                         err);
+        c->line_is_bad = byte != CSV_FAILED;
         return CSV_FAILED;
     }
     return byte;
@@ -268,6 +270,7 @@ static int skip_empty_rows(struct csv *c, struct err *err)
 int csv_next(struct csv *c, const struct csv_row **row, struct err *err)
 {
     struct err failure = {0};
+    c->line_is_bad = false;
     int byte = skip_empty_rows(c, &failure);
     if (byte == CSV_END) {
         *row = NULL;
@@ -288,4 +291,14 @@ int csv_next(struct csv *c, const struct csv_row **row, struct err *err)
     c->row.fields = c->fields;
     *row = &c->row;
     return 0;
+}
+
+bool csv_recover(struct csv *c)
+{
+    int byte = c->line_is_bad ? peek(c, NULL) : CSV_FAILED;
+    while (byte >= 0 && byte != '\n' && byte != '\r') {
+        take(c);
+        byte = peek(c, NULL);
+    }
+    return byte != CSV_FAILED && (byte == CSV_END || take_line_end(c, byte, NULL) == 0);
 }

@@ -7,6 +7,7 @@
 #ifndef GRADUS_DATA_CSV_H
 #define GRADUS_DATA_CSV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,5 +32,9 @@ void csv_close(struct csv *c); /* NULL is fine */
  * text behind a closing quote, a NUL byte, a damaged gzip file; ERR_EXHAUSTED a limit; all with the
  * line. */
 int csv_next(struct csv *c, const struct csv_row **row, struct err *err);
+
+/* After a failure: can reading go on with the next line? Not behind a quote that is not closed,
+ * which would take all lines up to the next quote, nor in a damaged file. */
+bool csv_recover(struct csv *c);
 
 #endif

@@ -93,9 +93,13 @@ static int look_below(struct csv *c, struct column_look *looks, size_t count, bo
     size_t rows = 0;
     for (; rows < CSV_HEADER_ROWS; rows++) {
         const struct csv_row *row;
-        int rc = csv_next(c, &row, err);
+        struct err failure = {0};
+        int rc = csv_next(c, &row, &failure);
+        if (rc != 0 && csv_recover(c)) {
+            continue; /* whoever reads the records reports it, or leaves it out */
+        }
         if (rc != 0) {
-            return rc;
+            return err_set(err, rc, "%s", failure.msg);
         }
         if (row == NULL) {
             break;

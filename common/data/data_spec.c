@@ -38,8 +38,9 @@ const struct field data_fields[] = {
     {.path = "train.file",
      .type = FIELD_TEXTS,
      .offset = AT(train.file),
-     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain or "
-             "gzip; or several of a kind, as a list or a pattern such as part-*.csv, whose files "
+     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain, "
+             "gzip or zstd; or several of a kind, as a list or a pattern such as part-*.csv, whose "
+             "files "
              "are read in the order of their names, byte by byte"},
     {.path = "train.labels",
      .type = FIELD_TEXTS,
@@ -118,6 +119,14 @@ const struct field data_fields[] = {
      .help =
          "What a missing CSV value becomes (empty, NA, N/A, NaN, null, ?): an error, the mean or "
          "median of the train records, zero; skip leaves the record out"},
+    {.path = "bad_records",
+     .type = FIELD_INT,
+     .offset = AT(bad_records),
+     .def = "0",
+     .max = LIMIT_MAX,
+     .help = "How many lines of CSV or LIBSVM that are no records (wrong fields, no number, no "
+             "label) are left out, and counted, of train and test each; one more is an error; 0: "
+             "the first is"},
     {.path = "categorical",
      .type = FIELD_STRING,
      .offset = AT(categorical),

@@ -38,7 +38,7 @@ enum data_scale {
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
-    char *file;    /* FIELD_TEXTS: IDX features, CSV or LIBSVM files, plain or gzip; or none */
+    char *file;    /* FIELD_TEXTS: IDX features, CSV or LIBSVM files, maybe packed; or none */
     char *labels;  /* FIELD_TEXTS: IDX labels, one for each file; empty for others */
     int64_t limit; /* use the first records only; 0: all */
 };
@@ -56,6 +56,7 @@ struct data_spec {
     int header;          /* enum data_header */
     char *separator;     /* one character, or "tab" */
     int missing;         /* enum data_missing */
+    int64_t bad_records; /* of each part: so many lines that are no records are left out */
     char *categorical;   /* comma-separated text columns, one-hot encoded */
     char *ignore;        /* comma-separated columns to leave out */
     int scale;           /* enum data_scale; auto: unit for IDX and LIBSVM, standard for CSV */

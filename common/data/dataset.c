@@ -28,6 +28,8 @@ struct dataset {
     int32_t *classes;       /* [records], or NULL for real labels */
     float *targets;         /* [records], or NULL for class labels */
     char **class_names;     /* [classes], or NULL */
+    uint64_t bad_count;
+    char *bad_first;
 };
 
 int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err)
@@ -79,12 +81,21 @@ void dataset_free(struct dataset *d)
     free(d->values);
     free(d->classes);
     free(d->targets);
+    free(d->bad_first);
     free(d);
 }
 
 const struct dataset_info *dataset_info(const struct dataset *d)
 {
     return &d->info;
+}
+
+uint64_t dataset_bad_records(const struct dataset *d, const char **first)
+{
+    if (first != NULL) {
+        *first = d->bad_first;
+    }
+    return d->bad_count;
 }
 
 uint64_t dataset_bytes(const struct dataset *d)
@@ -212,6 +223,8 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     d->info.records = r->count;
     d->info.features = r->shape;
     d->width = r->numbers;
+    d->bad_count = r->bad_count;
+    d->bad_first = mem_strdup(r->bad_first);
     int rc = take_labels(d, labels, r, err);
     if (rc != 0) {
         dataset_free(d);

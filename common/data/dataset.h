@@ -42,6 +42,9 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
 struct dataset *dataset_ref(struct dataset *d);
 void dataset_free(struct dataset *d);
 const struct dataset_info *dataset_info(const struct dataset *d);
+/* Lines that data.bad_records left out, of both parts where a part was set aside from one source,
+ * and in @first (may be NULL) what was wrong with the first of them, NULL for none. */
+uint64_t dataset_bad_records(const struct dataset *d, const char **first);
 uint64_t dataset_bytes(const struct dataset *d); /* of its records in memory */
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);

@@ -23,6 +23,7 @@ struct format_request {
     const char *labels_path; /* "" when there is none */
     const char *key;         /* "train" or "test", for advice in messages */
     uint64_t limit;          /* stop after that many records; 0: all */
+    uint64_t bad_had;        /* lines left out in the files before */
     bool label_is_class;
 };
 

@@ -233,18 +233,49 @@ static void begin(struct csv_load *l)
     }
 }
 
+static int leave_out(struct csv_load *l, bool possible, int rc, const struct err *cause,
+                     struct err *err)
+{
+    uint64_t allowed = possible ? (uint64_t)l->request->spec->bad_records : 0;
+    return records_leave_out(&l->out, l->request->bad_had, allowed, rc, cause, err);
+}
+
+/* The next row that can be read, without those that are left out. */
+static int next_row(struct csv_load *l, struct csv *file, const struct csv_row **row,
+                    struct err *err)
+{
+    for (;;) {
+        struct err cause = {0};
+        int rc = csv_next(file, row, &cause);
+        if (rc == 0) {
+            return 0;
+        }
+        rc = leave_out(l, csv_recover(file), rc, &cause, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
 static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *row,
                     struct err *err)
 {
     uint64_t limit = l->request->limit;
     int rc = 0;
     while (rc == 0 && row != NULL && (limit == 0 || l->out.count < limit)) {
-        rc = add_row(l, row, err);
+        struct err cause = {0};
+        rc = add_row(l, row, &cause);
+        if (rc != 0) {
+            rc = leave_out(l, true, rc, &cause, err);
+        }
         if (rc == 0) {
-            rc = csv_next(file, &row, err);
+            rc = next_row(l, file, &row, err);
         }
     }
-    if (rc == 0 && l->out.count == 0) {
+    if (rc == 0 && l->out.count == 0 && l->out.bad_count > 0) {
+        rc = err_set(err, ERR_INVALID, "%s: no records: all %" PRIu64 " lines are bad, such as %s",
+                     l->request->path, l->out.bad_count, l->out.bad_first);
+    } else if (rc == 0 && l->out.count == 0) {
         rc = l->skipped > 0
                  ? err_set(err, ERR_INVALID,
                            "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
@@ -269,7 +300,7 @@ static int read_open(struct csv_load *l, struct csv *file, bool header, struct e
     }
     begin(l);
     if (header) {
-        rc = csv_next(file, &row, err);
+        rc = next_row(l, file, &row, err);
     }
     return rc != 0 ? rc : add_rows(l, file, row, err);
 }

@@ -288,13 +288,23 @@ static int add_lines(struct libsvm_load *l, struct lines *file, struct err *err)
     uint64_t limit = l->request->limit;
     int rc = lines_next(file, &l->line, err);
     while (rc == 0 && l->line.text != NULL && (limit == 0 || l->out.count < limit)) {
-        rc = add_line(l, err);
+        struct err cause = {0};
+        rc = add_line(l, &cause);
+        if (rc != 0) {
+            rc = records_leave_out(&l->out, l->request->bad_had,
+                                   (uint64_t)l->request->spec->bad_records, rc, &cause, err);
+        }
         if (rc == 0) {
             rc = lines_next(file, &l->line, err);
         }
     }
     if (rc != 0) {
         return rc;
+    }
+    if (l->out.count == 0 && l->out.bad_count > 0) {
+        return err_set(err, ERR_INVALID,
+                       "%s: no records: all %" PRIu64 " lines are bad, such as %s",
+                       l->request->path, l->out.bad_count, l->out.bad_first);
     }
     if (l->out.count == 0) {
         return err_set(err, ERR_INVALID, "%s: there are no records", l->request->path);

@@ -38,15 +38,18 @@ static int list_files(struct part_reader *r, struct err *err)
     return rc;
 }
 
-static int read_file(const struct part_reader *r, size_t i, uint64_t limit, struct records *out,
-                     struct err *err)
+/* Read file @i behind @had, the records of those before. */
+static int read_file(const struct part_reader *r, size_t i, const struct records *had,
+                     struct records *out, struct err *err)
 {
+    const uint64_t limit = (uint64_t)r->source->limit;
     struct format_request request = {
         .spec = r->spec,
         .path = r->files.paths[i],
         .labels_path = r->labels.count > 0 ? r->labels.paths[i] : "",
         .key = r->key,
-        .limit = limit,
+        .limit = limit == 0 ? 0 : limit - had->count,
+        .bad_had = had->bad_count,
         .label_is_class = r->label_is_class,
     };
     return r->format->read(&request, out, err);
@@ -57,14 +60,14 @@ static int read_files(struct part_reader *r, struct records *out, struct err *er
     const uint64_t limit = (uint64_t)r->source->limit;
     int rc = format_find((enum data_format)r->spec->format, r->files.paths[0], &r->format, err);
     if (rc == 0) {
-        rc = read_file(r, 0, limit, out, err);
+        rc = read_file(r, 0, &(struct records){0}, out, err);
     }
     for (size_t i = 1; i < r->files.count && rc == 0; i++) {
         if (limit > 0 && out->count >= limit) {
             break;
         }
         struct records more = {0};
-        rc = read_file(r, i, limit == 0 ? 0 : limit - out->count, &more, err);
+        rc = read_file(r, i, out, &more, err);
         if (rc == 0) {
             rc = records_append(out, &more, err);
         }

@@ -56,6 +56,7 @@ void records_release(struct records *r)
     names_release(&r->label_texts);
     free(r->label_cells);
     free(r->places);
+    free(r->bad_first);
     *r = (struct records){0};
 }
 
@@ -186,6 +187,22 @@ static struct names names_copy(const struct names *n)
         (void)names_add(&copy, n->texts[i], &number, NULL); /* fits: the original did */
     }
     return copy;
+}
+
+int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
+                      const struct err *cause, struct err *err)
+{
+    bool content = rc == ERR_INVALID || rc == ERR_CORRUPT;
+    if (content && had + r->bad_count < allowed) {
+        r->bad_first = r->bad_first == NULL ? mem_strdup(cause->msg) : r->bad_first;
+        r->bad_count++;
+        return 0;
+    }
+    if (!content || allowed == 0) {
+        return err_set(err, rc, "%s", cause->msg);
+    }
+    return err_set(err, rc, "%s; these are more bad records than data.bad_records: %" PRIu64,
+                   cause->msg, allowed);
 }
 
 static void *rows(const void *like, uint64_t count, size_t size, bool *ok, struct err *err)

@@ -59,6 +59,8 @@ struct records {
     uint32_t *label_cells;       /* [count] numbers in label_texts */
     struct place *places;        /* [count]; NULL: each record's index, in the one file */
     bool by_line;                /* places are lines */
+    uint64_t bad_count;          /* lines that were left out, because they are no records */
+    char *bad_first;             /* what was wrong with the first of them */
     enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
 };
 
@@ -74,6 +76,11 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
 /* Give records of sparse rows all of @numbers numbers; numbers beyond are left out. Others stay as
  * they are. Errors: ERR_EXHAUSTED with how much memory that would take. */
 int records_spread(struct records *r, size_t numbers, struct err *err);
+/* A line could not be read: @rc and @cause tell why. Leave it out and return 0 while no more than
+ * @allowed such lines are, of which @had were in files before; else it is the error. Only lines
+ * with wrong content are left out, not what is beyond a limit. */
+int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
+                      const struct err *cause, struct err *err);
 /* Append a copy of @more, from another file, which must be of the same kind; @all is to be released
  * when that fails. Errors: ERR_INVALID with the first difference and both names; ERR_EXHAUSTED. */
 int records_append(struct records *all, const struct records *more, struct err *err);

@@ -171,6 +171,8 @@ int records_append(struct records *all, const struct records *more, struct err *
     }
     if (rc == 0) {
         all->count += more->count;
+        all->bad_count += more->bad_count;
+        all->bad_first = all->bad_first == NULL ? mem_strdup(more->bad_first) : all->bad_first;
         all->numbers = more->numbers > all->numbers ? more->numbers : all->numbers;
     }
     return rc;

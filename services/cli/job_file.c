@@ -4,11 +4,14 @@
 #include "cli/job_file.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "cli/terminal.h"
 
 static int read_text(const char *path, struct buf *text, struct err *err)
@@ -71,6 +74,18 @@ int job_file_read(struct job_file *file, const struct cli_args *args,
     return code;
 }
 
+static void say_bad_records(const char *part, const struct dataset *d)
+{
+    const char *first = NULL;
+    uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
+    if (count > 0) {
+        char *text = mem_printf("%" PRIu64 " bad %s records are left out; the first: %s", count,
+                                part, first);
+        cli_say(text);
+        free(text);
+    }
+}
+
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err)
 {
@@ -79,6 +94,8 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     struct shape input = {0};
     uint32_t classes = 0;
     if (rc == 0) {
+        say_bad_records("train", *train);
+        say_bad_records("test", *test);
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;

@@ -89,6 +89,17 @@ struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
 
 /* ---- the master's calls ---- */
 
+static void tell_bad_records(const struct worker_job *j, const char *part, const struct dataset *d)
+{
+    const char *first = NULL;
+    uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
+    if (count > 0) {
+        char quoted[ERR_MESSAGE_BYTES];
+        log_warn("bad_records_left_out", "job=%s part=%s count=%llu first=%s", j->id, part,
+                 (unsigned long long)count, log_quote(first, quoted, sizeof quoted));
+    }
+}
+
 static int load(struct worker_job *j, struct err *err)
 {
     if (!j->loaded) {
@@ -101,6 +112,8 @@ static int load(struct worker_job *j, struct err *err)
                                               ? dataset_info(j->model.test)->records
                                               : 0),
                      (int)j->model.data_known, (unsigned long long)(chrono_now_ms() - begin));
+            tell_bad_records(j, "train", j->model.train);
+            tell_bad_records(j, "test", j->model.test);
         }
     }
     return j->load_err.code == 0 ? 0 : err_set(err, j->load_err.code, "%s", j->load_err.msg);

@@ -107,11 +107,10 @@ static void idx_survives(void **state)
     }
 }
 
-static void gzip_survives(void **state)
+static void packed_survives(void (*pack)(const char *name, const void *data, size_t n))
 {
-    (void)state;
     static const char csv[] = "a,b,c\n1,2,x\n3,4,y\n5,6,x\n";
-    fixture_write_gz("x", csv, sizeof csv - 1);
+    pack("x", csv, sizeof csv - 1);
     char *path = file_join(fixture_dir, "x");
     struct buf whole = {0};
     assert_int_equal(file_read(path, 2048, &whole, NULL), 0);
@@ -125,6 +124,18 @@ static void gzip_survives(void **state)
     }
     buf_release(&whole);
     free(path);
+}
+
+static void gzip_survives(void **state)
+{
+    (void)state;
+    packed_survives(fixture_write_gz);
+}
+
+static void zstd_survives(void **state)
+{
+    (void)state;
+    packed_survives(fixture_write_zstd);
 }
 
 static void csv_survives(void **state)
@@ -148,6 +159,7 @@ static void csv_survives(void **state)
         spec.missing = (int)rng_below(key, 1000, 5);
         spec.header = (int)rng_below(key, 1001, 3);
         spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
+        spec.bad_records = (int64_t)rng_below(key, 1005, 3);
         spec.separator = rng_below(key, 1003, 3) == 0 ? (char[]){" "} : (char[]){","};
         spec.categorical = rng_below(key, 1004, 2) == 0 ? (char[]){"0"} : (char[]){""};
         open_once(&spec);
@@ -174,6 +186,7 @@ static void libsvm_survives(void **state)
         spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_LIBSVM;
         spec.features = (int64_t)rng_below(key, 1000, 9);
         spec.first_index = (int64_t)rng_below(key, 1001, 2);
+        spec.bad_records = (int64_t)rng_below(key, 1003, 3);
         spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
         open_once(&spec);
     }
@@ -185,6 +198,7 @@ int main(void)
         cmocka_unit_test(every_format_survives_garbage),
         cmocka_unit_test(idx_survives),
         cmocka_unit_test(gzip_survives),
+        cmocka_unit_test(zstd_survives),
         cmocka_unit_test(csv_survives),
         cmocka_unit_test(libsvm_survives),
     };
