@@ -9,6 +9,13 @@
 #include "checkpoint/shard_file.h"
 #include "ps/rpc/ps_shell.h"
 
+/* In place of the C library's: tens of megabytes are nothing to wait for a disk with. */
+int fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
 static char job[] = "a-1", id[] = "pin", directory[] = "a-1/step-000000001";
 
 static int pin(struct ps_rig *rig, struct err *err)
