@@ -116,6 +116,14 @@ static void a_writer_keeps_to_what_it_declared(void **state)
     }
     const struct safetensors_meta meta = {"k", "\xc0"};
     assert_int_equal(safetensors_writer_open(&w, path, tensors, 2, &meta, 1, &err), ERR_INVALID);
+    char *large = mem_new((size_t)SAFETENSORS_HEADER_BYTES_MAX + 1, 1);
+    memset(large, 'x', SAFETENSORS_HEADER_BYTES_MAX); /* which nobody could read again */
+    const struct safetensors_meta too_large = {"a", large};
+    assert_int_equal(safetensors_writer_open(&w, path, tensors, 2, &too_large, 1, &err),
+                     ERR_INVALID);
+    assert_message(err, "bytes; at most 100000000");
+    assert_false(file_exists(path));
+    free(large);
     assert_int_equal(safetensors_writer_open(&w, "/nonexistent/x", tensors, 2, NULL, 0, &err),
                      ERR_NOT_FOUND);
     assert_false(file_exists(path));
