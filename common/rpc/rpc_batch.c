@@ -56,7 +56,6 @@ static void start_receive(struct rpc_call *call)
 struct send {
     bool wanted;
     bool with_headers;
-    bool more; /* messages follow */
 };
 
 static void start_send(struct rpc_call *call, const struct send *send)
@@ -76,7 +75,6 @@ static void start_send(struct rpc_call *call, const struct send *send)
     }
     if (call->sent) {
         ops[n] = operation(GRPC_OP_SEND_MESSAGE);
-        ops[n].flags = send->more ? GRPC_WRITE_BUFFER_HINT : 0;
         ops[n++].data.send_message.send_message = call->sent->buffer;
     }
     if (call->sent_status) {
@@ -110,9 +108,7 @@ static struct send prepare_send(struct rpc_call *call)
     call->sent = rpc_queue_pop(&call->queue);
     call->sent_status = status_due && !call->queue.head;
     call->sent_close = call->sent_status && !call->close_armed;
-    send = (struct send){.wanted = true,
-                         .with_headers = !call->headers_sent,
-                         .more = call->queue.head || (status_due && !call->sent_status)};
+    send = (struct send){.wanted = true, .with_headers = !call->headers_sent};
     call->headers_sent = true;
     call->sending = true;
     call->status_sent |= call->sent_status;

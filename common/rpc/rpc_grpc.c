@@ -14,16 +14,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-/* One read(2) of a new connection takes this much; the core doubles it, to 4 MiB at most, while
- * reads fill it. With the core's default of 8 KiB messages of 1 MiB had two thirds of the
- * throughput. Each 64 KiB of it are a block of the heap in which one page is touched, whether
- * anything comes or not: with 4 MiB from the beginning an idle connection took 280 KiB, with this
- * it takes 35. */
-#define READ_CHUNK_BYTES (256 << 10)
-/* What a peer may send ahead on a stream. For the connection, over all its streams, there is no
- * such argument: only with its probes of the bandwidth does the core allow more than 64 KiB, and
- * without them each message that is larger waits for a round trip in the middle. */
-#define WINDOW_BYTES (4 << 20)
 /* Connections without a call are looked after so often. The core's 5 s is as long as the answer to
  * a keepalive ping may take: idle connections were closed. */
 #define IDLE_POLL_MS "1000"
@@ -280,9 +270,9 @@ void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned k
      * tensors do not shrink. Who compresses is told that this is not served. */
     rpc_args_add(args, GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     rpc_args_add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
-    rpc_args_add(args, GRPC_ARG_TCP_READ_CHUNK_SIZE, READ_CHUNK_BYTES);
+    /* Only with its probes of the bandwidth does the core let a peer send more than 64 KiB ahead;
+     * without them each message that is larger waits for a round trip in the middle. */
     rpc_args_add(args, GRPC_ARG_HTTP2_BDP_PROBE, 1);
-    rpc_args_add(args, GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, WINDOW_BYTES);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, RPC_KEEPALIVE_TIMEOUT_MS);
     rpc_args_add(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

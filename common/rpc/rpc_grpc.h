@@ -124,7 +124,7 @@ void rpc_args_add(struct rpc_args *args, const char *key, int value);
 void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
                           const grpc_arg_pointer_vtable *vtable);
 void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
-/* What servers and channels have in common: message size, read chunks, keepalive. */
+/* What servers and channels have in common: message size, probes, keepalive. */
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
 
 #endif

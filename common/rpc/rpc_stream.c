@@ -67,7 +67,6 @@ struct send {
     bool wanted;
     bool with_headers;
     bool with_close;
-    bool more;
 };
 
 /* Locked. Decide on the next send batch and own the right to it. */
@@ -81,8 +80,7 @@ static struct send prepare_send(struct rpc_stream *s)
     s->sent = rpc_queue_pop(&s->queue);
     send = (struct send){.wanted = true,
                          .with_headers = !s->headers_sent,
-                         .with_close = close_due && !s->queue.head,
-                         .more = s->queue.head != NULL};
+                         .with_close = close_due && !s->queue.head};
     s->headers_sent = true;
     s->closed |= send.with_close;
     s->sending = true;
@@ -100,7 +98,6 @@ static void start_send(struct rpc_stream *s, const struct send *send)
     }
     if (s->sent) {
         ops[n].op = GRPC_OP_SEND_MESSAGE;
-        ops[n].flags = send->more ? GRPC_WRITE_BUFFER_HINT : 0;
         ops[n++].data.send_message.send_message = s->sent->buffer;
     }
     if (send->with_close) {
