@@ -92,6 +92,26 @@ struct rpc_msg {
 struct rpc_msg *rpc_msg_ref(struct rpc_msg *msg);
 void rpc_msg_unref(struct rpc_msg *msg); /* NULL is fine */
 
+/* ---- credentials ---- */
+
+/* Who this process is and whom it believes, for all its servers and channels over TCP: mutual TLS
+ * 1.2 or later. Unix-domain sockets have none: they belong to one user of one host. */
+struct rpc_credentials;
+
+struct rpc_credentials_options {  /* files in PEM form, which are read again when they change */
+    const char *certificate_file; /* ours, and behind it those between it and the CA */
+    const char *key_file;
+    const char *ca_file;
+    const char *peer_name; /* in the certificates of servers; NULL or "": the host of the target */
+};
+
+/* After rpc_init(). Errors: ERR_INVALID. Whether the files are any good is tls_files_check()'s. */
+struct rpc_credentials *rpc_credentials_new(const struct rpc_credentials_options *options,
+                                            struct err *err);
+/* What it was made of; borrows. */
+const struct rpc_credentials_options *rpc_credentials_given(const struct rpc_credentials *c);
+void rpc_credentials_free(struct rpc_credentials *c); /* NULL is fine; its servers may live on */
+
 /* ---- server ---- */
 
 struct rpc_server;
@@ -108,6 +128,7 @@ struct rpc_server_options {
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
     unsigned keepalive_ms;     /* 0: 10000 */
+    const struct rpc_credentials *credentials; /* borrows until it is bound; NULL: plain */
     /* A packed FileDescriptorSet with services that are not in proto/ (those are built in). */
     const unsigned char *descriptors;
     size_t descriptors_bytes;
@@ -223,7 +244,8 @@ struct rpc_loop *rpc_loop_new(struct err *err);
 void rpc_loop_free(struct rpc_loop *loop); /* after its channels */
 
 struct rpc_channel_options {
-    const char *target;    /* "host:port", "unix:/path" */
+    const char *target;                        /* "host:port", "unix:/path" */
+    const struct rpc_credentials *credentials; /* borrows; NULL: plain */
     struct rpc_loop *loop; /* borrows; NULL: a loop of its own, started with the first callback */
     size_t message_bytes_max; /* as in the server's options */
     size_t unpack_bytes_max;

@@ -57,11 +57,7 @@ static grpc_channel *create_channel(const struct rpc_channel *c,
     rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, o->retries);
     rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, o->own_connection);
     rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0); /* a cluster talks directly */
-    grpc_channel_args channel_args = {.num_args = args.count, .args = args.arg};
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(c->target, credentials, &channel_args);
-    grpc_channel_credentials_release(credentials);
-    return channel;
+    return rpc_credentials_channel(o->credentials, c->target, &args);
 }
 
 struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct err *err)

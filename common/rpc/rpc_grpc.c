@@ -6,10 +6,12 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/chrono.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -17,6 +19,8 @@
 /* Connections without a call are looked after so often. The core's 5 s is as long as the answer to
  * a keepalive ping may take: idle connections were closed. */
 #define IDLE_POLL_MS "1000"
+
+#define HANDSHAKE_LOG_MS 1000
 
 /* ---- process ---- */
 
@@ -32,10 +36,32 @@ void rpc_log_capture(char *out, size_t n)
     }
 }
 
+/* Whoever connects can fail a handshake, as often as it likes: one line in a while, with a count.
+ * A client that fails learns why from its call. */
+static void log_handshake(const char *reason)
+{
+    static atomic_uint_least64_t next_ms;
+    static atomic_uint untold;
+    char text[1024];
+    uint64_t now_ms = chrono_now_ms();
+    uint_least64_t due_ms = atomic_load(&next_ms);
+    if (now_ms < due_ms ||
+        !atomic_compare_exchange_strong(&next_ms, &due_ms, now_ms + HANDSHAKE_LOG_MS)) {
+        atomic_fetch_add(&untold, 1);
+        return;
+    }
+    log_info("tls_failed", "untold=%u reason=%s", atomic_exchange(&untold, 0),
+             log_quote(reason, text, sizeof(text)));
+}
+
 static void log_from_grpc(gpr_log_func_args *args)
 {
     if (captured) {
         snprintf(captured, captured_bytes, "%s", args->message);
+        return;
+    }
+    if (strstr(args->file, "ssl_transport_security") || strstr(args->file, "tls_security")) {
+        log_handshake(args->message);
         return;
     }
     char message[1024];
@@ -254,6 +280,15 @@ static void add(struct rpc_args *args, const char *key, grpc_arg arg)
 void rpc_args_add(struct rpc_args *args, const char *key, int value)
 {
     add(args, key, (grpc_arg){.type = GRPC_ARG_INTEGER, .value.integer = value});
+}
+
+void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value)
+{
+    union { /* as in add() */
+        const char *in;
+        char *out;
+    } text = {.in = value};
+    add(args, key, (grpc_arg){.type = GRPC_ARG_STRING, .value.string = text.out});
 }
 
 void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,

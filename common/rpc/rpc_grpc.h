@@ -113,7 +113,7 @@ bool rpc_address_is_valid(const char *address);
 
 /* ---- channel arguments ---- */
 
-#define RPC_ARGS_MAX 20
+#define RPC_ARGS_MAX 24
 
 struct rpc_args {
     grpc_arg arg[RPC_ARGS_MAX];
@@ -121,10 +121,20 @@ struct rpc_args {
 };
 
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
+void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value); /* borrows */
 void rpc_args_add_pointer(struct rpc_args *args, const char *key, void *p,
                           const grpc_arg_pointer_vtable *vtable);
 void rpc_args_add_buffers(struct rpc_args *args); /* of Unix-domain sockets */
 /* What servers and channels have in common: message size, probes, keepalive. */
 void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned keepalive_ms);
+
+/* ---- credentials ---- */
+
+/* A channel to @target, with what @c says (NULL: plain) in addition to @args. Returns owned. */
+grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const char *target,
+                                      struct rpc_args *args);
+/* For a server's @address. Returns owned. */
+grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
+                                                const char *address);
 
 #endif

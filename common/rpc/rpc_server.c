@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,6 +72,7 @@ struct rpc_server *rpc_server_new(const struct rpc_server_options *o, struct err
     s->pollers = mem_new(s->poller_count, sizeof(*s->pollers));
     s->grace_ms = (unsigned)or_default(o->grace_ms, GRACE_MS_DEFAULT);
     s->keepalive_ms = (unsigned)or_default(o->keepalive_ms, RPC_KEEPALIVE_MS_DEFAULT);
+    s->credentials = o->credentials;
     s->account =
         rpc_account_new(or_default(o->inflight_bytes_max, INFLIGHT_FACTOR * s->message_bytes_max));
     s->health = rpc_health_new();
@@ -245,11 +247,15 @@ static int bind_address(struct rpc_server *s, char **address, struct err *err)
     if (is_unix && unix_in_use(a + 5)) {
         return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: another server does", a);
     }
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    grpc_server_credentials *credentials = rpc_credentials_server(s->credentials, a);
+    mode_t mask = is_unix ? umask(0077) : 0; /* of this user alone */
     char said[2048];
     rpc_log_capture(said, sizeof(said));
     int port = grpc_server_add_http2_port(s->grpc, a, credentials);
     rpc_log_capture(NULL, 0);
+    if (is_unix) {
+        (void)umask(mask);
+    }
     grpc_server_credentials_release(credentials);
     if (port <= 0) {
         char reason[256];

@@ -19,6 +19,7 @@ struct rpc_server {
     unsigned poller_count;
     unsigned grace_ms;
     unsigned keepalive_ms;
+    const struct rpc_credentials *credentials; /* borrows; NULL: plain */
     char **addresses;
     size_t address_count;
     struct rpc_files files;

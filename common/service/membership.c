@@ -19,6 +19,7 @@
 #include "execution/loop.h"
 #include "membership/membership_core.h"
 #include "service/pulse.h"
+#include "service/tls_settings.h"
 
 #define CALL_TIMEOUT_MS 2000
 #define HOST_BYTES 256
@@ -41,6 +42,7 @@ struct membership {
     const struct membership_events *events;
     void *ctx;
     struct rpc_channel *channel;
+    const struct rpc_credentials *credentials;
     struct loop *loop;
 
     /* Of the loop's thread. */
@@ -276,6 +278,7 @@ static void tell(struct membership *m, const struct membership_actions *todo,
         }
     }
     if (todo->trouble && on->trouble != NULL) {
+        (void)tls_explain(m->credentials, rpc_channel_target(m->channel), &m->last);
         on->trouble(m->ctx, &m->last, now_ms - m->core.failing_ms);
     }
 }
@@ -366,6 +369,7 @@ struct membership *membership_start(const struct membership_options *o, struct e
     m->http_address = mem_strdup(o->http_address == NULL ? "" : o->http_address);
     m->events = o->events;
     m->ctx = o->ctx;
+    m->credentials = channel.credentials = o->credentials;
     m->node.incarnation = draw_incarnation();
     m->core.seed = m->node.incarnation;
     (void)gethostname(m->host, sizeof m->host - 1);

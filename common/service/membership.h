@@ -20,6 +20,7 @@
 struct membership;
 struct pulse;
 struct rpc_channel;
+struct rpc_credentials;
 
 enum membership_role { MEMBERSHIP_PS = 1, MEMBERSHIP_WORKER = 2 }; /* = NodeRole */
 
@@ -68,11 +69,12 @@ struct membership_events {
 
 struct membership_options {
     enum membership_role role;
-    const char *master;                     /* host:port */
-    const char *name;                       /* wanted id; NULL or "": the master chooses */
-    const char *address;                    /* host:port where others reach our gRPC server */
-    const char *http_address;               /* may be "" */
-    const struct membership_events *events; /* borrows */
+    const char *master;                        /* host:port */
+    const char *name;                          /* wanted id; NULL or "": the master chooses */
+    const char *address;                       /* host:port where others reach our gRPC server */
+    const char *http_address;                  /* may be "" */
+    const struct rpc_credentials *credentials; /* borrows; NULL: plain */
+    const struct membership_events *events;    /* borrows */
     void *ctx;
     struct pulse *pulse; /* of its thread; NULL: nobody looks */
 };

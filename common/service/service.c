@@ -65,6 +65,11 @@ const char *service_advertised(const struct service_context *sc)
     return sc->advertised;
 }
 
+const struct rpc_credentials *service_credentials(const struct service_context *sc)
+{
+    return sc->credentials;
+}
+
 const char *service_local_dir(const struct service_context *sc)
 {
     return strcmp(sc->common.local_sockets, "off") == 0 ? NULL : sc->common.local_sockets;
@@ -112,6 +117,7 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
         .send_bytes_max = sc->svc->send_bytes_max,
         .grace_ms = sc->common.grace_ms > 0 ? (unsigned)sc->common.grace_ms : 1, /* 0: default */
         .descriptors = sc->svc->descriptors,
+        .credentials = sc->credentials,
         .descriptors_bytes = sc->svc->descriptors_bytes,
     };
     return rpc_server_new(&options, err);
@@ -265,11 +271,15 @@ static int serve(struct service_context *sc, struct err *err)
 
 static int run_service(struct service_context *sc, struct err *err)
 {
+    int code = tls_settings_open(&sc->common.tls, &sc->credentials, err);
+    if (code != 0) {
+        return code;
+    }
     sc->rpc = make_rpc_server(sc, err);
     if (sc->rpc == NULL) {
         return err->code;
     }
-    int code = sc->svc->start(sc, err);
+    code = sc->svc->start(sc, err);
     if (code == 0) {
         code = serve(sc, err);
         rpc_server_stop(sc->rpc);
@@ -321,6 +331,7 @@ int service_run(struct service_context *sc)
         code = run_service(sc, &err);
         http_stop(sc->http); /* until here it tells that we drain */
         rpc_server_free(sc->rpc);
+        rpc_credentials_free(sc->credentials);
         meter_registry_free(sc->meters);
         rpc_shutdown();
         pthread_mutex_destroy(&sc->lock);

@@ -30,6 +30,7 @@
 #include "config/field.h"
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
+#include "service/tls_settings.h"
 
 /* Where a master listens, and where everybody looks for one, unless told otherwise. */
 #define SERVICE_MASTER_ADDRESS "127.0.0.1:7000"
@@ -57,6 +58,8 @@ struct service_config {
     bool shared_memory;  /* between nodes that talk through them (shared_memory.h) */
     char *rules_dir;     /* of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
+    struct tls_settings tls;
+    bool insecure; /* other hosts may connect without TLS */
 };
 
 struct service_context;
@@ -119,6 +122,9 @@ int service_serve(struct service_context *sc, const struct service_methods *meth
 const char *service_listening(const struct service_context *sc);
 const char *service_advertised(const struct service_context *sc);
 const char *service_http_advertised(const struct service_context *sc);
+
+/* For channels to other nodes; NULL: plain. Borrows. */
+const struct rpc_credentials *service_credentials(const struct service_context *sc);
 
 /* Whether sockets of other nodes on this host are looked for: their directory, or NULL. */
 const char *service_local_dir(const struct service_context *sc);

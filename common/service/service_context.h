@@ -21,6 +21,7 @@ struct service_context {
     char program[64];
     struct meter_registry *meters;
     struct service_signals *signals;
+    struct rpc_credentials *credentials; /* NULL: plain */
     struct rpc_server *rpc;
     struct http *http;
     char *advertised;

@@ -105,6 +105,13 @@ static const struct field common_fields[] = {
      .offset = AT(exit_with_parent),
      .def = "false",
      .help = "End as after SIGTERM when the process that started this one ends"},
+    TLS_SETTINGS_ROWS(struct service_config, tls),
+    {.path = "insecure",
+     .type = FIELD_BOOL,
+     .offset = AT(insecure),
+     .def = "false",
+     .help = "Listen without TLS where other hosts can connect: whoever reaches the port may do "
+             "anything, and read what passes"},
 };
 #undef AT
 
@@ -121,6 +128,9 @@ static int check_common(const struct service_config *c, struct err *err)
     if (strchr(c->advertise, ':') != NULL && strncmp(c->advertise, "unix:", 5) != 0 &&
         address_parse(c->advertise, &a, err) != 0) {
         return err_wrap(err, "--advertise");
+    }
+    if (tls_settings_check(&c->tls, err) != 0) {
+        return err->code;
     }
     if (c->inflight_bytes_max < c->message_bytes_max) {
         return err_set(err, ERR_INVALID,

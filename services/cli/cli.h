@@ -13,6 +13,7 @@
 #include "config/diag.h"
 #include "config/field.h"
 #include "service/service.h"
+#include "service/tls_settings.h"
 
 /* Exit codes of every command; README and --help name them. */
 enum cli_exit {
@@ -55,6 +56,7 @@ struct cli_common {
     char *master;
     char *state_dir;
     char *rules_dir;
+    struct tls_settings tls;
     bool json;
 };
 #define CLI_MASTER_ROWS(owner)                                                                     \
@@ -64,6 +66,7 @@ struct cli_common {
      .def = "",                                                                                    \
      .help = "Address of the master, host:port; without it that of --state-dir, "                  \
              "else " SERVICE_MASTER_ADDRESS ", else those of `gradus run` on this machine"},       \
+        TLS_SETTINGS_ROWS(owner, common.tls),                                                      \
     {                                                                                              \
         .path = "state_dir", .type = FIELD_STRING, .offset = offsetof(owner, common.state_dir),    \
         .def = "", .help = "State directory of a master, on this machine (gradus run --state-dir)" \

@@ -15,15 +15,23 @@
 #include "cli/plain.h"
 #include "service/service.h"
 
-int client_open(struct client *c, const char *master, struct err *err)
+int client_open(struct client *c, const char *master, const struct tls_settings *tls,
+                struct err *err)
 {
+    struct rpc_credentials *credentials = NULL;
     rpc_init();
-    struct rpc_channel_options options = {.target = master};
-    c->channel = rpc_channel_new(&options, err);
-    if (c->channel == NULL) {
-        rpc_shutdown();
-        return err->code != 0 ? err->code : ERR_INVALID;
+    int rc = tls != NULL ? tls_settings_open(tls, &credentials, err) : 0;
+    if (rc == 0) {
+        struct rpc_channel_options options = {.target = master, .credentials = credentials};
+        c->channel = rpc_channel_new(&options, err);
+        rc = c->channel == NULL ? ERR_INVALID : 0;
     }
+    if (rc != 0) {
+        rpc_credentials_free(credentials);
+        rpc_shutdown();
+        return rc;
+    }
+    c->credentials = credentials;
     return 0;
 }
 
@@ -50,12 +58,14 @@ int client_open_common(struct client *c, const struct cli_common *common, bool l
 {
     struct places places;
     const char *address = NULL;
+    const struct tls_settings *tls = NULL;
     places_find(common, &places);
     for (size_t i = 0; i < places.count && address == NULL; i++) {
         bool of_run = !places.given && places.items[i].state_dir != NULL;
         address = of_run && !local ? NULL : places.items[i].address;
+        tls = places.items[i].tls;
     }
-    int rc = address != NULL ? client_open(c, address, err) : no_master(&places, local, err);
+    int rc = address != NULL ? client_open(c, address, tls, err) : no_master(&places, local, err);
     places_release(&places);
     return rc;
 }
@@ -64,14 +74,18 @@ void client_close(struct client *c)
 {
     if (c->channel != NULL) {
         rpc_channel_free(c->channel);
-        c->channel = NULL;
+        rpc_credentials_free(c->credentials);
+        *c = (struct client){0};
         rpc_shutdown();
     }
 }
 
 static int unreachable(const struct client *c, struct err *err)
 {
-    return err_wrap(err, "the master cannot be reached at %s", rpc_channel_target(c->channel));
+    const char *target = rpc_channel_target(c->channel);
+    return tls_explain(c->credentials, target, err)
+               ? err->code
+               : err_wrap(err, "the master cannot be reached at %s", target);
 }
 
 /* @err, that of a call, for people: who is not there, who takes too long, and what the master says

@@ -15,10 +15,13 @@
 
 struct client {
     struct rpc_channel *channel;
+    struct rpc_credentials *credentials; /* NULL: plain */
 };
 
-/* Errors: ERR_INVALID the address. Nothing is connected yet. */
-int client_open(struct client *c, const char *master, struct err *err);
+/* @tls NULL: plain. Errors: ERR_INVALID the address, or the files of TLS. Nothing is connected yet.
+ */
+int client_open(struct client *c, const char *master, const struct tls_settings *tls,
+                struct err *err);
 /* To the master that --master or --state-dir names, or that of this host; with @local, else to that
  * of a `gradus run` which goes on. Errors: ERR_NOT_FOUND no master runs in the state directory;
  * ERR_UNAVAILABLE none was named, and none is here: what to type. */

@@ -45,12 +45,12 @@ static void page_release(struct page *p)
     rpc_msg_unref(p->reply);
 }
 
-static int ask(const char *address, int64_t limit, struct page *p, struct err *err)
+static int ask(const struct place *place, int64_t limit, struct page *p, struct err *err)
 {
     Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
     struct client client = {0};
     request.limit = (uint32_t)limit;
-    int rc = client_open(&client, address, err);
+    int rc = client_open(&client, place->address, place->tls, err);
     if (rc == 0) {
         rc = client_call(&client, "List", &request.base, CLIENT_TIMEOUT_MS, &p->reply, err);
     }
@@ -67,7 +67,7 @@ static int ask(const char *address, int64_t limit, struct page *p, struct err *e
 static int read_page(const struct place *place, int64_t limit, struct page *p, struct err *err)
 {
     return place->address != NULL
-               ? ask(place->address, limit, p, err)
+               ? ask(place, limit, p, err)
                : find_rows(place->state_dir, (size_t)limit, &p->jobs, &p->count, err);
 }
 

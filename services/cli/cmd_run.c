@@ -40,7 +40,7 @@ static int train(struct local *local, const struct job_file *file, const struct 
     struct client client = {0};
     struct err err = {0};
     char *job = NULL;
-    int rc = client_open(&client, local->master_address, &err);
+    int rc = client_open(&client, local->master_address, NULL, &err);
     if (rc == 0) {
         rc = submit_job(&client, file, args, "", &job, &err);
     }

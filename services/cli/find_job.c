@@ -109,10 +109,10 @@ static int find_row(const char *state_dir, const char *id, struct found_job *out
 
 /* ---- places ---- */
 
-static int ask(const char *address, const char *id, struct found_job *out, struct err *err)
+static int ask(const struct place *place, const char *id, struct found_job *out, struct err *err)
 {
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    int rc = client_open(&out->client, address, err);
+    int rc = client_open(&out->client, place->address, place->tls, err);
     if (rc != 0) {
         return rc;
     }
@@ -131,7 +131,7 @@ static int look_at(const struct place *place, const char *id, struct found_job *
                    struct err *err)
 {
     struct err local = {0};
-    int rc = place->address != NULL ? ask(place->address, id, out, &local) : ERR_UNAVAILABLE;
+    int rc = place->address != NULL ? ask(place, id, out, &local) : ERR_UNAVAILABLE;
     bool no_word = rc == ERR_UNAVAILABLE || rc == ERR_UNKNOWN; /* or another one has its port */
     if (no_word && place->state_dir != NULL) {
         local = (struct err){0};

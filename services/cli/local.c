@@ -20,7 +20,7 @@
 #define AGAIN_MS_MIN 250 /* between an end and the next start; the first one is at once */
 #define AGAIN_MS_MAX 4000
 #define FAILURES_MAX 20 /* in a row: one that cannot live is not started for ever */
-#define ARGUMENTS_MAX 16
+#define ARGUMENTS_MAX 24
 #define PROBE_BYTES 65536
 
 static int find_bin_dir(struct local *l, struct err *err)
@@ -59,6 +59,10 @@ static int make_dirs(struct local *l, const char *state_dir, struct err *err)
     return file_make_dirs(l->log_dir, err);
 }
 
+/* Nobody else reaches 127.0.0.1; the certificates of the environment are those of another cluster.
+ */
+static const char *const without_tls[] = {"--tls-cert=", "--tls-key=", "--tls-ca=", "--tls-name="};
+
 static int start_one(struct local *l, struct spawn *s, const char *kind, size_t number,
                      const char *const *extra, struct err *err)
 {
@@ -69,6 +73,9 @@ static int start_one(struct local *l, struct spawn *s, const char *kind, size_t 
     argv[n++] = mem_strdup("--http-listen=127.0.0.1:0");
     argv[n++] = mem_strdup("--exit-with-parent");
     argv[n++] = mem_strdup("--advertise="); /* the environment is that of one service at most */
+    for (size_t i = 0; i < sizeof without_tls / sizeof without_tls[0]; i++) {
+        argv[n++] = mem_strdup(without_tls[i]);
+    }
     if (l->rules_dir != NULL) {
         argv[n++] = mem_printf("--rules-dir=%s", l->rules_dir);
     }

@@ -31,6 +31,7 @@ extern char **environ;
     X(generate)                                                                                    \
     X(export)                                                                                      \
     X(evaluate)                                                                                    \
+    X(certificates)                                                                                \
     X(version)
 
 #define X(name) extern const struct cli_command cmd_##name;
@@ -42,7 +43,7 @@ static const struct cli_command *const commands[] = {CLI_COMMANDS(X)};
 #undef X
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
-#define NAME_COLUMNS 14 /* with the blanks around the longest name of a command */
+#define NAME_COLUMNS 16 /* with the blanks around the longest name of a command */
 
 static void usage(FILE *to)
 {
@@ -59,8 +60,9 @@ static void usage(FILE *to)
     (void)fputs("\nA first job:\n"
                 "  gradus generate digits --out digits\n"
                 "  gradus run examples/digits.yaml --set data.dir=digits\n\n"
-                "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR and\n"
-                "GRADUS_RULES_DIR in the environment stand for the flags of these names.\n"
+                "`gradus COMMAND --help` tells more of each. GRADUS_MASTER, GRADUS_STATE_DIR,\n"
+                "GRADUS_RULES_DIR and GRADUS_TLS_CERT, _KEY, _CA, _NAME in the environment stand\n"
+                "for the flags of these names.\n"
                 "With --json a command that fails also prints one object on stdout: the result,\n"
                 "for a job that has failed, else file (a job file, or null), status (invalid:\n"
                 "arguments or job file; failed: anything else) and the list errors, each with\n"
@@ -179,7 +181,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
-    static const char *const settings[] = {"master", "state_dir", "rules_dir", NULL};
+    static const char *const settings[] = {"master",  "state_dir", "rules_dir", "tls_cert",
+                                           "tls_key", "tls_ca",    "tls_name",  NULL};
     void *options = mem_new(1, command->options_bytes);
     const struct config_group group = {"Options", command->fields, command->field_count, options};
     char *program = mem_printf("gradus %s", command->name);

@@ -121,6 +121,10 @@ void places_find(const struct cli_common *common, struct places *p)
         }
         free(own);
     }
+    for (size_t i = 0; i < p->count; i++) {
+        bool of_run = !p->given && p->items[i].state_dir != NULL;
+        p->items[i].tls = of_run ? NULL : &common->tls;
+    }
 }
 
 void places_release(struct places *p)

@@ -15,6 +15,9 @@
 struct place {
     char *address;   /* of its master; NULL: none answers */
     char *state_dir; /* NULL: only the address is known */
+    /* To speak with it; borrowed from what places_find() was given; NULL: without, as `gradus run`
+     * does. */
+    const struct tls_settings *tls;
 };
 struct places {
     struct place items[PLACES_MAX + 2];

@@ -194,6 +194,7 @@ int master_shell_start(struct service_context *sc, struct err *err)
 {
     struct shell *s = mem_new(1, sizeof *s);
     s->sc = sc;
+    s->credentials = service_credentials(sc);
     s->settings = service_config(sc);
     struct master_config config = {
         .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,

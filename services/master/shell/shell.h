@@ -53,6 +53,7 @@ struct shell {
     struct pool *pool;
     struct pool *files; /* one thread: what is done in the checkpoint directory keeps its order */
     struct pool *probes;
+    const struct rpc_credentials *credentials; /* to nodes; borrows; NULL: plain */
     struct rpc_loop *rpc_loop;
     struct master *master;
     struct master_actions actions;

@@ -57,7 +57,8 @@ struct rpc_channel *peer_channel(struct shell *s, const char *address, struct er
         }
     }
     peers_trim(s);
-    struct rpc_channel_options options = {.target = address, .loop = s->rpc_loop};
+    struct rpc_channel_options options = {
+        .target = address, .loop = s->rpc_loop, .credentials = s->credentials};
     struct rpc_channel *channel = rpc_channel_new(&options, err);
     if (channel == NULL) {
         return NULL;

@@ -229,6 +229,7 @@ int ps_service_ready(struct service_context *sc, struct err *err)
                                          .name = c->name,
                                          .address = service_advertised(sc),
                                          .http_address = service_http_advertised(sc),
+                                         .credentials = service_credentials(sc),
                                          .events = &membership_events,
                                          .ctx = st,
                                          .pulse = st->pulse};

@@ -253,6 +253,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->tells = o->tells;
     j->data = o->data;
     j->message_bytes_max = o->message_bytes_max;
+    j->credentials = o->credentials;
     j->local_sockets = o->local_sockets;
     j->shared_memory = o->shared_memory;
     trace_init(&j->trace.recorder);

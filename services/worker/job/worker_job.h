@@ -35,9 +35,10 @@ struct worker_job_options {
     struct worker_tells *tells;         /* borrows */
     struct dataset_cache *data;         /* borrows */
     size_t message_bytes_max;
-    const char *local_sockets; /* as in ps_client_options */
-    bool shared_memory;        /* likewise */
-    double slow_down;          /* every computation takes so many times as long; 1: off */
+    const struct rpc_credentials *credentials; /* as in ps_client_options */
+    const char *local_sockets;                 /* the same */
+    bool shared_memory;                        /* likewise */
+    double slow_down; /* every computation takes so many times as long; 1: off */
 };
 
 /* Start the job's thread. Errors: ERR_EXHAUSTED. */

@@ -216,6 +216,7 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
         .gradients_max = WORKER_BUFFERS_MAX,
         .gradients = (enum value_type)j->model.spec.training.wire_gradients,
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
+        .credentials = j->credentials,
         .local_sockets = j->local_sockets,
         .shared_memory = j->shared_memory,
         .trace = &j->trace.recorder,

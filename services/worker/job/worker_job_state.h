@@ -65,6 +65,7 @@ struct worker_job {
     struct worker_tells *tells;
     struct dataset_cache *data; /* the shell's */
     size_t message_bytes_max;
+    const struct rpc_credentials *credentials;
     const char *local_sockets;
     bool shared_memory;
     struct loop *loop;

@@ -238,6 +238,7 @@ static void join(void *ctx)
         .name = settings->name,
         .address = service_advertised(w->sc),
         .http_address = service_http_advertised(w->sc),
+        .credentials = service_credentials(w->sc),
         .events = &membership_hooks,
         .ctx = w,
         .pulse = w->membership_pulse,

@@ -31,6 +31,7 @@ static int link_connect(struct shard_link *link, struct err *err)
         .loop = link->client->rpc_loop,
         .message_bytes_max = link->client->message_bytes_max,
         .own_connection = true,
+        .credentials = link->client->credentials,
     };
     struct rpc_channel *channel = rpc_channel_new(&options, err);
     free(target);
@@ -232,6 +233,7 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->sending = mem_new(o->gradients_max, sizeof *c->sending);
     c->gradients = o->gradients;
     c->parameters = o->parameters;
+    c->credentials = o->credentials;
     c->local_sockets = o->local_sockets;
     c->shared_memory = o->shared_memory;
     c->trace = o->trace;

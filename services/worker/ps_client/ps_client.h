@@ -75,6 +75,7 @@ struct ps_client_options {
     uint32_t gradients_max;                /* arrays that are pushed from */
     enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
                                               so do sums of several replicas */
+    const struct rpc_credentials *credentials; /* by TCP; borrows; NULL: plain */
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;

@@ -95,6 +95,7 @@ struct ps_client {
     size_t exchanges_max;
     uint32_t gradients_max;
     enum value_type gradients, parameters;
+    const struct rpc_credentials *credentials;
     const char *local_sockets;
     bool shared_memory;
     struct trace *trace;

@@ -51,7 +51,7 @@ static void test_words(void **state)
     cli_expect(2, "");
     cli_says(&err_out, "Usage: gradus COMMAND");
     cli_expect(0, "--help");
-    cli_says(&out, "  submit      Send a job to a master and print its id\n");
+    cli_says(&out, "  submit        Send a job to a master and print its id\n");
     cli_says(&out, "Exit codes: 0 done");
     cli_expect(0, "help list");
     cli_says(&out, "Usage: gradus list [FLAGS]");

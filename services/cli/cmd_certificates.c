@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradus certificates: make what a cluster speaks TLS with, so that nobody needs to know openssl's
+ * command line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "tls/certificates.h"
+#include "tls/tls_files.h"
+
+struct options {
+    char *hosts;
+    int64_t days;
+};
+
+static const struct field fields[] = {
+    {.path = "hosts",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, hosts),
+     .def = "",
+     .help = "Names and addresses of the nodes, as they are connected to, with commas between "
+             "them; *.NAME is any name below; localhost, 127.0.0.1 and ::1 are always added; "
+             "empty with renew: those of before"},
+    {.path = "days",
+     .type = FIELD_INT,
+     .offset = offsetof(struct options, days),
+     .def = "365",
+     .min = 1,
+     .max = CERTIFICATES_DAYS_MAX,
+     .help = "Days that the certificates of nodes and clients are valid; the CA is ten years"},
+};
+
+/* Cut @text, which is changed, at its commas. */
+static int split_hosts(char *text, const char *hosts[CERTIFICATES_HOSTS_MAX], size_t *count,
+                       struct err *err)
+{
+    *count = 0;
+    for (char *rest = text, *host; text[0] != '\0' && (host = strsep(&rest, ",")) != NULL;) {
+        host += strspn(host, " ");
+        host[strcspn(host, " ")] = '\0';
+        if (*count == CERTIFICATES_HOSTS_MAX) {
+            return err_set(err, ERR_INVALID, "--hosts has more than %d names",
+                           CERTIFICATES_HOSTS_MAX);
+        }
+        hosts[(*count)++] = host;
+    }
+    return 0;
+}
+
+static void print_end(const char *dir)
+{
+    char *path = mem_printf("%s/node.crt", dir);
+    const struct tls_files files = {.certificate = path};
+    time_t end = (time_t)tls_files_expire_s(&files);
+    struct tm tm;
+    char date[32] = "";
+    (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&end, &tm));
+    (void)printf("valid until %s\n", date);
+    free(path);
+}
+
+static void print_new(const char *given)
+{
+    struct buf word = {0};
+    cli_add_word(given, &word);
+    const char *dir = buf_str(&word);
+    (void)printf("%s: a CA (ca.crt, ca.key), a certificate for nodes (node.crt, node.key) and one "
+                 "for clients (client.crt, client.key), ",
+                 given);
+    print_end(given);
+    (void)printf(
+        "\nNext: copy node.crt, node.key and ca.crt to every node, and start each service with\n"
+        "  --tls-cert %s/node.crt --tls-key %s/node.key --tls-ca %s/ca.crt\n"
+        "Clients get client.crt, client.key and ca.crt, and set\n"
+        "  export GRADUS_TLS_CERT=%s/client.crt GRADUS_TLS_KEY=%s/client.key "
+        "GRADUS_TLS_CA=%s/ca.crt\n"
+        "Keep ca.key to yourself: who has it can be any node. New certificates of this CA, before\n"
+        "these end: gradus certificates renew %s\n",
+        dir, dir, dir, dir, dir, dir, dir);
+    buf_release(&word);
+}
+
+static int make(const char *action, const struct certificates_options *o, struct err *err)
+{
+    if (strcmp(action, "init") == 0) {
+        int rc = certificates_init(o, err);
+        if (rc == 0) {
+            print_new(o->dir);
+        }
+        return rc;
+    }
+    if (strcmp(action, "renew") == 0) {
+        int rc = certificates_renew(o, err);
+        if (rc == 0) {
+            (void)printf("%s: new certificates for nodes and clients, ", o->dir);
+            print_end(o->dir);
+            (void)printf("\nNext: copy them over the old ones; services take them within seconds, "
+                         "without losing a connection.\n");
+        }
+        return rc;
+    }
+    return err_set(err, ERR_INVALID, "unknown action %s; there are init and renew", action);
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    struct err err = {0};
+    const char *hosts[CERTIFICATES_HOSTS_MAX];
+    struct certificates_options options = {
+        .dir = args->positional[1], .hosts = hosts, .days = (unsigned)o->days};
+    char *text = mem_strdup(o->hosts);
+    int rc = split_hosts(text, hosts, &options.host_count, &err);
+    rc = rc != 0 ? rc : make(args->positional[0], &options, &err);
+    free(text);
+    return rc == 0 ? CLI_OK : cli_fail(&err);
+}
+
+const struct cli_command cmd_certificates = {
+    .name = "certificates",
+    .summary = "Make a CA and certificates for TLS in a cluster",
+    .usage = "init|renew DIR",
+    .examples = "  gradus certificates init certificates --hosts master,ps-1,ps-2,10.0.0.7\n"
+                "  gradus certificates renew certificates --days 90\n",
+    .notes = "init makes a CA, and what it issues, in DIR, and writes over nothing. renew issues "
+             "the certificates of nodes and clients anew, with new keys. docs/security.md tells "
+             "how a cluster uses them and how a CA is replaced.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 2,
+    .positional_max = 2,
+    .run = run,
+};
