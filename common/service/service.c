@@ -222,7 +222,9 @@ static int start_ports(struct service_context *sc, struct err *err)
                        http_err.msg);
     }
     sc->http_advertised = find_http_advertised(sc->advertised, http_address(sc->http));
-    warn_about_open_listener("grpc", service_listening(sc));
+    if (sc->credentials == NULL) {
+        warn_about_open_listener("grpc", service_listening(sc));
+    }
     warn_about_open_listener("http", http_address(sc->http));
     return 0;
 }

@@ -115,6 +115,21 @@ static const struct field common_fields[] = {
 };
 #undef AT
 
+/* A port that other hosts reach is not opened by an oversight. */
+static int check_open(const struct service_config *c, struct err *err)
+{
+    struct address a;
+    bool other_hosts = address_parse(c->listen, &a, NULL) == 0 && !address_is_loopback(&a);
+    if (!other_hosts || c->insecure || tls_settings_given(&c->tls)) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "--listen %s: other hosts can connect there, and without TLS whoever does may "
+                   "do anything; give --tls-cert, --tls-key and --tls-ca (`gradus certificates "
+                   "init` makes them), or --insecure",
+                   c->listen);
+}
+
 /* Beyond what a row can say. */
 static int check_common(const struct service_config *c, struct err *err)
 {
@@ -129,7 +144,7 @@ static int check_common(const struct service_config *c, struct err *err)
         address_parse(c->advertise, &a, err) != 0) {
         return err_wrap(err, "--advertise");
     }
-    if (tls_settings_check(&c->tls, err) != 0) {
+    if (tls_settings_check(&c->tls, err) != 0 || check_open(c, err) != 0) {
         return err->code;
     }
     if (c->inflight_bytes_max < c->message_bytes_max) {

@@ -6,9 +6,11 @@
 #include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/mem.h"
 #include "tls/tls_openssl.h"
 
 #define NAMES_SHOWN 6
@@ -162,7 +164,10 @@ static bool expect_host(SSL *ssl, const char *host)
     if (inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(p, host) == 1;
     }
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+    char *name = mem_strdup(host); /* theirs casts away what we may not change */
+    bool set = SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, host) == 1;
+    free(name);
+    return set;
 }
 
 /* A certificate that is refused is forgotten with the handshake; SSL's app data keeps it. */

@@ -137,6 +137,13 @@ class Page:
             raise AssertionError(f"$ {text}\nexit code {code}\n{output}")
         return output
 
+    def export(self, text):
+        """What it sets is there for the commands that follow, as in one shell."""
+        for line in self.run(text + "\nenv").splitlines():
+            name, _, value = line.partition("=")
+            if name.startswith("GRADUS_"):
+                self.environment[name] = value
+
     def start(self, text, until):
         """Start a command and wait until it has printed what `until` matches."""
         process = self.popen(text, subprocess.PIPE)
@@ -284,7 +291,9 @@ def run_command(page, command):
             prepare(page)
             break
     text = shorter(command.text)
-    if SERVICE.match(command.words):
+    if command.words.startswith("export "):
+        page.export(text)
+    elif SERVICE.match(command.words):
         page.start(text, " ready grpc=")
     elif MEANWHILE[0] == page.document and MEANWHILE[1] in command.words:
         page.start(text, r"RUNNING +epoch")

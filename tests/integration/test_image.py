@@ -103,7 +103,7 @@ class Compose(unittest.TestCase):
 
     def test_services_that_are_many_can_be_scaled(self):
         services = self.services()
-        self.assertEqual(set(services), {"master", "ps", "worker", "cli"})
+        self.assertEqual(set(services), {"certificates", "master", "ps", "worker", "cli"})
         common = re.search(r"^x-service:.*?(?=^\S)", read("deploy", "compose.yaml"), re.M | re.S).group(0)
         for name in ("ps", "worker"):
             self.assertIn("replicas: 2", services[name])

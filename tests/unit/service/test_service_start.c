@@ -39,7 +39,7 @@ static void test_listening_to_everybody_is_warned_about(void **state)
     char host[ADDRESS_HOST_BYTES];
     char expected[ADDRESS_BYTES + 64];
     START(f, "--flavour=plum", "--listen=0.0.0.0:0", "--advertise=toy.example",
-          "--http-listen=0.0.0.0:0");
+          "--http-listen=0.0.0.0:0", "--insecure");
     child_wait_ready(f);
     assert_true(spawn_end(&f->child, WAIT_MS));
     child_assert_part(child_log_text(f), "event=listen_open port=grpc");
@@ -47,12 +47,29 @@ static void test_listening_to_everybody_is_warned_about(void **state)
     child_assert_part(f->text, " http=toy.example:");
     assert_null(strstr(f->text, "toy.example:0"));
     spawn_release(&f->child);
-    START(f, "--flavour=plum", "--listen=0.0.0.0:0");
+    START(f, "--flavour=plum", "--listen=0.0.0.0:0", "--insecure");
     child_wait_ready(f);
     assert_true(spawn_end(&f->child, WAIT_MS));
     own_address(NULL, host);
     (void)snprintf(expected, sizeof expected, "event=toy_ready advertised=%s:", host);
     child_assert_part(child_log_text(f), expected);
+}
+
+static void test_other_hosts_only_when_it_is_meant(void **state)
+{
+    struct fixture *f = *state;
+    const char *const open[] = {"--listen=0.0.0.0:0", "--listen=[::]:0", "--listen=toy.example:0"};
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
+        START(f, "--flavour=plum", open[i]);
+        child_assert_exit(f, "exit code 2");
+        child_assert_part(child_log_text(f), "other hosts can connect there");
+        child_assert_part(f->text, "--tls-cert, --tls-key and --tls-ca");
+        child_assert_part(f->text, "or --insecure");
+        spawn_release(&f->child);
+    }
+    START(f, "--flavour=plum", "--listen=localhost:0");
+    child_wait_ready(f);
+    assert_true(spawn_end(&f->child, WAIT_MS));
 }
 
 static void test_help_version_and_print(void **state)
@@ -192,6 +209,7 @@ int main(int argc, char **argv)
         TEST(test_a_start_that_fails),
         TEST(test_port_in_use),
         TEST(test_listening_to_everybody_is_warned_about),
+        TEST(test_other_hosts_only_when_it_is_meant),
         TEST(test_help_version_and_print),
         TEST(test_file_then_flags),
         TEST(test_bad_files),
