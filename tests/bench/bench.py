@@ -181,7 +181,7 @@ def parse(argv):
                         metavar="4K,1M,...")
     parser.add_argument("--clients", type=lambda t: [int(s) for s in t.split(",")], default=[1, 2], metavar="1,2")
     parser.add_argument("--sockets", type=lambda t: t.split(","), default=None,
-                        metavar="tcp,unix,memory", help="all three; training: memory")
+                        metavar="tcp,unix,memory,tls", help="the first three; training: memory")
     return parser.parse_args(argv)
 
 

@@ -30,6 +30,7 @@ struct client {
     struct plan plan;
     struct loop *loop;
     struct rpc_channel *channel;
+    struct rpc_credentials *credentials; /* NULL: plain */
     char name[16];
     float *gradient, *values;
 
@@ -195,6 +196,23 @@ static void open_shard(struct client *c, const char *rule, uint32_t clients, con
 
 /* ---- life ---- */
 
+/* Of the files that gradus's own variables name; NULL: plain. */
+static struct rpc_credentials *credentials_of_environment(void)
+{
+    struct err err;
+    const struct rpc_credentials_options o = {.certificate_file = getenv("GRADUS_TLS_CERT"),
+                                              .key_file = getenv("GRADUS_TLS_KEY"),
+                                              .ca_file = getenv("GRADUS_TLS_CA")};
+    if (o.certificate_file == NULL || o.key_file == NULL || o.ca_file == NULL) {
+        return NULL;
+    }
+    struct rpc_credentials *credentials = rpc_credentials_new(&o, &err);
+    if (credentials == NULL) {
+        die("TLS", &err);
+    }
+    return credentials;
+}
+
 static void client_init(struct client *c, const char *target, uint64_t elements,
                         enum value_type type)
 {
@@ -210,7 +228,9 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     c->loop = loop_new(0);
-    struct rpc_channel_options channel = {.target = target, .own_connection = true};
+    c->credentials = credentials_of_environment();
+    struct rpc_channel_options channel = {
+        .target = target, .credentials = c->credentials, .own_connection = true};
     c->channel = rpc_channel_new(&channel, &err);
     struct ps_client_options options = {.job = job,
                                         .worker = c->name,
@@ -220,6 +240,7 @@ static void client_init(struct client *c, const char *target, uint64_t elements,
                                         .gradients_max = 1,
                                         .gradients = type,
                                         .parameters = type,
+                                        .credentials = c->credentials,
                                         .local_sockets = "auto", /* where the server has one */
                                         .shared_memory = true,   /* likewise */
                                         .loop = c->loop,
@@ -240,6 +261,7 @@ static void client_release(struct client *c)
     loop_free(c->loop);
     ps_client_free(c->ps);
     rpc_channel_free(c->channel);
+    rpc_credentials_free(c->credentials);
     plan_release(&c->plan);
     free(c->gradient);
 }

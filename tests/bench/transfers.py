@@ -11,12 +11,23 @@ import machine
 READY_SECONDS = 60
 
 
+class Certificates:
+    """Of a CA of their own, for as long as this program lives; the variables that name them."""
+
+    def __init__(self, bin_dir):
+        self.dir = tempfile.TemporaryDirectory(prefix="gradus-bench-")
+        subprocess.run([os.path.join(bin_dir, "gradus"), "certificates", "init", self.dir.name], check=True,
+                       stdout=subprocess.DEVNULL)
+        names = {"CERT": "node.crt", "KEY": "node.key", "CA": "ca.crt"}
+        self.environment = {f"GRADUS_TLS_{name}": os.path.join(self.dir.name, file) for name, file in names.items()}
+
+
 class Program:
     """A program that says "ready", then takes commands on stdin and answers each with a line of JSON."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, environment=None):
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
+                                        text=True, env={**os.environ, **(environment or {})})
         self.name = os.path.basename(str(command[0]))
         ready, *self.said = self.process.stdout.readline().split() or [""]
         if ready != "ready":
@@ -41,14 +52,15 @@ class Program:
 class Server:
     """A gradus-ps without a cluster: nobody answers at its master's address, and it serves all the same."""
 
-    def __init__(self, bin_dir, socket, *more):
-        local = "off" if socket == "tcp" else "auto"
+    def __init__(self, bin_dir, socket, *more, environment=None):
+        local = "off" if socket in ("tcp", "tls") else "auto"
         shared = "--shared-memory" if socket == "memory" else "--no-shared-memory"
         self.dir = tempfile.TemporaryDirectory(prefix="gradus-bench-")
         with open(os.path.join(self.dir.name, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [os.path.join(bin_dir, "gradus-ps"), "--master", "127.0.0.1:1", "--checkpoint-dir", self.dir.name,
-                 "--local-sockets", local, shared, "--exit-with-parent", *more], stdout=subprocess.PIPE, stderr=log, text=True)
+                 "--local-sockets", local, shared, "--exit-with-parent", *more], stdout=subprocess.PIPE, stderr=log, text=True,
+                env={**os.environ, **(environment or {})})
         line = self.process.stdout.readline().split()
         self.said = dict(word.split("=", 1) for word in line[2:])
         self.pid = self.process.pid
@@ -88,16 +100,18 @@ def together(programs, kind, seconds):
 
 
 class Pair:
-    """@count clients of one server over @socket ("memory": what a Unix-domain socket agrees on), and as many plain
+    """@count clients of one server over @socket ("memory": what a Unix-domain socket agrees on; "tls": TCP), and as many plain
     sockets."""
 
     def __init__(self, bin_dir, socket, size, count, rule="sgd", *server, wire="fp32"):
-        self.server = Server(bin_dir, socket, *server)
+        self.certificates = Certificates(bin_dir) if socket == "tls" else None
+        environment = self.certificates.environment if self.certificates else None
+        self.server = Server(bin_dir, socket, *server, environment=environment)
         self.size = size
         target = self.server.said["grpc"]
-        self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count, wire)
-                     for i in range(count)]
-        self.raw = [Program(os.path.join(bin_dir, "bench_raw"), "tcp" if socket == "tcp" else "unix", size)
+        self.ours = [Program(os.path.join(bin_dir, "bench_transfer"), target, size, rule, i, count, wire,
+                             environment=environment) for i in range(count)]
+        self.raw = [Program(os.path.join(bin_dir, "bench_raw"), "tcp" if socket in ("tcp", "tls") else "unix", size)
                     for _ in range(count)]
 
     def warm(self, kind, seconds):
