@@ -72,7 +72,7 @@ static void print_new(const char *given)
                  given);
     print_end(given);
     (void)printf(
-        "\nNext: copy node.crt, node.key and ca.crt to every node, and start each service with\n"
+        "\nCopy node.crt, node.key and ca.crt to every node, and start each service with\n"
         "  --tls-cert %s/node.crt --tls-key %s/node.key --tls-ca %s/ca.crt\n"
         "Clients get client.crt, client.key and ca.crt, and set\n"
         "  export GRADUS_TLS_CERT=%s/client.crt GRADUS_TLS_KEY=%s/client.key "
@@ -97,7 +97,7 @@ static int make(const char *action, const struct certificates_options *o, struct
         if (rc == 0) {
             (void)printf("%s: new certificates for nodes and clients, ", o->dir);
             print_end(o->dir);
-            (void)printf("\nNext: copy them over the old ones; services take them within seconds, "
+            (void)printf("\nCopy them over the old ones; services take them within seconds, "
                          "without losing a connection.\n");
         }
         return rc;
