@@ -15,8 +15,6 @@ SOURCE = os.environ["GRADUS_SOURCE_DIR"]
 BIN = os.environ["GRADUS_BIN_DIR"]
 ROOT = os.path.join(SOURCE, "deploy", "kubernetes")
 KINDS_WITH_PODS = ("StatefulSet", "Deployment", "Job")
-# Of programs that have TLS.
-NOT_EVERYWHERE = ("GRADUS_INSECURE",)
 # A service ends within 2 × grace-ms and this (SERVICE_STOP_MS).
 STOP_S = 10
 
@@ -137,7 +135,8 @@ class Rendered(unittest.TestCase):
     def setUpClass(cls):
         if RENDERER is None:
             raise unittest.SkipTest("there is no kubectl of 1.27 or later, and no kustomize 5")
-        cls.overlays = {os.path.relpath(d, ROOT): render(d) for d in directories()}
+        cls.overlays = {os.path.relpath(d, ROOT): render(d) for d in directories()
+                        if load(read(d, "kustomization.yaml"))[0]["kind"] == "Kustomization"}
 
     def clusters(self):
         """(overlay, its objects) where there is a cluster in it."""
@@ -189,7 +188,7 @@ class Rendered(unittest.TestCase):
         all_help = "".join(help_of(f"gradus-{kind}") for kind in ("master", "ps", "worker"))
         for where, _, container, objects in self.containers():
             for name in self.settings(container, objects):
-                if name.startswith("GRADUS_") and name not in NOT_EVERYWHERE:
+                if name.startswith("GRADUS_"):
                     self.assertRegex(all_help, rf"\b{name}\b", where)
 
     def test_services_take_the_settings(self):
@@ -272,6 +271,22 @@ class Rendered(unittest.TestCase):
                 if path.startswith("/"):
                     self.assertTrue([m for m in mounts.values() if path == m or path.startswith(m + "/")],
                                     f"{where}: {word} is in no volume")
+
+    def test_dev_is_plain_and_production_has_tls(self):
+        """Each says which, in settings that all services have; a program that is told neither does not listen."""
+        for name, o, container, objects in self.containers():
+            settings = self.settings(container, objects)
+            tls = {key: settings.get(f"GRADUS_TLS_{key}") for key in ("CERT", "KEY", "CA", "NAME")}
+            if name.startswith(("overlays/production", "jobs/digits-tls")):
+                self.assertNotIn("GRADUS_INSECURE", settings, name)
+                mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+                self.assertEqual({os.path.dirname(tls[key]) for key in ("CERT", "KEY", "CA")}, {mounts["tls"]}, name)
+                self.assertEqual(tls["NAME"], "node.gradus", name)
+                secret = next(v["secret"] for v in pod_of(o)["volumes"] if v["name"] == "tls")
+                self.assertEqual(secret["secretName"], "gradus-client" if o["kind"] == "Job" else "gradus-node", name)
+                self.assertEqual(pod_of(o)["securityContext"]["fsGroup"], 10001, name)  # who may read the key
+            elif o["kind"] != "Job" and name.startswith("overlays/dev"):
+                self.assertEqual((settings["GRADUS_INSECURE"], tls["CERT"]), ("true", None), name)
 
     def test_one_directory_of_checkpoints(self):
         for name, objects in self.clusters():

@@ -25,7 +25,7 @@ COMMAND_S = 1200
 WAIT_S = 300
 PAGE = "docs/deployment.md"
 # Of the page, what is for people: it ends when they end it.
-FOR_PEOPLE = re.compile(r"kubectl .*(port-forward|logs -f)|build/bin/gradus ")
+FOR_PEOPLE = re.compile(r"kubectl .*(port-forward|logs -f)|build/bin/gradus nodes ")
 CLIENT = {
     "apiVersion": "v1", "kind": "Pod",
     "metadata": {"name": "test-client", "labels": {"app.kubernetes.io/component": "client",
@@ -175,17 +175,17 @@ def start_client():
 
 def validate():
     """What the server says of every overlay whose kinds it knows, unknown fields included."""
-    for overlay in ("overlays/dev", "overlays/production", "jobs/digits-data", "jobs/digits"):
+    for overlay in ("overlays/dev", "overlays/production", "jobs/digits-data", "jobs/digits", "jobs/digits-tls"):
         run(f"kubectl apply --dry-run=server --validate=strict -k deploy/kubernetes/{overlay} >/dev/null")
 
 
 def follow_page():
     """The commands of the page, in their order."""
-    commands = [c for c in documents.commands(SOURCE, PAGE) if c.words.startswith("kubectl ")]
+    commands = [c for c in documents.commands(SOURCE, PAGE) if not c.words.startswith("docker ")]
     check(len(commands) >= 10, f"{PAGE} has lost its commands")
     begin = time.time()
     for command in commands:
-        if FOR_PEOPLE.match(command.words):
+        if FOR_PEOPLE.match(command.words) or "certificates" in command.words or "tls/" in command.words:
             continue
         output = run(command.text)
         if "overlays/dev" in command.words and " apply " in command.words:
@@ -197,6 +197,19 @@ def follow_page():
             check(re.search(r"^state +SUCCEEDED", output, re.M), "the job did not succeed")
             accuracy = float(re.search(r"^test .*accuracy ([\d.]+)", output, re.M).group(1))
             check(accuracy >= ACCURACY_MIN, f"the accuracy is {accuracy}, not {ACCURACY_MIN}")
+
+
+def make_secrets(directory):
+    """The page's commands for TLS, with the certificates outside of the tree."""
+    program = os.path.join(SOURCE, "build", "bin", "gradus")
+    commands = [c for c in documents.commands(SOURCE, PAGE) if "certificates" in c.words or "tls/" in c.words]
+    check(len(commands) == 3, f"{PAGE} does not say how to make the Secrets")
+    if not os.path.exists(program):
+        say("no Secrets for TLS are made: build/bin/gradus is not built")
+        return
+    for command in commands:
+        text = command.text.replace("init tls", f"init {directory}/tls").replace("=tls/", f"={directory}/tls/")
+        run(text)
 
 
 def submit(name, directory, change):
@@ -353,6 +366,7 @@ def main():
             make_volumes(volumes)
         validate()
         follow_page()
+        make_secrets(directory)
         start_client()
         bad_job(directory)
         trouble(directory)
