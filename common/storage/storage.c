@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "storage/storage_kind.h"
 
-static const struct storage_kind *const kinds[] = {&storage_file};
+static const struct storage_kind *const kinds[] = {&storage_file, &storage_s3};
 
 /* ---- locations ---- */
 

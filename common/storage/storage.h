@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where bytes are kept: one small interface to directories and, later, object stores.
+/* Where bytes are kept: one small interface to directories and object stores.
  *
- * A location is a path, or a URL: "/var/lib/gradus/checkpoints", "file:///var/lib/gradus". Other
- * schemes are refused by every function with ERR_UNSUPPORTED. Locations are joined with
- * file_join(). What holds of every kind of storage:
+ * A location is a path, or a URL: "/var/lib/gradus/checkpoints", "file:///var/lib/gradus",
+ * "s3://bucket/prefix" (docs/storage.md; settings and credentials: s3_config.h). Other schemes are
+ * refused by every function with ERR_UNSUPPORTED. Locations are joined with file_join(). What holds
+ * of every kind of storage:
  *
  * - a file is there completely or not at all, and when the function that made it has returned, it
  *   is durable and everybody sees it;
  * - ERR_NOT_FOUND means that the storage answered, and there is no such file. That it does not
  *   answer, or does not let us look, is another error;
- * - of several who claim a file, one gets it.
+ * - of several who claim a file, one gets it; docs/storage.md says for which object stores.
  *
  * Everything here may block. Any thread may call it; a reader may be read by several threads, a
  * writer is used by one. */

@@ -32,7 +32,7 @@ struct storage_kind {
     int (*sync_dir)(const char *location, struct err *err);
 };
 
-extern const struct storage_kind storage_file;
+extern const struct storage_kind storage_file, storage_s3;
 
 /* Add a copy of the @n bytes at @name. */
 void storage_names_add(struct storage_names *names, const char *name, size_t n);

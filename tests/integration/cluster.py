@@ -20,7 +20,7 @@ DATA = os.environ.get("GRADUS_TEST_DATA", "")
 HOME = tempfile.mkdtemp(prefix="gradus-test-home-")
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = HOME
-for name in ("GRADUS_MASTER", "GRADUS_STATE_DIR", "GRADUS_RULES_DIR", "GRADUS_CONFIG"):
+for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GRADUS_S3_ENDPOINT", "GRADUS_MASTER", "GRADUS_STATE_DIR", "GRADUS_RULES_DIR", "GRADUS_CONFIG"):
     os.environ.pop(name, None)
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 240

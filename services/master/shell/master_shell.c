@@ -33,8 +33,8 @@ const struct field master_fields[] = {
     ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
         "Directory of the master's state; one master at a time"),
     ROW(checkpoint_dir, FIELD_STRING, "", 0, 0,
-        "Directory of checkpoints, shared with the parameter servers; empty: checkpoints in "
-        "state_dir"),
+        "Directory of checkpoints, shared with the parameter servers, or s3://BUCKET/PREFIX; "
+        "empty: checkpoints in state_dir"),
     ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
         "Time without a heartbeat after which a node is given up"),
     ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),

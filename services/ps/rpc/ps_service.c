@@ -33,7 +33,8 @@ const struct field ps_fields[] = {
      .offset = AT(checkpoint_dir),
      .def = "gradus-state/checkpoints", /* as the master's */
      .help =
-         "Directory of checkpoints; the master and all parameter servers must see the same one"},
+         "Directory of checkpoints, or s3://BUCKET/PREFIX; the master and all parameter servers "
+         "must see the same one"},
     {.path = "shards_max",
      .type = FIELD_INT,
      .offset = AT(shards_max),

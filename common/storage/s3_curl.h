@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One attempt of a request, by libcurl. Only s3_curl.c includes curl's headers. */
+#ifndef GRADUS_STORAGE_S3_CURL_H
+#define GRADUS_STORAGE_S3_CURL_H
+
+#include "storage/s3_config.h"
+#include "storage/s3_request.h"
+
+enum s3_outcome {
+    S3_ANSWERED,    /* the status and all of the body are there */
+    S3_NEVER_ASKED, /* the store cannot have seen it; it may work when tried again */
+    S3_BROKEN,      /* the store may have carried it out */
+    S3_HOPELESS,    /* it cannot work: a certificate that is not trusted */
+};
+
+/* @a goes on from where it is: bytes of a range that have come already are not asked for again.
+ * @retry_after_s: as the store wishes. @err is set unless it was answered. */
+enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_credentials *who,
+                                const struct s3_request *r, struct s3_answer *a,
+                                uint64_t *retry_after_s, struct err *err);
+
+#endif

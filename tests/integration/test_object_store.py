@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""common/storage on an object store that verifies signatures, and in trouble of every kind.
+
+Usage: test_object_store.py STORAGE_TOOL"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from s3_server import Store
+
+TOOL = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+PART = 8 << 20
+ROOT = "s3://bucket/root"
+
+
+class ObjectStoreTest(unittest.TestCase):
+    def setUp(self):
+        self.store = Store()
+        self.store.__enter__()
+        self.addCleanup(self.store.__exit__)
+        self.env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GRADUS_S3_ATTEMPTS": "4",
+                    "GRADUS_S3_STALL_SECONDS": "1", **self.store.environment()}
+
+    def call(self, *args):
+        done = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=120, env=self.env)
+        self.assertEqual(done.stderr, "")
+        self.assertNotIn("left behind", done.stdout)
+        return done.stdout.strip()
+
+    def ok(self, *args):
+        answer = self.call(*args)
+        self.assertEqual(answer.split()[0], "ok", answer)
+        return answer[3:]
+
+    def error(self, code, *args):
+        answer = self.call(*args)
+        self.assertTrue(answer.startswith(f"error {code} "), answer)
+        return answer
+
+    # ---- without trouble ----
+
+    def test_small_files(self):
+        for name in ("a", "d/b c", "d/ü+&=%?#~", "d/e/f"):
+            self.ok("write", f"{ROOT}/{name}", f"text of {name}")
+            self.assertEqual(self.ok("read", f"{ROOT}/{name}"), f"text of {name}")
+        self.assertEqual(self.ok("list", ROOT), "a d")
+        self.assertEqual(self.ok("list", f"{ROOT}/d"), "b c e ü+&=%?#~")
+        self.assertEqual(self.ok("look", f"{ROOT}/d"), "directory")
+        self.assertEqual(self.ok("look", f"{ROOT}/a"), "file")
+        self.assertEqual(self.ok("look", f"{ROOT}/"), "directory")
+        self.assertEqual(self.ok("look", "s3://bucket"), "directory")
+        self.assertEqual(self.ok("look", f"{ROOT}/d/b"), "nothing")
+        self.error("exists", "make-dir", f"{ROOT}/d")
+        self.ok("make-dir", f"{ROOT}/new")
+        self.ok("remove", f"{ROOT}/a")
+        self.ok("remove", f"{ROOT}/a")
+        self.error("not_found", "read", f"{ROOT}/a")
+        self.error("not_found", "list", f"{ROOT}/a")
+        self.ok("write", f"{ROOT}/empty", "")
+        self.assertEqual(self.ok("read", f"{ROOT}/empty"), "")
+        self.assertEqual(self.ok("look", f"{ROOT}/empty"), "file")
+
+    def test_lists_of_several_pages(self):
+        names = [f"f{i:02}" for i in range(20)]
+        for name in names:
+            self.store.buckets["bucket"][f"root/{name}"] = (b"x", '"t"', "")
+        self.store.buckets["bucket"]["rootless/z"] = (b"x", '"t"', "")
+        self.assertEqual(self.ok("list", ROOT).split(), names)
+        self.ok("remove-tree", ROOT)
+        self.assertEqual(self.store.keys(), ["rootless/z"])
+        self.ok("remove-tree", ROOT)
+
+    def test_files_of_all_sizes(self):
+        for size in (0, 1, PART - 1, PART, PART + 1, 5 * PART + 7):
+            with self.subTest(size=size):
+                self.ok("upload", f"{ROOT}/f", size)
+                self.ok("download", f"{ROOT}/f", size, 1 << 20)
+                self.ok("download", f"{ROOT}/f", size, 6 << 20)
+                self.assertEqual(self.store.uploads, {})
+
+    def test_what_is_given_up_leaves_nothing(self):
+        for size in (1, PART, 3 * PART):
+            self.ok("abort", f"{ROOT}/f", size)
+            self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
+
+    def test_uploads_of_the_dead_are_removed_with_the_tree(self):
+        for key in ("root/d/a", "root/d/b", "root/dd/c"):
+            self.store.uploads[key + "-id"] = {"bucket": "bucket", "key": key, "parts": {}, "nonce": ""}
+        self.ok("remove-tree", f"{ROOT}/d")
+        self.assertEqual(list(self.store.uploads), ["root/dd/c-id"])
+
+    # ---- claims ----
+
+    def test_one_of_all_who_claim_gets_it(self):
+        processes = [subprocess.Popen([TOOL, "claim", f"{ROOT}/owner", str(i)], stdout=subprocess.PIPE, text=True,
+                                      env=self.env) for i in range(8)]
+        answers = [p.communicate(timeout=60)[0].strip() for p in processes]
+        self.assertEqual(sorted(a.split()[0] for a in answers), ["error"] * 7 + ["ok"])
+        self.assertTrue(all(a == "ok" or a.startswith("error exists") for a in answers), answers)
+        self.assertEqual(self.ok("read", f"{ROOT}/owner"), str(answers.index("ok")))
+
+    def test_a_claim_whose_answer_was_lost_holds(self):
+        self.store.fail("lost-answer", "PUT", "owner")
+        self.ok("claim", f"{ROOT}/owner", "me")
+        self.error("exists", "claim", f"{ROOT}/owner", "me")
+
+    def test_a_store_without_conditions(self):
+        self.store.fail("status", "PUT", "owner", times=2, status=501, code="NotImplemented")
+        self.error("unsupported", "claim", f"{ROOT}/owner", "me")  # it refuses the write as well
+        self.store.fail("status", "PUT", "owner", times=1, status=501, code="NotImplemented")
+        self.ok("claim", f"{ROOT}/owner", "me")
+        self.store.fail("status", "PUT", "owner", times=1, status=501, code="NotImplemented")
+        self.error("exists", "claim", f"{ROOT}/owner", "you")
+
+    # ---- trouble that passes ----
+
+    def test_refusals_that_pass(self):
+        for status in (500, 502, 503, 429, 408):
+            for method, what in (("PUT", ("write", f"{ROOT}/a", "x")), ("GET", ("read", f"{ROOT}/a")),
+                                 ("GET", ("list", ROOT)), ("DELETE", ("remove", f"{ROOT}/b"))):
+                with self.subTest(status=status, what=what):
+                    fault = self.store.fail("status", method, "", 1, status=status)
+                    self.ok(*what)
+                    self.assertEqual(fault.hits, 1)
+
+    def test_the_store_says_when_to_come_again(self):
+        self.store.fail("status", "PUT", "", 1, status=503, code="SlowDown", retry_after=True)
+        began = time.monotonic()
+        self.ok("write", f"{ROOT}/a", "x")
+        self.assertGreaterEqual(time.monotonic() - began, 1)
+
+    def test_connections_that_break_in_the_middle_of_a_part(self):
+        cut = self.store.fail("cut-request", "PUT", "partNumber=2", 2)
+        gone = self.store.fail("hang-up", "PUT", "partNumber=3", 1)
+        lost = self.store.fail("lost-answer", "PUT", "partNumber=1", 1)
+        self.ok("upload", f"{ROOT}/f", 3 * PART)
+        self.assertEqual((cut.hits, gone.hits, lost.hits), (2, 1, 1))
+        self.ok("download", f"{ROOT}/f", 3 * PART, PART)
+
+    def test_a_download_goes_on_where_it_broke(self):
+        self.ok("upload", f"{ROOT}/f", PART)
+        cut = self.store.fail("cut-answer", "GET", "root/f", 6)  # more than attempts in a row
+        self.ok("download", f"{ROOT}/f", PART, PART)
+        self.assertEqual(cut.hits, 6)
+
+    def test_slow_is_not_stuck(self):
+        self.ok("write", f"{ROOT}/a", "x" * 80)
+        slow = self.store.fail("slow-answer", "GET", "root/a", 1, pause=0.3)  # 2.4 s in all, a stall is 1 s
+        before = len(self.store.requests)
+        self.assertEqual(self.ok("read", f"{ROOT}/a"), "x" * 80)
+        self.assertEqual((slow.hits, len(self.store.requests) - before), (1, 1))
+
+    def test_a_connection_that_stands_still_is_given_up(self):
+        stall = self.store.fail("stall", "PUT", "root/a", 1, seconds=6)
+        began = time.monotonic()
+        self.ok("write", f"{ROOT}/a", "x")
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(stall.hits, 1)
+
+    def test_putting_together_may_fail_late_or_in_silence(self):
+        for kind in ("late-error", "lost-answer", "hang-up"):
+            with self.subTest(kind=kind):
+                fault = self.store.fail(kind, "POST", "uploadId=", 1)
+                self.ok("upload", f"{ROOT}/f", PART + 1)
+                self.assertEqual(fault.hits, 1)
+                self.ok("download", f"{ROOT}/f", PART + 1, PART)
+
+    # ---- trouble that stays ----
+
+    def test_a_store_that_is_not_there(self):
+        self.env["GRADUS_S3_ENDPOINT"] = "http://127.0.0.1:1"
+        self.assertIn("after 4 attempts", self.error("unavailable", "read", f"{ROOT}/a"))
+        self.assertIn("http://127.0.0.1:1", self.error("unavailable", "look", f"{ROOT}/a"))
+
+    def test_refusals_that_do_not_pass(self):
+        self.store.fail("status", "GET", "", 100, status=503)
+        self.error("unavailable", "look", f"{ROOT}/a")
+        self.assertEqual(len(self.store.requests), 4)
+
+    def test_a_part_that_cannot_be_sent(self):
+        self.store.fail("cut-request", "PUT", "partNumber=2", 100)
+        self.error("unavailable", "upload", f"{ROOT}/f", 6 * PART)
+        self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
+
+    def test_a_store_that_is_full(self):
+        for status, code in ((507, "XMinioStorageFull"), (403, "QuotaExceeded"), (413, "EntityTooLarge")):
+            self.store.fail("status", "PUT", "", 100, status=status, code=code)
+            before = len(self.store.requests)
+            self.error("exhausted", "write", f"{ROOT}/a", "x")
+            self.assertEqual(len(self.store.requests) - before, 1)  # not tried again
+            self.error("exhausted", "upload", f"{ROOT}/f", 3 * PART)
+            self.assertEqual((self.store.keys(), self.store.uploads), ([], {}))
+            self.store.faults.clear()
+
+    def test_who_we_are(self):
+        self.store.token = "session token"
+        self.assertIn("session token", self.error("unauthenticated", "look", f"{ROOT}/a"))
+        self.env["AWS_SESSION_TOKEN"] = "session token"
+        self.ok("write", f"{ROOT}/a", "x")
+        self.env["AWS_SECRET_ACCESS_KEY"] = "wrong"
+        for what in (("read", f"{ROOT}/a"), ("write", f"{ROOT}/a", "y"), ("list", ROOT), ("claim", f"{ROOT}/b", "x"),
+                     ("upload", f"{ROOT}/f", 2 * PART)):
+            before = len(self.store.requests)
+            self.assertIn("the secret key is wrong", self.error("unauthenticated", *what))
+            self.assertEqual(len(self.store.requests) - before, 1)
+        self.env["AWS_ACCESS_KEY_ID"] = "nobody"
+        self.assertIn("access key is not known", self.error("unauthenticated", "look", f"{ROOT}/a"))
+        del self.env["AWS_ACCESS_KEY_ID"]
+        self.assertIn("AWS_ACCESS_KEY_ID is not", self.error("unauthenticated", "check", ROOT))
+        del self.env["AWS_SECRET_ACCESS_KEY"]
+        self.assertIn("no credentials", self.error("unauthenticated", "check", ROOT))
+
+    def test_credentials_from_a_file(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write(f"# x\n[other]\naws_access_key_id=a\naws_secret_access_key=b\n\n[default]\n"
+                    f"aws_access_key_id = {self.store.key}\r\n  aws_secret_access_key={self.store.secret}\n")
+            f.flush()
+            del self.env["AWS_ACCESS_KEY_ID"], self.env["AWS_SECRET_ACCESS_KEY"]
+            self.env["AWS_SHARED_CREDENTIALS_FILE"] = f.name
+            self.ok("write", f"{ROOT}/a", "x")
+            self.env["AWS_PROFILE"] = "other"
+            self.error("unauthenticated", "read", f"{ROOT}/a")
+            self.env["AWS_PROFILE"] = "missing"
+            self.assertIn("profile missing", self.error("unauthenticated", "read", f"{ROOT}/a"))
+
+    def test_a_bucket_that_does_not_exist_is_no_missing_file(self):
+        for what in (("look",), ("read",), ("list",), ("write", "x"), ("claim", "x"), ("remove",), ("remove-tree",)):
+            answer = self.error("state", what[0], "s3://nowhere/a", *what[1:])
+            self.assertIn("the bucket does not exist", answer)
+
+    def test_another_region(self):
+        self.env["AWS_REGION"] = "us-east-1"
+        self.assertIn("AWS_REGION", self.error("state", "look", f"{ROOT}/a"))
+
+    def test_settings_and_locations(self):
+        for location in ("s3://", "s3:///a", "s3://b/a", "s3://bucket/a//b", "s3://bucket/../a", "s3://bucket/./a",
+                         "s3://buck et/a", "s3://bucket/" + "x" * 1025):
+            self.error("invalid", "check", location)
+        self.error("invalid", "read", "s3://bucket")
+        for name, value in (("GRADUS_S3_ENDPOINT", "ftp://x"), ("GRADUS_S3_ENDPOINT", "http://x/y"),
+                            ("GRADUS_S3_PATH_STYLE", "maybe"), ("GRADUS_S3_ATTEMPTS", "0"),
+                            ("GRADUS_S3_STALL_SECONDS", "x"), ("AWS_REGION", "a b")):
+            with self.subTest(name=name, value=value):
+                was = self.env.get(name)
+                self.env[name] = value
+                self.assertIn(value, self.error("invalid", "check", ROOT))
+                self.env[name] = was if was is not None else ""
+
+    def change_while_open(self, change):
+        self.ok("upload", f"{ROOT}/f", PART)
+        process = subprocess.Popen([TOOL, "hold", f"{ROOT}/f"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                   env=self.env)
+        self.assertEqual(process.stdout.readline(), "open\n")
+        change()
+        return process.communicate("go\n", timeout=60)[0]
+
+    def test_an_object_that_is_removed_or_replaced_under_us(self):
+        answer = self.change_while_open(self.store.buckets["bucket"].clear)
+        self.assertTrue(answer.startswith("error not_found"), answer)
+        answer = self.change_while_open(
+            lambda: self.store.buckets["bucket"].update({"root/f": (b"y" * PART, '"other"', "")}))
+        self.assertTrue(answer.startswith("error corrupt"), answer)
+
+    def test_many_at_once(self):
+        def work(i):
+            self.ok("upload", f"{ROOT}/f{i}", PART + i)
+            self.ok("download", f"{ROOT}/f{i}", PART + i, 3 << 20)
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(len(self.store.keys()), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
