@@ -74,7 +74,10 @@ static int append_matches(struct file_list *list, size_t *capacity, const char *
 /* Data that stand in the list twice would count twice; nobody means that. */
 static int check_twins(const struct file_list *list, const char *key, struct err *err)
 {
-    char **sorted = mem_new(list->count + 1, sizeof *sorted);
+    if (list->count < 2) {
+        return 0;
+    }
+    char **sorted = mem_new(list->count, sizeof *sorted);
     memcpy(sorted, list->paths, list->count * sizeof *sorted);
     qsort(sorted, list->count, sizeof *sorted, by_bytes);
     int rc = 0;
