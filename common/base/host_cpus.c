@@ -31,7 +31,7 @@ static bool quota_v2(const char *dir, double *out)
 /* The same in two files; a quota of -1 is no limit. */
 static bool quota_v1(const char *dir, double *out)
 {
-    uint64_t quota, period;
+    uint64_t quota = 0, period = 0;
     if (!cgroup_number(dir, "cpu.cfs_quota_us", &quota) ||
         !cgroup_number(dir, "cpu.cfs_period_us", &period) || period == 0) {
         return false;
@@ -43,7 +43,7 @@ static bool quota_v1(const char *dir, double *out)
 static void apply_group(void *ctx, enum cgroup_version version, const char *dir)
 {
     struct host_cpus *h = ctx;
-    double quota;
+    double quota = 0;
     bool there = version == CGROUP_V2 ? quota_v2(dir, &quota) : quota_v1(dir, &quota);
     if (there && quota > 0 && quota < h->time) {
         h->time = quota;
