@@ -55,7 +55,8 @@ static bool find_row(const struct config_command *c, const char *name, struct ta
 {
     for (size_t g = 0; g < c->group_count; g++) {
         for (size_t i = 0; i < c->groups[g].count; i++) {
-            if (row_has_name(&c->groups[g].fields[i], name)) {
+            if (!config_is_secret(c, &c->groups[g].fields[i]) &&
+                row_has_name(&c->groups[g].fields[i], name)) {
                 out->row = &c->groups[g].fields[i];
                 out->group = g;
                 return true;
@@ -108,7 +109,9 @@ static void report_unknown_flag(const struct reader *r, const char *name)
     char **known = mem_new(capacity, sizeof *known);
     for (size_t g = 0; g < c->group_count; g++) {
         for (size_t i = 0; i < c->groups[g].count; i++) {
-            known[count++] = config_flag_name(c->groups[g].fields[i].path);
+            if (!config_is_secret(c, &c->groups[g].fields[i])) {
+                known[count++] = config_flag_name(c->groups[g].fields[i].path);
+            }
         }
     }
     for (size_t i = 0; i < c->repeat_count; i++) {
@@ -248,7 +251,8 @@ static void read_entry(const struct reader *r, struct yaml_entry *entry)
     for (size_t g = 0; g < c->group_count; g++) {
         for (size_t i = 0; i < c->groups[g].count; i++) {
             const char *path = c->groups[g].fields[i].path;
-            if (strcspn(path, ".") != n || strncmp(path, entry->key, n) != 0) {
+            if (config_is_secret(c, &c->groups[g].fields[i]) || strcspn(path, ".") != n ||
+                strncmp(path, entry->key, n) != 0) {
                 continue;
             }
             const struct yaml_node only = {.kind = YAML_MAPPING, .items = entry, .count = 1};

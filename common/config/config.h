@@ -45,6 +45,9 @@ struct config_command {
     bool file;                /* has --config FILE.yaml and --print-config */
     char *const *environment; /* "NAME=VALUE", NULL-terminated; NULL: nothing is taken from there */
     const char *const *settings; /* rows that have a variable, NULL-terminated; NULL: all */
+    /* Rows that come from their variables alone, NULL-terminated; NULL: none. Words of a command
+     * line and files that are shown are read by others; --print-config leaves them out. */
+    const char *const *secrets;
     const char *notes; /* below the flags in --help, examples for instance: a paragraph is one
                 line; may be NULL */
 };
@@ -97,6 +100,7 @@ char *config_flag_name(const char *path);
 /* "store.path_name" → "GRADUS_STORE_PATH_NAME", owned. */
 char *config_variable_name(const char *path);
 bool config_has_variable(const struct config_command *command, const struct field *row);
+bool config_is_secret(const struct config_command *command, const struct field *row);
 /* The value of the variable that belongs to @path; NULL: not set, or empty. Borrows. */
 const char *config_variable(const struct config_command *command, const char *path);
 /* Set the rows whose variables are set; what is wrong goes to @diags under the variable's name,

@@ -42,6 +42,16 @@ bool config_has_variable(const struct config_command *c, const struct field *row
     return has;
 }
 
+bool config_is_secret(const struct config_command *c, const struct field *row)
+{
+    for (size_t i = 0; c->secrets != NULL && c->secrets[i] != NULL; i++) {
+        if (strcmp(c->secrets[i], row->path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *config_variable(const struct config_command *c, const char *path)
 {
     char *name = config_variable_name(path);

@@ -21,7 +21,10 @@ static void add_flag(struct buf *out, const char *flag, const char *help)
 static void add_row(const struct config_command *c, const struct field *row, struct buf *out)
 {
     char *name = config_flag_name(row->path);
-    char *flag = mem_printf("--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", name);
+    char *variable = config_has_variable(c, row) ? config_variable_name(row->path) : NULL;
+    bool secret = variable != NULL && config_is_secret(c, row);
+    char *flag = secret ? mem_strdup(variable)
+                        : mem_printf("--%s%s", row->type == FIELD_BOOL ? "[no-]" : "", name);
     struct buf allowed = {0};
     add_flag(out, flag, row->help);
     field_allowed(row, &allowed);
@@ -30,13 +33,14 @@ static void add_row(const struct config_command *c, const struct field *row, str
     } else {
         buf_printf(&allowed, "; default %s", row->def[0] == '\0' ? "empty" : row->def);
     }
-    if (config_has_variable(c, row)) {
-        char *variable = config_variable_name(row->path);
+    if (secret) {
+        buf_add_str(&allowed, "; a variable of the environment alone");
+    } else if (variable != NULL) {
         buf_printf(&allowed, "; %s", variable);
-        free(variable);
     }
     text_wrap(buf_str(&allowed), INDENT, CONFIG_HELP_COLUMNS, out);
     buf_release(&allowed);
+    free(variable);
     free(flag);
     free(name);
 }
@@ -138,7 +142,12 @@ void config_print(const struct config_command *c, const struct config_line *line
     struct buf text = {0};
     char *keys[DEPTH_MAX] = {0};
     for (size_t g = 0; g < c->group_count; g++) {
-        binding_write(c->groups[g].fields, c->groups[g].count, c->groups[g].object, map);
+        for (size_t i = 0; i < c->groups[g].count; i++) {
+            const struct field *row = &c->groups[g].fields[i];
+            if (!config_is_secret(c, row)) {
+                binding_write(row, 1, c->groups[g].object, map);
+            }
+        }
     }
     yaml_write(map, &text);
     for (const char *at = buf_str(&text); *at != '\0';) {

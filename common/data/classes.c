@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/cells.h"
 
 #define CLASSES_SHOWN 5 /* names that a message lists */
 
@@ -35,7 +36,7 @@ static int outside(const struct records *r, uint64_t record, double value, int64
                    struct err *err)
 {
     char label[40], what[96];
-    (void)snprintf(label, sizeof label, "%.17g", value);
+    (void)snprintf(label, sizeof label, CELLS_BEGIN "%.17g" CELLS_END, value);
     if (value != floor(value)) {
         (void)snprintf(what, sizeof what,
                        "is not a whole number, so it is no class; "
@@ -125,7 +126,9 @@ static bool are_plain(const struct label *labels, size_t count, int64_t expected
 static void list_labels(const struct label *labels, size_t count, struct buf *out)
 {
     for (size_t i = 0; i < count && i < CLASSES_SHOWN; i++) {
-        buf_printf(out, "%s%.40s", i == 0 ? "" : ", ", labels[i].text);
+        char shown[64];
+        buf_printf(out, "%s%s", i == 0 ? "" : ", ",
+                   cells_mark(labels[i].text, 40, false, shown, sizeof shown));
     }
     buf_add_str(out, count > CLASSES_SHOWN ? ", …" : "");
 }
@@ -226,12 +229,14 @@ static int unknown_label(const struct classes *c, const struct records *r, uint6
     } else {
         buf_add_str(&what, "does not occur in the train records; the classes are ");
         for (uint32_t i = 0; i < c->count && i < CLASSES_SHOWN; i++) {
-            buf_printf(&what, "%s%.40s", i == 0 ? "" : ", ", c->names[i]);
+            char shown[64];
+            buf_printf(&what, "%s%s", i == 0 ? "" : ", ",
+                       cells_mark(c->names[i], 40, false, shown, sizeof shown));
         }
         buf_add_str(&what, c->count > CLASSES_SHOWN ? ", …" : "");
     }
     char label[64];
-    (void)snprintf(label, sizeof label, "\"%.50s\"", r->label_texts.texts[r->label_cells[record]]);
+    (void)cells_mark(r->label_texts.texts[r->label_cells[record]], 50, true, label, sizeof label);
     int rc = label_error(r, record, err, label, buf_str(&what));
     buf_release(&what);
     return rc;

@@ -28,13 +28,15 @@ struct csv {
     char **fields;
     size_t fields_capacity;
     struct csv_row row;
+    bool stops[256];  /* bytes at which the plain part of a field ends, and NUL */
     bool line_is_bad; /* the last failure was of the line in hand alone */
 };
 
-int csv_open(const char *path, char separator, struct csv **out, struct err *err)
+int csv_open(const char *path, const struct data_roots *roots, char separator, struct csv **out,
+             struct err *err)
 {
     struct source *source;
-    int rc = source_open(path, &source, err);
+    int rc = source_open(path, roots, &source, err);
     if (rc != 0) {
         return rc;
     }
@@ -42,6 +44,8 @@ int csv_open(const char *path, char separator, struct csv **out, struct err *err
     c->source = source;
     c->separator = separator;
     c->line = 1;
+    c->stops[0] = c->stops['\n'] = c->stops['\r'] = c->stops[(unsigned char)separator] = true;
+    c->stops['\t'] = separator == '\t' || separator == CSV_BLANKS;
     c->chunk = mem_new(CSV_CHUNK_BYTES, 1);
     *out = c;
     return 0;
@@ -194,14 +198,27 @@ static int read_quoted(struct csv *c, struct err *err)
     return byte;
 }
 
+/* How many bytes of the chunk in hand go on with a field. */
+static size_t plain_bytes(const struct csv *c)
+{
+    size_t end = c->chunk_pos;
+    while (end < c->chunk_len && !c->stops[c->chunk[end]]) {
+        end++;
+    }
+    return end - c->chunk_pos;
+}
+
 static int read_plain(struct csv *c, size_t start, struct err *err)
 {
     int byte = peek(c, err);
     while (!ends_field(c, byte)) {
-        if (add_byte(c, byte, err) != 0) {
+        if (add_byte(c, byte, err) != 0) { /* checks what ends no field */
             return CSV_FAILED;
         }
         take(c);
+        size_t n = plain_bytes(c);
+        buf_add(&c->text, (const char *)c->chunk + c->chunk_pos, n);
+        c->chunk_pos += n;
         byte = peek(c, err);
     }
     while (c->text.len > start && is_blank((unsigned char)c->text.data[c->text.len - 1])) {
@@ -291,6 +308,15 @@ int csv_next(struct csv *c, const struct csv_row **row, struct err *err)
     c->row.fields = c->fields;
     *row = &c->row;
     return 0;
+}
+
+void csv_pad(struct csv *c, size_t count)
+{
+    c->fields = mem_grow(c->fields, &c->fields_capacity, count, sizeof *c->fields);
+    while (c->row.count < count) {
+        c->fields[c->row.count++] = c->text.data + c->text.len - 1; /* the NUL of the last one */
+    }
+    c->row.fields = c->fields;
 }
 
 bool csv_recover(struct csv *c)

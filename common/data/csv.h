@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/data_roots.h"
 
 #define CSV_ROW_BYTES_MAX (16U << 20) /* a row beyond that is a quote that was never closed */
 #define CSV_COLUMNS_MAX 100000U
@@ -26,12 +27,16 @@ struct csv_row {
 };
 
 /* Errors: as source_open(). */
-int csv_open(const char *path, char separator, struct csv **out, struct err *err);
+int csv_open(const char *path, const struct data_roots *roots, char separator, struct csv **out,
+             struct err *err);
 void csv_close(struct csv *c); /* NULL is fine */
 /* The next row, or NULL at the end of the file. Errors: ERR_CORRUPT a quote that is not closed,
  * text behind a closing quote, a NUL byte, a damaged gzip file; ERR_EXHAUSTED a limit; all with the
  * line. */
 int csv_next(struct csv *c, const struct csv_row **row, struct err *err);
+
+/* Give the row in hand empty fields until it has @count. */
+void csv_pad(struct csv *c, size_t count);
 
 /* After a failure: can reading go on with the next line? Not behind a quote that is not closed,
  * which would take all lines up to the next quote, nor in a damaged file. */

@@ -13,13 +13,18 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "data/cells.h"
+#include "data/csv_declared.h"
+#include "data/decimal.h"
 
 #define CSV_HEADER_ROWS 100 /* rows that are compared with a possible header */
-#define CSV_SHOWN_BYTES 40  /* of a cell in a message */
 
 bool csv_is_missing(const char *text)
 {
     static const char *const words[] = {"", "NA", "N/A", "NaN", "null", "?"};
+    if (strchr("nN?", text[0]) == NULL) { /* of the empty text, too, the first is one of them */
+        return false;
+    }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcasecmp(text, words[i]) == 0) {
             return true;
@@ -31,7 +36,8 @@ bool csv_is_missing(const char *text)
 bool csv_is_number(const char *text, double *value)
 {
     double v;
-    if (!text_to_double(text, &v) || fabs(v) > (double)FLT_MAX) {
+    const char *end;
+    if (!decimal_read(text, &v, &end) || *end != '\0' || fabs(v) > (double)FLT_MAX) {
         return false;
     }
     *value = v;
@@ -129,10 +135,14 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
         *header = spec->header == DATA_HEADER_TRUE;
         return 0;
     }
+    if (csv_declared_names(spec)) {
+        *header = true;
+        return 0;
+    }
     struct csv *c = NULL;
     struct column_look *looks = NULL;
     const struct csv_row *row = NULL;
-    int rc = csv_open(path, separator, &c, err);
+    int rc = csv_open(path, spec->roots, separator, &c, err);
     if (rc == 0) {
         rc = csv_next(c, &row, err);
     }
@@ -166,7 +176,7 @@ static int no_such_column(const struct csv_columns *c, const char *path, const c
     if (near != NULL) {
         char quoted[64];
         (void)snprintf(nearest, sizeof nearest, "; did you mean %s?",
-                       csv_quote(near, quoted, sizeof quoted));
+                       cells_mark(near, CSV_SHOWN_BYTES, true, quoted, sizeof quoted));
     }
     return err_set(err, ERR_INVALID, "%s: %s names column %s, but %s %zu column%s (0 to %zu)%s",
                    path, key, csv_quote(text, shown, sizeof shown),
@@ -174,9 +184,8 @@ static int no_such_column(const struct csv_columns *c, const char *path, const c
                    c->count, c->count == 1 ? "" : "s", c->count - 1, nearest);
 }
 
-/* The column that @text means: a name of the header, else a number, negative from the end. */
-static int find_column(const struct csv_columns *c, const char *path, const char *key,
-                       const char *text, size_t *column, struct err *err)
+int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
+                     const char *text, size_t *column, struct err *err)
 {
     size_t found = c->count;
     for (size_t j = 0; c->header && j < c->count; j++) {
@@ -222,7 +231,7 @@ static int assign_list(struct csv_columns *c, const char *path, const char *key,
         if (n == 0) {
             continue;
         }
-        rc = find_column(c, path, key, item, &column, err);
+        rc = csv_columns_find(c, path, key, item, &column, err);
         if (rc == 0 && c->roles[column] != CSV_NUMBER && c->roles[column] != role) {
             char shown[64];
             rc = err_set(err, ERR_INVALID, "%s: %s names column %s, which is %s already", path, key,
@@ -237,10 +246,11 @@ static int assign_list(struct csv_columns *c, const char *path, const char *key,
     return rc;
 }
 
-static int assign_roles(struct csv_columns *c, const char *path, const struct data_spec *spec,
-                        struct err *err)
+/* By data.label, data.categorical and data.ignore. */
+static int assign_keys(struct csv_columns *c, const char *path, const struct data_spec *spec,
+                       struct err *err)
 {
-    int rc = find_column(c, path, "data.label", spec->label, &c->label, err);
+    int rc = csv_columns_find(c, path, "data.label", spec->label, &c->label, err);
     if (rc != 0) {
         return rc;
     }
@@ -249,6 +259,14 @@ static int assign_roles(struct csv_columns *c, const char *path, const struct da
     if (rc == 0) {
         rc = assign_list(c, path, "data.ignore", spec->ignore, CSV_IGNORED, err);
     }
+    return rc;
+}
+
+static int assign_roles(struct csv_columns *c, const char *path, const struct data_spec *spec,
+                        struct err *err)
+{
+    int rc = spec->column_count > 0 ? csv_declared_assign(c, path, spec, err)
+                                    : assign_keys(c, path, spec, err);
     if (rc != 0) {
         return rc;
     }
@@ -290,5 +308,6 @@ void csv_columns_release(struct csv_columns *c)
     }
     free(c->names);
     free(c->roles);
+    free(c->declared);
     *c = (struct csv_columns){0};
 }

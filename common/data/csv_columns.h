@@ -17,6 +17,7 @@ struct csv_columns {
     size_t count;
     enum csv_role *roles; /* [count] */
     char **names;         /* [count]; "#3" for the fourth column without a header */
+    uint32_t *declared;   /* [count] entry of data.columns; NULL: none are declared */
     bool header;
     uint64_t first_line; /* that every row is compared with */
     size_t numbers, categories;
@@ -26,7 +27,8 @@ struct csv_columns {
 /* data.separator as a byte. Errors: ERR_INVALID. */
 int csv_separator(const char *text, char *separator, struct err *err);
 /* Is the first line of @path a header? By data.header; auto: when a column that holds numbers in
- * the following lines (up to 100) does not in the first one, or when data.label is a name in it. */
+ * the following lines (up to 100) does not in the first one, or when data.label is a name in it, or
+ * data.columns has a name. */
 int csv_has_header(const char *path, char separator, const struct data_spec *spec, bool *header,
                    struct err *err);
 /* Give every column its role. @first: the first row of @path.
@@ -34,12 +36,24 @@ int csv_has_header(const char *path, char separator, const struct data_spec *spe
 int csv_columns_init(struct csv_columns *c, const char *path, const struct csv_row *first,
                      bool header, const struct data_spec *spec, struct err *err);
 void csv_columns_release(struct csv_columns *c);
+/* The column that @text means: a name of the header, else a number, negative from the end. @key:
+ * the key of the job file, for messages. Errors: ERR_INVALID there is none, or there are two. */
+int csv_columns_find(const struct csv_columns *c, const char *path, const char *key,
+                     const char *text, size_t *column, struct err *err);
+
+/* How many columns data.columns numbers at least; 0: none are declared by a number from 0. */
+size_t csv_columns_least(const struct data_spec *spec);
+/* What a missing value of column @j becomes: enum column_missing, but COLUMN_MISSING_DATA. */
+enum column_missing csv_column_missing(const struct csv_columns *c, const struct data_spec *spec,
+                                       size_t j);
 
 /* Empty, NA, N/A, NaN, null or ?, in any case. */
 bool csv_is_missing(const char *text);
 /* A finite number that fits a float. */
 bool csv_is_number(const char *text, double *value);
-/* @text as messages show it, quoted and cut, into @out; returns @out. */
+#define CSV_SHOWN_BYTES 40 /* of a cell in a message */
+/* @text of the job file as messages show it (what a data file says: cells.h), quoted and cut, into
+ * @out; returns @out. */
 const char *csv_quote(const char *text, char *out, size_t n);
 
 #endif

@@ -18,6 +18,7 @@ static const char *const label_kinds[] = {"auto", "class", "real", NULL};
 static const char *const headers[] = {"auto", "true", "false", NULL};
 static const char *const missings[] = {"error", "mean", "median", "zero", "skip", NULL};
 static const char *const scales[] = {"auto", "none", "unit", "standard", "minmax", NULL};
+static const char *const short_rows[] = {"error", "missing", NULL};
 static const char *const label_scales[] = {"none", "standard", NULL};
 
 /* 2^53: larger whole numbers are not exact in the double that bounds are kept in. */
@@ -28,20 +29,22 @@ const struct field data_fields[] = {
      .type = FIELD_STRING,
      .offset = AT(dir),
      .def = ".",
-     .help = "The directory that relative data paths start from"},
+     .help = "The directory that relative data paths start from, or s3://BUCKET/PREFIX"},
     {.path = "format",
      .type = FIELD_ENUM,
      .offset = AT(format),
      .def = "auto",
      .choices = formats,
-     .help = "The file format; auto looks at the first bytes of each file"},
+     .help = "The file format; auto looks at the first 100 lines of the first file, of which half "
+             "must be of the format; the worker logs what it took, and why"},
     {.path = "train.file",
      .type = FIELD_TEXTS,
      .offset = AT(train.file),
-     .help = "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain, "
-             "gzip or zstd; or several of a kind, as a list or a pattern such as part-*.csv, whose "
-             "files "
-             "are read in the order of their names, byte by byte"},
+     .help =
+         "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain, "
+         "gzip or zstd, as a path or s3://BUCKET/KEY; or several of a kind, as a list or a "
+         "pattern such as part-*.csv, whose files are read in the order of their names, byte by "
+         "byte"},
     {.path = "train.labels",
      .type = FIELD_TEXTS,
      .offset = AT(train.labels),
@@ -127,6 +130,13 @@ const struct field data_fields[] = {
      .help = "How many lines of CSV or LIBSVM that are no records (wrong fields, no number, no "
              "label) are left out, and counted, of train and test each; one more is an error; 0: "
              "the first is"},
+    {.path = "short_rows",
+     .type = FIELD_ENUM,
+     .offset = AT(short_rows),
+     .def = "error",
+     .choices = short_rows,
+     .help = "What a CSV row with fewer fields than the others is: an error (a bad record), or one "
+             "whose last values are missing"},
     {.path = "categorical",
      .type = FIELD_STRING,
      .offset = AT(categorical),
@@ -146,7 +156,7 @@ const struct field data_fields[] = {
      .help =
          "How features are scaled, by the train records: unit (bytes ÷ 255, else ÷ largest "
          "magnitude), standard (mean 0, deviation 1), minmax (0 to 1), none; auto is unit for IDX "
-         "and LIBSVM, where 0 stays 0, and standard for CSV"},
+         "and LIBSVM, where 0 stays 0, standard for CSV, and none with data.columns"},
     {.path = "features",
      .type = FIELD_INT,
      .offset = AT(features),
@@ -168,3 +178,14 @@ const struct field data_fields[] = {
      .help = "Train on real labels with mean 0 and deviation 1; metrics stay in the data's units"},
 };
 const size_t data_field_count = sizeof data_fields / sizeof data_fields[0];
+
+enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c)
+{
+    static const enum column_missing of_data[] = {
+        [DATA_MISSING_ERROR] = COLUMN_MISSING_ERROR,   [DATA_MISSING_MEAN] = COLUMN_MISSING_MEAN,
+        [DATA_MISSING_MEDIAN] = COLUMN_MISSING_MEDIAN, [DATA_MISSING_ZERO] = COLUMN_MISSING_ZERO,
+        [DATA_MISSING_SKIP] = COLUMN_MISSING_SKIP,
+    };
+    return c == NULL || c->missing == COLUMN_MISSING_DATA ? of_data[spec->missing]
+                                                          : (enum column_missing)c->missing;
+}

@@ -4,6 +4,8 @@
 #define GRADUS_DATA_DATA_SPEC_H
 
 #include "config/field.h"
+#include "data/column_spec.h"
+#include "data/data_roots.h"
 
 /* The formats in the order in which they are tried; a new one is a line here and format_<name>.c.
  */
@@ -35,10 +37,12 @@ enum data_scale {
     DATA_SCALE_STANDARD,
     DATA_SCALE_MINMAX
 };
+enum data_short_rows { DATA_SHORT_ROWS_ERROR, DATA_SHORT_ROWS_MISSING };
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
-    char *file;    /* FIELD_TEXTS: IDX features, CSV or LIBSVM files, maybe packed; or none */
+    char *file;    /* FIELD_TEXTS: IDX features, CSV or LIBSVM files, maybe packed; or none; paths
+                      and URLs, as all of these */
     char *labels;  /* FIELD_TEXTS: IDX labels, one for each file; empty for others */
     int64_t limit; /* use the first records only; 0: all */
 };
@@ -57,17 +61,26 @@ struct data_spec {
     char *separator;     /* one character, or "tab" */
     int missing;         /* enum data_missing */
     int64_t bad_records; /* of each part: so many lines that are no records are left out */
+    int short_rows;      /* enum data_short_rows */
     char *categorical;   /* comma-separated text columns, one-hot encoded */
     char *ignore;        /* comma-separated columns to leave out */
     int scale;           /* enum data_scale; auto: unit for IDX and LIBSVM, standard for CSV */
     int64_t features;    /* LIBSVM: of a record; 0: as many as the train records name */
     int64_t first_index; /* LIBSVM: 0 or 1 */
+    struct data_column *columns; /* declared; owned by the job; 0 of them: by the keys above */
+    size_t column_count;
     int label_scale; /* enum data_label_scale: train on standardised targets; metrics stay in the
                         data's units */
+    const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads
+                                       the data sets it, and messages quote nothing of the files */
 };
 
 /* Rows with paths below "data": "dir", "train.file", … */
 extern const struct field data_fields[];
 extern const size_t data_field_count;
+
+/* What a missing value becomes, COLUMN_MISSING_DATA resolved. @c NULL: of a column that is not
+ * declared. */
+enum column_missing data_spec_missing(const struct data_spec *spec, const struct data_column *c);
 
 #endif

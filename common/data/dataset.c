@@ -13,7 +13,9 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/classes.h"
+#include "data/column_features.h"
 #include "data/encode.h"
 #include "data/parts.h"
 #include "data/scaling.h"
@@ -30,6 +32,7 @@ struct dataset {
     char **class_names;     /* [classes], or NULL */
     uint64_t bad_count;
     char *bad_first;
+    char *format;
 };
 
 int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err)
@@ -82,6 +85,7 @@ void dataset_free(struct dataset *d)
     free(d->classes);
     free(d->targets);
     free(d->bad_first);
+    free(d->format);
     free(d);
 }
 
@@ -96,6 +100,11 @@ uint64_t dataset_bad_records(const struct dataset *d, const char **first)
         *first = d->bad_first;
     }
     return d->bad_count;
+}
+
+const char *dataset_format(const struct dataset *d)
+{
+    return d->format;
 }
 
 uint64_t dataset_bytes(const struct dataset *d)
@@ -216,7 +225,8 @@ static int take_labels(struct dataset *d, const struct label_map *m, const struc
 
 /* Make a dataset of @r, whose numbers it takes. */
 static int dataset_new(const struct label_map *labels, const struct scaling *scaling,
-                       struct records *r, struct dataset **out, struct err *err)
+                       const struct data_spec *spec, const char *format, struct records *r,
+                       struct dataset **out, struct err *err)
 {
     struct dataset *d = mem_new(1, sizeof *d);
     atomic_store(&d->refs, 1);
@@ -224,7 +234,8 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     d->info.features = r->shape;
     d->width = r->numbers;
     d->bad_count = r->bad_count;
-    d->bad_first = mem_strdup(r->bad_first);
+    d->bad_first = cells_settle(r->bad_first, data_roots_bind(spec->roots));
+    d->format = mem_strdup(format);
     int rc = take_labels(d, labels, r, err);
     if (rc != 0) {
         dataset_free(d);
@@ -260,22 +271,24 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
         rc = fit_labels(&labels, spec, is_class, first, err);
     }
     if (rc == 0) {
-        rc = encode_missing((enum data_missing)spec->missing, first, second, err);
+        rc = encode_missing(spec, first, second, err);
     }
     if (rc == 0) {
-        rc = encode_categories(first, second, err);
+        rc = first->declared != NULL ? column_features_make(spec, first, second, &numbers, err)
+                                     : encode_categories(first, second, err);
     }
     if (rc == 0) {
         scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
-        rc = dataset_new(&labels, &scaling, first, &made[0], err);
+        rc = dataset_new(&labels, &scaling, spec, parts.format, first, &made[0], err);
     }
     if (rc == 0 && second != NULL) {
-        rc = dataset_new(&labels, &scaling, second, &made[1], err);
+        rc = dataset_new(&labels, &scaling, spec, parts.format, second, &made[1], err);
     }
     classes_release(&labels.classes);
     scaling_release(&scaling);
     parts_release(&parts);
     if (rc != 0) {
+        cells_settle_err(err, data_roots_bind(spec->roots));
         dataset_free(made[0]);
         return rc;
     }

@@ -45,6 +45,8 @@ const struct dataset_info *dataset_info(const struct dataset *d);
 /* Lines that data.bad_records left out, of both parts where a part was set aside from one source,
  * and in @first (may be NULL) what was wrong with the first of them, NULL for none. */
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
+/* The format of the files, and why data.format: auto took it. */
+const char *dataset_format(const struct dataset *d);
 uint64_t dataset_bytes(const struct dataset *d); /* of its records in memory */
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);

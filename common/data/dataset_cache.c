@@ -4,25 +4,26 @@
  * later. */
 #include "data/dataset_cache.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
 #include "data/file_list.h"
+#include "storage/storage.h"
 
 struct dataset_cache {
+    const struct data_roots *roots;
     pthread_mutex_t lock;
     struct buf key;
     struct dataset *train, *test; /* test may be NULL; train NULL: nothing is kept */
 };
 
-struct dataset_cache *dataset_cache_new(void)
+struct dataset_cache *dataset_cache_new(const struct data_roots *roots)
 {
     struct dataset_cache *c = mem_new(1, sizeof *c);
+    c->roots = roots;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -49,15 +50,12 @@ void dataset_cache_free(struct dataset_cache *c)
 static bool add_files(struct buf *key, const struct data_spec *spec, const char *names)
 {
     struct file_list files = {0};
-    bool there = file_list_make(spec->dir, names, "", &files, NULL) == 0;
+    bool there = file_list_make(spec->roots, spec->dir, names, "", &files, NULL) == 0;
     for (size_t i = 0; i < files.count && there; i++) {
-        struct stat s;
-        there = stat(files.paths[i], &s) == 0;
-        if (there) {
-            buf_printf(key, "%s %" PRIu64 ":%" PRIu64 " %" PRIu64 " %lld.%09ld\n", files.paths[i],
-                       (uint64_t)s.st_dev, (uint64_t)s.st_ino, (uint64_t)s.st_size,
-                       (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
-        }
+        buf_printf(key, "%s ", files.paths[i]);
+        there = data_roots_check(spec->roots, files.paths[i], NULL) == 0 &&
+                storage_stamp(files.paths[i], key, NULL) == 0;
+        buf_add_char(key, '\n');
     }
     file_list_release(&files);
     return there;
@@ -71,11 +69,20 @@ static bool make_key(const struct data_spec *spec, enum data_label_kind label_ki
         field_format(&data_fields[i], spec, key);
         buf_add_char(key, '\n');
     }
+    for (size_t i = 0; i < spec->column_count; i++) {
+        for (size_t k = 0; k < data_column_field_count; k++) {
+            field_format(&data_column_fields[k], &spec->columns[i], key);
+            buf_add_char(key, '\n');
+        }
+    }
     const char *const files[] = {spec->train.file, spec->train.labels, spec->test.file,
                                  spec->test.labels};
     bool there = true;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && there; i++) {
         there = add_files(key, spec, files[i]);
+    }
+    for (size_t i = 0; i < spec->column_count && there; i++) {
+        there = add_files(key, spec, spec->columns[i].vocabulary_file);
     }
     return there;
 }
@@ -102,12 +109,14 @@ int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,
 {
     struct buf key = {0};
     int rc = 0;
-    bool there = make_key(spec, label_kind, &key);
+    struct data_spec bound = *spec; /* borrows what @spec has */
+    bound.roots = c->roots;
+    bool there = make_key(&bound, label_kind, &key);
     pthread_mutex_lock(&c->lock);
     *known = there && c->train != NULL && c->key.len == key.len &&
              memcmp(c->key.data, key.data, key.len) == 0;
     if (!*known) {
-        rc = open_anew(c, spec, label_kind, &key, err);
+        rc = open_anew(c, &bound, label_kind, &key, err);
     }
     if (rc == 0) {
         *train = dataset_ref(c->train);

@@ -3,9 +3,10 @@
  * that goes back to its checkpoint does not wait until they are read and decoded once more.
  *
  * They count as the same while all keys of the data section are, and every file has the size, the
- * time of its last change and the place on disk that it had. They stay in memory until other data
- * are opened. Any thread may call everything; who opens data that another thread is opening waits
- * for them. */
+ * time of its last change and the place on disk that it had, every object its size and entity tag.
+ * What the roots would not allow is never handed
+ * out, whatever was read before. They stay in memory until other data are opened. Any thread may
+ * call everything; who opens data that another thread is opening waits for them. */
 #ifndef GRADUS_DATA_DATASET_CACHE_H
 #define GRADUS_DATA_DATASET_CACHE_H
 
@@ -13,7 +14,8 @@
 
 struct dataset_cache;
 
-struct dataset_cache *dataset_cache_new(void);
+/* Opens files below @roots alone (borrowed; NULL: any). */
+struct dataset_cache *dataset_cache_new(const struct data_roots *roots);
 void dataset_cache_free(struct dataset_cache *c); /* NULL is fine */
 /* dataset_open(), or a reference to what it made before: *@known tells. Errors: its. */
 int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,

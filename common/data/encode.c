@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 
 static bool any_missing(const struct records *r)
 {
@@ -26,10 +27,10 @@ static int by_float(const void *a, const void *b)
 }
 
 /* The replacement for missing numbers of @column; @scratch has room for all records. */
-static int replacement(enum data_missing policy, const struct records *train, size_t column,
+static int replacement(enum column_missing policy, const struct records *train, size_t column,
                        float *scratch, float *out, struct err *err)
 {
-    if (policy == DATA_MISSING_ZERO) {
+    if (policy == COLUMN_MISSING_ZERO) {
         *out = 0;
         return 0;
     }
@@ -43,11 +44,14 @@ static int replacement(enum data_missing policy, const struct records *train, si
         }
     }
     if (n == 0) {
+        char name[96];
         return err_set(err, ERR_INVALID,
-                       "%s: column \"%s\" has no value in any train record; name it in data.ignore",
-                       train->where, train->columns != NULL ? train->columns[column] : "?");
+                       "%s: column %s has no value in any train record; name it in data.ignore",
+                       train->where,
+                       cells_mark(train->columns != NULL ? train->columns[column] : "?", 60, true,
+                                  name, sizeof name));
     }
-    if (policy == DATA_MISSING_MEAN) {
+    if (policy == COLUMN_MISSING_MEAN) {
         *out = (float)(sum / (double)n);
         return 0;
     }
@@ -64,12 +68,12 @@ static void fill(struct records *r, size_t column, float value)
     }
 }
 
-int encode_missing(enum data_missing policy, struct records *train, struct records *test,
+int encode_missing(const struct data_spec *spec, struct records *train, struct records *test,
                    struct err *err)
 {
-    if (policy == DATA_MISSING_ERROR || policy == DATA_MISSING_SKIP ||
-        (!any_missing(train) && !any_missing(test))) {
-        return 0; /* the format has refused or skipped them */
+    bool none = train->declared == NULL && data_spec_missing(spec, NULL) <= COLUMN_MISSING_SKIP;
+    if (none || (!any_missing(train) && !any_missing(test))) {
+        return 0; /* the format has refused or skipped those that must not be */
     }
     float *scratch = mem_try_aligned(train->count, sizeof *scratch, "missing values", err);
     if (scratch == NULL) {
@@ -77,6 +81,12 @@ int encode_missing(enum data_missing policy, struct records *train, struct recor
     }
     int rc = 0;
     for (size_t j = 0; rc == 0 && j < train->numbers; j++) {
+        const struct data_column *column =
+            train->declared == NULL ? NULL : &spec->columns[train->declared[j]];
+        enum column_missing policy = data_spec_missing(spec, column);
+        if (policy < COLUMN_MISSING_ZERO || policy == COLUMN_MISSING_OWN) {
+            continue;
+        }
         float value = 0;
         rc = replacement(policy, train, j, scratch, &value, err);
         if (rc == 0) {

@@ -13,9 +13,9 @@
 
 #define ENCODE_FEATURES_MAX 1000000U /* of one record; a batch of 64 is then 256 MB */
 
-/* Fill missing numbers of both parts (@test may be NULL) by @policy; no change for
- * DATA_MISSING_ERROR. Errors: ERR_INVALID a column of which no train record has a value. */
-int encode_missing(enum data_missing policy, struct records *train, struct records *test,
+/* Fill missing numbers of both parts (@test may be NULL) as the job says for their columns.
+ * Errors: ERR_INVALID a column of which no train record has a value. */
+int encode_missing(const struct data_spec *spec, struct records *train, struct records *test,
                    struct err *err);
 
 /* Append the one-hot features; the categories are gone afterwards. A category that no train record

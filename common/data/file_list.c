@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Patterns are matched by glob(3), which finds no hidden files by a leading star. A directory is
- * taken as it is named, whatever characters it has. */
+/* Patterns are matched by glob(3), which finds no hidden files by a leading star, or by the same
+ * rules in a list of an object store. A directory is taken as it is named, whatever characters it
+ * has. */
 #include "data/file_list.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/field_texts.h"
+#include "data/file_glob.h"
+#include "data/raw_file.h"
+#include "storage/storage.h"
 
 void file_list_release(struct file_list *list)
 {
@@ -26,9 +29,19 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static void append(struct file_list *list, size_t *capacity, char *path)
+/* A list in the making. */
+struct listing {
+    const struct data_roots *roots;
+    const char *dir; /* where relative names start; may be NULL */
+    const char *key; /* for messages */
+    struct file_list made;
+    size_t capacity;
+};
+
+static void append(struct listing *l, char *path)
 {
-    list->paths = mem_grow(list->paths, capacity, list->count + 1, sizeof *list->paths);
+    struct file_list *list = &l->made;
+    list->paths = mem_grow(list->paths, &l->capacity, list->count + 1, sizeof *list->paths);
     list->paths[list->count++] = path;
 }
 
@@ -45,15 +58,68 @@ static char *escape(const char *dir)
     return buf_take(&out);
 }
 
-static int append_matches(struct file_list *list, size_t *capacity, const char *dir,
-                          const char *name, const char *key, struct err *err)
+static int none_matches(const char *shown, const char *key, struct err *err)
 {
-    char *escaped = dir == NULL ? NULL : escape(dir), *pattern = file_join(escaped, name);
-    char *shown = file_join(dir, name);
-    glob_t found = {0};
-    int rc = 0, code = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
-    if (code == GLOB_NOMATCH || (code == 0 && found.gl_pathc == 0)) {
-        rc = err_set(err, ERR_NOT_FOUND, "%s: no file matches %s", key, shown);
+    return err_set(err, ERR_NOT_FOUND, "%s: no file matches %s", key, shown);
+}
+
+static int store_error(int rc, const struct err *cause, const char *key, struct err *err)
+{
+    return err_set(err, raw_file_error(rc), "%s: %s", key, cause->msg);
+}
+
+/* Objects that match @name below @dir, or where a URL says. */
+static int append_objects(struct listing *l, const char *name, struct err *err)
+{
+    const char *key = l->key;
+    char *shown = storage_join(l->dir, name), *top = mem_strdup(shown), *pattern = top;
+    if (storage_is_url(name)) { /* its directory ends before the first special character */
+        pattern = top + strcspn(top, "*?[");
+        while (pattern > top && pattern[-1] != '/') {
+            pattern--;
+        }
+    } else {
+        pattern = top + strlen(shown) - strlen(name);
+    }
+    pattern[-1] = '\0';
+    struct storage_names found = {0};
+    struct err cause = {0};
+    int rc = storage_find(top, pattern, &found, &cause);
+    if (rc != 0) {
+        rc = store_error(rc, &cause, key, err);
+    } else if (found.count == 0) {
+        rc = none_matches(shown, key, err);
+    } else {
+        qsort(found.items, found.count, sizeof *found.items, by_bytes);
+    }
+    for (size_t i = 0; i < found.count; i++) {
+        append(l, mem_strdup(found.items[i]));
+    }
+    storage_names_release(&found);
+    free(top);
+    free(shown);
+    return rc;
+}
+
+/* That it is outside of the roots, under the key. */
+static int outside_of_roots(const struct listing *l, const char *shown, struct err *err)
+{
+    int rc = data_roots_refuse(l->roots, shown, err);
+    return err != NULL ? err_wrap(err, "%s", l->key) : rc;
+}
+
+static int append_matches(struct listing *l, const char *name, struct err *err)
+{
+    const char *key = l->key;
+    char *escaped = l->dir == NULL ? NULL : escape(l->dir), *pattern = file_join(escaped, name);
+    char *shown = file_join(l->dir, name);
+    glob_t found;
+    bool outside = false;
+    int rc = 0, code = file_glob(l->roots, pattern, &found, &outside);
+    if (outside) {
+        rc = outside_of_roots(l, shown, err);
+    } else if (code == GLOB_NOMATCH || (code == 0 && found.gl_pathc == 0)) {
+        rc = none_matches(shown, key, err);
     } else if (code == GLOB_NOSPACE) {
         rc = err_set(err, ERR_EXHAUSTED, "%s: no memory for the files that match %s", key, shown);
     } else if (code != 0) {
@@ -61,7 +127,7 @@ static int append_matches(struct file_list *list, size_t *capacity, const char *
     } else {
         qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            append(list, capacity, mem_strdup(found.gl_pathv[i]));
+            append(l, mem_strdup(found.gl_pathv[i]));
         }
     }
     globfree(&found);
@@ -90,35 +156,69 @@ static int check_twins(const struct file_list *list, const char *key, struct err
     return rc;
 }
 
-int file_list_make(const char *dir, const char *names, const char *key, struct file_list *out,
-                   struct err *err)
+/* A file:// is a path. */
+static const char *plain(const char *location)
+{
+    return strncmp(location, "file:///", 8) == 0 ? location + 7 : location;
+}
+
+/* Is there a file of that very name? */
+static int look(const struct listing *l, const char *path, bool *there, struct err *err)
+{
+    bool url = storage_is_url(path), outside = data_roots_check(l->roots, path, NULL) != 0;
+    if (!url) {
+        *there = !outside && file_exists(path);
+        return 0;
+    }
+    if (outside) {
+        return outside_of_roots(l, path, err);
+    }
+    enum storage_thing thing = STORAGE_NOTHING;
+    struct err cause = {0};
+    int rc = storage_look(path, &thing, &cause);
+    *there = thing == STORAGE_FILE;
+    return rc == 0 ? 0 : store_error(rc, &cause, l->key, err);
+}
+
+static int append_named(struct listing *l, const char *name, struct err *err)
+{
+    char *path = storage_join(l->dir, name);
+    bool there = true;
+    int rc = strpbrk(name, "*?[") == NULL ? 0 : look(l, path, &there, err);
+    if (rc == 0 && there) {
+        append(l, path);
+        return 0;
+    }
+    if (rc == 0) {
+        rc = storage_is_url(path) ? append_objects(l, name, err) : append_matches(l, name, err);
+    }
+    free(path);
+    return rc;
+}
+
+int file_list_make(const struct data_roots *roots, const char *dir, const char *names,
+                   const char *key, struct file_list *out, struct err *err)
 {
     struct field_texts texts = {0};
-    struct file_list made = {0};
-    size_t capacity = 0;
     if (names != NULL && !field_texts_read(names, &texts)) {
         return err_set(err, ERR_INVALID, "%s: %s is not a list of files; expected [a, b]", key,
                        names);
     }
-    dir = dir != NULL && strcmp(dir, ".") == 0 ? NULL : dir; /* "./" only lengthens messages */
+    struct listing l = {.roots = roots, .key = key};
+    /* "./" only lengthens messages. */
+    l.dir = dir != NULL && strcmp(dir, ".") != 0 ? plain(dir) : NULL;
     int rc = 0;
     for (size_t i = 0; i < texts.count && rc == 0; i++) {
-        char *path = file_join(dir, texts.items[i]);
-        if (strpbrk(texts.items[i], "*?[") == NULL || file_exists(path)) {
-            append(&made, &capacity, path);
-        } else {
-            rc = append_matches(&made, &capacity, dir, texts.items[i], key, err);
-            free(path);
-        }
+        rc = append_named(&l, plain(texts.items[i]), err);
     }
     field_texts_release(&texts);
     if (rc == 0) {
-        rc = check_twins(&made, key, err);
+        rc = check_twins(&l.made, key, err);
     }
     if (rc != 0) {
-        file_list_release(&made);
+        file_list_release(&l.made);
         return rc;
     }
-    *out = made;
+    *out = l.made;
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that a key of a job file means: one path, a pattern (part-*.csv), or a list of both.
+/* The files that a key of a job file means: one path, a pattern (part-*.csv), or a list of both;
+ * each may be in an object store ("s3://bucket/part-*.csv").
  *
  * Files come in the order of the list, those of a pattern sorted by the bytes of their paths, so
  * all nodes that see the same files read the same records in the same order. */
@@ -9,18 +10,21 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "data/data_roots.h"
 
 struct file_list {
-    char **paths; /* [count] */
+    char **paths; /* [count] paths, and URLs with another scheme than file:// */
     size_t count;
 };
 
 /* The files of @names (the value of the key @key, for messages) below @dir. An empty value has
  * none. *, ? and [ ] make a pattern, unless there is a file of that very name.
- * Errors: ERR_NOT_FOUND no file matches a pattern; ERR_INVALID a file is named twice, or the list
- * cannot be read. */
-int file_list_make(const char *dir, const char *names, const char *key, struct file_list *out,
-                   struct err *err);
+ * Patterns look into no directory outside of @roots (NULL: any); a file that is named is looked at
+ * when it is opened. Errors: ERR_NOT_FOUND no file matches a pattern; ERR_PERMISSION,
+ * ERR_UNAVAILABLE of a store; ERR_INVALID a file is named twice, or the list cannot be read;
+ * ERR_PERMISSION a pattern leads out of @roots. */
+int file_list_make(const struct data_roots *roots, const char *dir, const char *names,
+                   const char *key, struct file_list *out, struct err *err);
 void file_list_release(struct file_list *list);
 
 #endif

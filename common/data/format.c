@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the reader for a data file: the format that the job names or, with `auto`, the first one
- * in the table that recognises the file's first bytes. */
+ * in the table that at least half of the file's first lines are of. */
 #include "data/format.h"
 
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "data/cells.h"
 #include "data/source.h"
 
 #define X(NAME, name) extern const struct format format_##name;
@@ -15,40 +19,81 @@ static const struct format *const formats[DATA_FORMAT_COUNT] = {[DATA_FORMAT_AUT
 #undef X
 };
 
-static int sniff(const char *path, const struct format **out, struct err *err)
+/* At least half of what was looked at is of this format. */
+static bool takes(const struct format_look *look)
 {
-    struct source *s;
-    int rc = source_open(path, &s, err);
-    if (rc != 0) {
-        return rc;
-    }
-    uint8_t head[FORMAT_HEAD_BYTES] = {0};
-    size_t n = 0;
-    rc = source_read(s, head, sizeof head, &n, err);
-    source_close(s);
-    if (rc != 0) {
-        return rc;
-    }
+    return look->fit > 0 && look->fit * 2 >= look->lines;
+}
+
+static char *reason(const struct format_look *look)
+{
+    return look->lines > 1
+               ? mem_printf("%zu of its first %zu lines %s", look->fit, look->lines, look->what)
+               : mem_strdup(look->what);
+}
+
+/* Some lines are of a format and most are not. */
+static int cannot_tell(const char *path, const struct format *format,
+                       const struct format_look *look, struct err *err)
+{
+    return err_set(err, ERR_INVALID,
+                   "%s: data.format: auto cannot tell what this is: %zu of its first %zu lines "
+                   "%s (%s), the others are something else; set data.format",
+                   path, look->fit, look->lines, look->what, format->name);
+}
+
+static int choose(const char *path, const uint8_t *head, size_t n, struct format_choice *out,
+                  struct err *err)
+{
     if (n == 0) {
         return err_set(err, ERR_INVALID, "%s: the file is empty", path);
     }
     for (size_t i = DATA_FORMAT_AUTO + 1; i < DATA_FORMAT_COUNT; i++) {
-        if (formats[i]->sniff(head, n)) {
-            *out = formats[i];
+        struct format_look look = {0};
+        formats[i]->look(head, n, &look);
+        if (takes(&look)) {
+            *out = (struct format_choice){
+                .format = formats[i], .why = reason(&look), .sure = look.fit == look.lines};
             return 0;
+        }
+        if (look.fit > 0) {
+            return cannot_tell(path, formats[i], &look, err);
         }
     }
     return err_set(err, ERR_INVALID,
-                   "%s: neither IDX nor text: the file begins with the bytes %02x %02x %02x %02x; "
+                   "%s: neither IDX nor text: the file begins with the bytes " CELLS_BEGIN
+                   "%02x %02x %02x %02x" CELLS_END "; "
                    "set data.format when you know better",
                    path, head[0], head[1], head[2], head[3]);
 }
 
-int format_find(enum data_format kind, const char *path, const struct format **out, struct err *err)
+static int look_at(const char *path, const struct data_roots *roots, struct format_choice *out,
+                   struct err *err)
 {
-    if (kind == DATA_FORMAT_AUTO) {
-        return sniff(path, out, err);
+    struct source *s;
+    int rc = source_open(path, roots, &s, err);
+    if (rc != 0) {
+        return rc;
     }
-    *out = formats[kind];
+    uint8_t *head = mem_new(FORMAT_HEAD_BYTES, 1);
+    size_t n = 0;
+    rc = source_read(s, head, FORMAT_HEAD_BYTES, &n, err);
+    source_close(s);
+    rc = rc != 0 ? rc : choose(path, head, n, out, err);
+    free(head);
+    return rc;
+}
+
+int format_find(const struct data_spec *spec, const char *path, struct format_choice *out,
+                struct err *err)
+{
+    int kind = spec->format;
+    if (kind == DATA_FORMAT_AUTO && spec->column_count > 0) {
+        kind = DATA_FORMAT_CSV; /* no other format has columns to declare */
+    }
+    if (kind == DATA_FORMAT_AUTO) {
+        return look_at(path, spec->roots, out, err);
+    }
+    *out = (struct format_choice){.format = formats[kind], .sure = true};
     return 0;
 }

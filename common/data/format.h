@@ -14,7 +14,22 @@
 #include "data/data_spec.h"
 #include "data/records.h"
 
-#define FORMAT_HEAD_BYTES 512 /* that many first bytes are shown to sniff() */
+#define FORMAT_HEAD_BYTES 65536 /* that many first bytes are shown to look() */
+#define FORMAT_LOOK_LINES 100U  /* of them, at most */
+
+/* How much the beginning of a file looks like a format's. */
+struct format_look {
+    size_t lines,
+        fit; /* lines that were looked at, and those that are records; 1 and 1: all of it */
+    const char *what; /* those that fit: "are a label and index:value pairs" */
+};
+
+/* Which format reads a file, and why. */
+struct format_choice {
+    const struct format *format;
+    char *why; /* owned; NULL: the job says so */
+    bool sure; /* nothing in what was looked at speaks against it */
+};
 
 /* What to read. All is borrowed for the call. */
 struct format_request {
@@ -29,17 +44,19 @@ struct format_request {
 
 struct format {
     const char *name;
-    /* Does a file that begins like this look like mine? Formats are asked in table order. */
-    bool (*sniff)(const uint8_t *head, size_t n);
+    /* Does a file that begins like this look like mine? Formats are asked in table order; the
+     * first of which at least half of the lines are takes it. @look is zeroed. */
+    void (*look)(const uint8_t *head, size_t n, struct format_look *look);
     /* Read into @out (zeroed), which is untouched on failure.
      * Errors: ERR_NOT_FOUND, ERR_INVALID, ERR_CORRUPT, ERR_EXHAUSTED, with file and byte or line.
      */
     int (*read)(const struct format_request *request, struct records *out, struct err *err);
 };
 
-/* The format of @kind; DATA_FORMAT_AUTO: by the first bytes of @path.
- * Errors: ERR_INVALID no format knows the file, or it is empty; errors of source_open(). */
-int format_find(enum data_format kind, const char *path, const struct format **out,
+/* The format of data.format; DATA_FORMAT_AUTO: by the first lines of @path.
+ * Errors: ERR_INVALID no format knows the file, nobody can tell which one it is, or it is empty;
+ * errors of source_open(). */
+int format_find(const struct data_spec *spec, const char *path, struct format_choice *out,
                 struct err *err);
 
 #endif

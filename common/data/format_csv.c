@@ -6,21 +6,24 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/csv.h"
 #include "data/csv_columns.h"
 #include "data/format.h"
 
-#define CSV_FIRST_RECORDS 256 /* then the arrays double */
+#define CSV_TEXT_PER_CONTROL 100 /* more control characters than that are no damaged text */
+#define CSV_FIRST_RECORDS 256    /* then the arrays double */
 
-/* Text of any encoding that keeps ASCII: no control characters but tab and line ends. */
-static bool csv_sniff(const uint8_t *head, size_t n)
+/* Text of any encoding that keeps ASCII: hardly any control characters but tab and line ends. */
+static void csv_look(const uint8_t *head, size_t n, struct format_look *look)
 {
+    size_t controls = 0;
     for (size_t i = 0; i < n; i++) {
-        if (head[i] < 0x20 && head[i] != '\t' && head[i] != '\n' && head[i] != '\r') {
-            return false;
-        }
+        controls += head[i] < 0x20 && head[i] != '\t' && head[i] != '\n' && head[i] != '\r';
     }
-    return true;
+    look->lines = 1;
+    look->fit = controls * CSV_TEXT_PER_CONTROL <= n;
+    look->what = "it is text, and not LIBSVM";
 }
 
 /* A file on its way into records. */
@@ -28,8 +31,9 @@ struct csv_load {
     const struct format_request *request;
     struct csv_columns columns;
     struct records out;
-    uint64_t capacity; /* records that fit */
-    uint64_t skipped;  /* records left out for missing values */
+    uint64_t capacity;            /* records that fit */
+    uint64_t skipped;             /* records left out for missing values */
+    enum column_missing *missing; /* [columns.count] what becomes of it; nothing if ignored */
 };
 
 /* "iris.csv:3: column 4 ("species"): …", with the cell between the two texts. */
@@ -38,8 +42,8 @@ static int cell_error(const struct csv_load *l, const struct csv_row *row, size_
 {
     char cell[64], name[64];
     bool header = l->columns.header;
-    (void)csv_quote(row->fields[column], cell, sizeof cell);
-    (void)csv_quote(l->columns.names[column], name, sizeof name);
+    (void)cells_mark(row->fields[column], CSV_SHOWN_BYTES, true, cell, sizeof cell);
+    (void)cells_mark(l->columns.names[column], CSV_SHOWN_BYTES, true, name, sizeof name);
     return err_set(err, ERR_INVALID, "%s:%" PRIu64 ": column %zu%s%s%s: %s%s%s", l->request->path,
                    row->line, column, header ? " (" : "", header ? name : "", header ? ")" : "",
                    before, cell, after);
@@ -144,16 +148,28 @@ static int add_category(struct csv_load *l, const struct csv_row *row, size_t co
                                 err);
 }
 
-/* Does a column that is used lack its value? */
-static bool lacks_value(const struct csv_load *l, const struct csv_row *row, size_t *column)
+/* Look for missing values that cannot stay: *@skip: the record is to be left out. */
+static int check_missing(const struct csv_load *l, const struct csv_row *row, bool *skip,
+                         struct err *err)
 {
     for (size_t j = 0; j < row->count; j++) {
-        if (l->columns.roles[j] != CSV_IGNORED && csv_is_missing(row->fields[j])) {
-            *column = j;
-            return true;
+        enum column_missing policy = l->missing[j];
+        if (policy > COLUMN_MISSING_SKIP || !csv_is_missing(row->fields[j])) {
+            continue;
+        }
+        if (policy == COLUMN_MISSING_SKIP) {
+            *skip = true;
+            return 0;
+        }
+        if (j != l->columns.label) { /* add_label() says more of that */
+            return cell_error(l, row, j, "the value is missing (",
+                              l->columns.declared == NULL
+                                  ? "); set data.missing to mean, median, zero or skip"
+                                  : "); set missing of the column, or data.missing",
+                              err);
         }
     }
-    return false;
+    return 0;
 }
 
 static int add_cells(struct csv_load *l, const struct csv_row *row, struct err *err)
@@ -188,20 +204,13 @@ static int add_row(struct csv_load *l, const struct csv_row *row, struct err *er
                        l->request->path, row->line, row->count, row->count == 1 ? "" : "s",
                        l->columns.count, l->columns.first_line);
     }
-    int policy = l->request->spec->missing;
-    size_t column = 0;
-    if ((policy == DATA_MISSING_ERROR || policy == DATA_MISSING_SKIP) &&
-        lacks_value(l, row, &column)) {
-        if (policy == DATA_MISSING_ERROR && column != l->columns.label) {
-            return cell_error(l, row, column, "the value is missing (",
-                              "); set data.missing to mean, median, zero or skip", err);
-        }
-        if (policy == DATA_MISSING_SKIP) {
-            l->skipped++;
-            return 0;
-        }
+    bool skip = false;
+    int rc = check_missing(l, row, &skip, err);
+    if (skip) {
+        l->skipped++;
+        return 0;
     }
-    int rc = reserve(l, err);
+    rc = rc != 0 ? rc : reserve(l, err);
     if (rc == 0) {
         rc = add_cells(l, row, err);
     }
@@ -223,12 +232,26 @@ static void begin(struct csv_load *l)
     r->by_line = true;
     r->columns = mem_new(c->numbers, sizeof *r->columns);
     r->categories = mem_new(c->categories, sizeof *r->categories);
+    r->declared =
+        c->declared == NULL ? NULL : mem_new(c->numbers + c->categories, sizeof(uint32_t));
+    l->missing = mem_new(c->count, sizeof *l->missing);
     size_t number = 0;
     for (size_t j = 0; j < c->count; j++) {
+        l->missing[j] = c->roles[j] == CSV_IGNORED ? COLUMN_MISSING_OWN
+                                                   : csv_column_missing(c, l->request->spec, j);
+        size_t entry = c->numbers + r->category_count;
         if (c->roles[j] == CSV_NUMBER) {
+            entry = number;
             r->columns[number++] = mem_strdup(c->names[j]);
         } else if (c->roles[j] == CSV_CATEGORY) {
-            r->categories[r->category_count++].name = mem_strdup(c->names[j]);
+            struct category_column *category = &r->categories[r->category_count++];
+            category->name = mem_strdup(c->names[j]);
+            category->values.limit = c->declared == NULL ? 0 : RECORDS_CELLS_MAX;
+        } else {
+            continue;
+        }
+        if (c->declared != NULL) {
+            r->declared[entry] = c->declared[j];
         }
     }
 }
@@ -247,6 +270,9 @@ static int next_row(struct csv_load *l, struct csv *file, const struct csv_row *
     for (;;) {
         struct err cause = {0};
         int rc = csv_next(file, row, &cause);
+        if (rc == 0 && *row != NULL && l->request->spec->short_rows == DATA_SHORT_ROWS_MISSING) {
+            csv_pad(file, l->columns.count);
+        }
         if (rc == 0) {
             return 0;
         }
@@ -292,6 +318,9 @@ static int read_open(struct csv_load *l, struct csv *file, bool header, struct e
     if (rc == 0 && row == NULL) {
         rc = err_set(err, ERR_INVALID, "%s: the file is empty", l->request->path);
     }
+    if (rc == 0 && !header && l->request->spec->short_rows == DATA_SHORT_ROWS_MISSING) {
+        csv_pad(file, csv_columns_least(l->request->spec));
+    }
     if (rc == 0) {
         rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
     }
@@ -321,7 +350,7 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     }
     struct csv *file = NULL;
     if (rc == 0) {
-        rc = csv_open(q->path, separator, &file, err);
+        rc = csv_open(q->path, q->spec->roots, separator, &file, err);
     }
     if (rc != 0) {
         return rc;
@@ -330,6 +359,7 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     rc = read_open(&load, file, header, err);
     csv_close(file);
     csv_columns_release(&load.columns);
+    free(load.missing);
     if (rc == 0) {
         *out = load.out;
     } else {
@@ -338,4 +368,4 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     return rc;
 }
 
-const struct format format_csv = {.name = "csv", .sniff = csv_sniff, .read = csv_read};
+const struct format format_csv = {.name = "csv", .look = csv_look, .read = csv_read};

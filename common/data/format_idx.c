@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/format.h"
 #include "data/source.h"
 
@@ -44,9 +45,11 @@ static const struct idx_type *find_type(uint8_t code)
     return NULL;
 }
 
-static bool idx_sniff(const uint8_t *head, size_t n)
+static void idx_look(const uint8_t *head, size_t n, struct format_look *look)
 {
-    return n >= 4 && head[0] == 0 && head[1] == 0 && find_type(head[2]) != NULL;
+    look->lines = 1;
+    look->fit = n >= 4 && head[0] == 0 && head[1] == 0 && find_type(head[2]) != NULL;
+    look->what = "it begins with the bytes of an IDX file";
 }
 
 static uint32_t big_endian_32(const uint8_t *p)
@@ -120,10 +123,11 @@ static int read_dims(struct idx_file *f, struct err *err)
     return 0;
 }
 
-static int open_idx(const char *path, struct idx_file *f, struct err *err)
+static int open_idx(const char *path, const struct data_roots *roots, struct idx_file *f,
+                    struct err *err)
 {
     *f = (struct idx_file){0};
-    int rc = source_open(path, &f->source, err);
+    int rc = source_open(path, roots, &f->source, err);
     if (rc != 0) {
         return rc;
     }
@@ -136,7 +140,8 @@ static int open_idx(const char *path, struct idx_file *f, struct err *err)
     f->rank = magic[3];
     if (magic[0] != 0 || magic[1] != 0 || f->type == NULL) {
         return err_set(err, ERR_INVALID,
-                       "%s: not an IDX file: it begins with the bytes %02x %02x %02x %02x; an IDX "
+                       "%s: not an IDX file: it begins with the bytes " CELLS_BEGIN
+                       "%02x %02x %02x %02x" CELLS_END "; an IDX "
                        "file begins with 00 00, a type (08, 09, 0b to 0e) and a rank",
                        path, magic[0], magic[1], magic[2], magic[3]);
     }
@@ -366,9 +371,9 @@ static int idx_read(const struct format_request *q, struct records *out, struct 
     }
     struct idx_file features = {0}, labels = {0};
     struct records r = {0};
-    int rc = open_idx(q->path, &features, err);
+    int rc = open_idx(q->path, q->spec->roots, &features, err);
     if (rc == 0) {
-        rc = open_idx(q->labels_path, &labels, err);
+        rc = open_idx(q->labels_path, q->spec->roots, &labels, err);
     }
     if (rc == 0) {
         rc = check_pair(q, &features, &labels, err);
@@ -397,4 +402,4 @@ out:
     return rc;
 }
 
-const struct format format_idx = {.name = "idx", .sniff = idx_sniff, .read = idx_read};
+const struct format format_idx = {.name = "idx", .look = idx_look, .read = idx_read};

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/csv_columns.h"
 #include "data/decimal.h"
 #include "data/encode.h"
@@ -53,9 +54,9 @@ static const char *skip_blanks(const char *p)
 static int word_error(const struct libsvm_load *l, const char *p, const char *what, struct err *err)
 {
     char *word = mem_printf("%.*s", (int)strcspn(p, " \t"), p), shown[64];
-    int rc =
-        err_set(err, ERR_INVALID, "%s:%" PRIu64 ":%zu: %s %s", l->request->path, l->line.number,
-                (size_t)(p - l->line.text) + 1, csv_quote(word, shown, sizeof shown), what);
+    int rc = err_set(err, ERR_INVALID, "%s:%" PRIu64 ":%zu: %s %s", l->request->path,
+                     l->line.number, (size_t)(p - l->line.text) + 1,
+                     cells_mark(word, CSV_SHOWN_BYTES, true, shown, sizeof shown), what);
     free(word);
     return rc;
 }
@@ -325,7 +326,7 @@ static int libsvm_read(const struct format_request *q, struct records *out, stru
                        q->key);
     }
     struct lines *file;
-    int rc = lines_open(q->path, &file, err);
+    int rc = lines_open(q->path, q->spec->roots, &file, err);
     if (rc != 0) {
         return rc;
     }
@@ -372,24 +373,25 @@ static bool looks_like_record(const char *p, bool whole, size_t *pairs)
     return true;
 }
 
-static bool libsvm_sniff(const uint8_t *head, size_t n)
+/* Lines with a label alone, which are records of both LIBSVM and CSV, are not counted. */
+static void libsvm_look(const uint8_t *head, size_t n, struct format_look *look)
 {
-    char text[FORMAT_HEAD_BYTES + 1];
-    bool marked = n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0, cut = n == FORMAT_HEAD_BYTES;
+    char *text = mem_new(n + 1, 1);
     memcpy(text, head, n);
-    text[n] = '\0';
-    size_t pairs = 0;
-    for (char *line = text + (marked ? 3 : 0); *line != '\0';) {
+    bool marked = n >= 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0, cut = n == FORMAT_HEAD_BYTES;
+    for (char *line = text + (marked ? 3 : 0); *line != '\0' && look->lines < FORMAT_LOOK_LINES;) {
         char *end = line + strcspn(line, "\n");
         bool last = *end == '\0';
+        size_t pairs = 0;
         *end = '\0';
         line[strcspn(line, "\r#")] = '\0';
-        if (!looks_like_record(line, !(last && cut), &pairs)) {
-            return false;
-        }
+        bool record = looks_like_record(line, !(last && cut), &pairs);
+        look->fit += record && pairs > 0;
+        look->lines += !record || pairs > 0;
         line = last ? end : end + 1;
     }
-    return pairs > 0;
+    look->what = "are a label and index:value pairs";
+    free(text);
 }
 
-const struct format format_libsvm = {.name = "libsvm", .sniff = libsvm_sniff, .read = libsvm_read};
+const struct format format_libsvm = {.name = "libsvm", .look = libsvm_look, .read = libsvm_read};

@@ -22,10 +22,11 @@ struct lines {
     bool ended;        /* there is nothing more to read */
 };
 
-int lines_open(const char *path, struct lines **out, struct err *err)
+int lines_open(const char *path, const struct data_roots *roots, struct lines **out,
+               struct err *err)
 {
     struct source *source;
-    int rc = source_open(path, &source, err);
+    int rc = source_open(path, roots, &source, err);
     if (rc != 0) {
         return rc;
     }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/data_roots.h"
 
 #define LINES_BYTES_MAX (64U << 20) /* a longer line is no text of records */
 
@@ -23,7 +24,8 @@ struct line {
 };
 
 /* Errors: as source_open(). */
-int lines_open(const char *path, struct lines **out, struct err *err);
+int lines_open(const char *path, const struct data_roots *roots, struct lines **out,
+               struct err *err);
 void lines_close(struct lines *l); /* NULL is fine */
 /* The next line; its text is NULL at the end of the file. Errors: ERR_EXHAUSTED the line is too
  * long; as source_read(). */

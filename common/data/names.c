@@ -44,8 +44,9 @@ int names_add(struct names *n, const char *text, uint32_t *number, struct err *e
     if (names_find(n, text, number)) {
         return 0;
     }
-    if (n->count >= NAMES_MAX) {
-        return err_set(err, ERR_EXHAUSTED, "more than %u different values", NAMES_MAX);
+    size_t limit = n->limit == 0 ? NAMES_MAX : n->limit;
+    if (n->count >= limit) {
+        return err_set(err, ERR_EXHAUSTED, "more than %zu different values", limit);
     }
     if ((n->count + 1) * 2 > n->slot_count) { /* at most half full: probes stay short */
         grow(n);

@@ -19,10 +19,11 @@ struct names {
     size_t capacity;
     uint32_t *slots; /* hash table of number + 1, 0 is free; a power of two of them */
     size_t slot_count;
+    size_t limit; /* of count; 0: NAMES_MAX */
 };
 
 void names_release(struct names *n);
-/* The number of @text, which is added when new. Errors: ERR_EXHAUSTED over NAMES_MAX. */
+/* The number of @text, which is added when new. Errors: ERR_EXHAUSTED over the limit. */
 int names_add(struct names *n, const char *text, uint32_t *number, struct err *err);
 bool names_find(const struct names *n, const char *text, uint32_t *number);
 

@@ -17,17 +17,17 @@ struct part_reader {
     const char *key; /* "train" or "test" */
     bool label_is_class;
     struct file_list files, labels; /* labels: none, or as many */
-    const struct format *format;
+    struct format_choice choice;
 };
 
 static int list_files(struct part_reader *r, struct err *err)
 {
     char key[32];
     (void)snprintf(key, sizeof key, "data.%s.file", r->key);
-    int rc = file_list_make(r->spec->dir, r->source->file, key, &r->files, err);
+    int rc = file_list_make(r->spec->roots, r->spec->dir, r->source->file, key, &r->files, err);
     if (rc == 0) {
         (void)snprintf(key, sizeof key, "data.%s.labels", r->key);
-        rc = file_list_make(r->spec->dir, r->source->labels, key, &r->labels, err);
+        rc = file_list_make(r->spec->roots, r->spec->dir, r->source->labels, key, &r->labels, err);
     }
     if (rc == 0 && r->labels.count > 0 && r->labels.count != r->files.count) {
         rc = err_set(err, ERR_INVALID,
@@ -52,15 +52,26 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
         .bad_had = had->bad_count,
         .label_is_class = r->label_is_class,
     };
-    return r->format->read(&request, out, err);
+    return r->choice.format->read(&request, out, err);
+}
+
+/* What is wrong may be the choice of the format. */
+static void doubt(const struct part_reader *r, struct err *err)
+{
+    struct err cause = err != NULL ? *err : (struct err){0};
+    (void)err_set(err, cause.code, "%s; data.format: auto takes the file for %s, because %s",
+                  cause.msg, r->choice.format->name, r->choice.why);
 }
 
 static int read_files(struct part_reader *r, struct records *out, struct err *err)
 {
     const uint64_t limit = (uint64_t)r->source->limit;
-    int rc = format_find((enum data_format)r->spec->format, r->files.paths[0], &r->format, err);
+    int rc = format_find(r->spec, r->files.paths[0], &r->choice, err);
     if (rc == 0) {
         rc = read_file(r, 0, &(struct records){0}, out, err);
+        if ((rc == ERR_INVALID || rc == ERR_CORRUPT) && !r->choice.sure) {
+            doubt(r, err);
+        }
     }
     for (size_t i = 1; i < r->files.count && rc == 0; i++) {
         if (limit > 0 && out->count >= limit) {
@@ -76,9 +87,11 @@ static int read_files(struct part_reader *r, struct records *out, struct err *er
     return rc;
 }
 
-/* @train: the records that these ones must fit, NULL for the first. */
+/* @train: the records that these ones must fit, NULL for the first. @choice: NULL, or the format
+ * that reads them, owned. */
 static int read_source(const struct data_spec *spec, const char *key, bool label_is_class,
-                       const struct records *train, struct records *out, struct err *err)
+                       const struct records *train, struct records *out, char **choice,
+                       struct err *err)
 {
     struct part_reader r = {
         .spec = spec,
@@ -98,7 +111,13 @@ static int read_source(const struct data_spec *spec, const char *key, bool label
         rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
     }
     file_list_release(&r.files);
+    if (rc == 0 && choice != NULL) {
+        *choice = r.choice.why == NULL
+                      ? mem_strdup(r.choice.format->name)
+                      : mem_printf("%s, because %s", r.choice.format->name, r.choice.why);
+    }
     file_list_release(&r.labels);
+    free(r.choice.why);
     return rc;
 }
 
@@ -118,7 +137,7 @@ int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *
                        "data.test.file and data.test_fraction exclude each other");
     }
     struct records *train = &out->train, *test = &out->test;
-    int rc = read_source(spec, "train", label_is_class, NULL, train, err);
+    int rc = read_source(spec, "train", label_is_class, NULL, train, &out->format, err);
     if (rc != 0) {
         return rc;
     }
@@ -129,7 +148,7 @@ int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *
             records_limit(test, (uint64_t)spec->test.limit);
         }
     } else if (is_set(spec->test.file)) {
-        rc = read_source(spec, "test", label_is_class, train, test, err);
+        rc = read_source(spec, "test", label_is_class, train, test, NULL, err);
         if (rc == 0) {
             rc = records_match(train, test, err);
         }
@@ -143,4 +162,5 @@ void parts_release(struct parts *p)
 {
     records_release(&p->train);
     records_release(&p->test);
+    free(p->format);
 }

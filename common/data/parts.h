@@ -12,6 +12,7 @@
 struct parts {
     struct records train, test;
     bool has_test;
+    char *format; /* of the train records, and why; owned */
 };
 
 /* Read all files of @spec, and set the test part aside when test_fraction says so. @out is zeroed,

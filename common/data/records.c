@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "data/cells.h"
 
 #define RECORDS_FIRST_BYTES (1U << 20) /* the first allocation; then it doubles */
 
@@ -28,6 +29,8 @@ void records_drop_columns(struct records *r)
         names_release(&r->categories[i].values);
     }
     free(r->categories);
+    free(r->declared);
+    r->declared = NULL;
     r->categories = NULL;
     r->category_count = 0;
 }
@@ -181,7 +184,7 @@ static void copy_record(struct records *a, uint64_t to, const struct records *b,
 
 static struct names names_copy(const struct names *n)
 {
-    struct names copy = {0};
+    struct names copy = {.limit = n->limit};
     uint32_t number;
     for (size_t i = 0; i < n->count; i++) {
         (void)names_add(&copy, n->texts[i], &number, NULL); /* fits: the original did */
@@ -353,8 +356,10 @@ int records_match(const struct records *train, const struct records *test, struc
     for (size_t i = 0; named && i < train->numbers + train->category_count; i++) {
         const char *a = column_name(train, i), *b = column_name(test, i);
         if (strcmp(a, b) != 0) {
-            return err_set(err, ERR_INVALID, "%s: column \"%.60s\" stands where %s has \"%.60s\"",
-                           test->where, b, train->where, a);
+            char first[80], second[80];
+            return err_set(err, ERR_INVALID, "%s: column %s stands where %s has %s", test->where,
+                           cells_mark(b, 60, true, second, sizeof second), train->where,
+                           cells_mark(a, 60, true, first, sizeof first));
         }
     }
     return 0;

@@ -16,9 +16,10 @@
 #include "data/names.h"
 #include "tensor/shape.h"
 
-#define RECORDS_CATEGORY_NONE UINT32_MAX /* a missing category */
+#define RECORDS_CATEGORY_NONE UINT32_MAX   /* a missing category */
+#define RECORDS_CELLS_MAX (UINT32_MAX - 1) /* different cells of a declared column */
 
-/* One column of text, to be one-hot encoded. */
+/* One column of text, to be one-hot encoded; of a declared list a value is the whole cell. */
 struct category_column {
     char *name; /* for messages */
     struct names values;
@@ -54,6 +55,8 @@ struct records {
     bool named;                /* the names of columns and categories are from the file */
     struct category_column *categories;
     size_t category_count;
+    /* [numbers, then categories] of each the entry of data.columns; NULL: there are none */
+    uint32_t *declared;
     double *labels; /* [count], or NULL when they are text */
     struct names label_texts;
     uint32_t *label_cells;       /* [count] numbers in label_texts */

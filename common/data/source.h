@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file as a stream of bytes, plain, gzip or zstd, that knows where it is for error messages.
  *
- * Owner: one thread. The only user of zlib's reading half. */
+ * Owner: one thread. Memory: of raw_file.h and of what unpacks it. */
 #ifndef GRADUS_DATA_SOURCE_H
 #define GRADUS_DATA_SOURCE_H
 
@@ -10,18 +10,18 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/data_roots.h"
 
 struct source;
 
-/* Open @path, a regular file. Gzip and zstd are recognised by their first bytes, whatever the
- * name.
- * Errors: ERR_NOT_FOUND, ERR_PERMISSION, ERR_INVALID not a regular file. */
-int source_open(const char *path, struct source **out, struct err *err);
+/* Open @path, a regular file or an object ("s3://bucket/key") below @roots (NULL: any). Gzip and
+ * zstd are recognised by their first bytes, whatever the name. Errors: as raw_file_open(). */
+int source_open(const char *path, const struct data_roots *roots, struct source **out,
+                struct err *err);
 void source_close(struct source *s); /* NULL is fine */
 
 /* Read @n bytes to @out; *@got is smaller only at the end of the file.
- * Errors: ERR_CORRUPT a damaged or cut gzip or zstd file, with the byte; read errors of the system.
- */
+ * Errors: ERR_CORRUPT a damaged or cut gzip or zstd file, with the byte; as raw_file_read(). */
 int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *err);
 
 const char *source_path(const struct source *s);

@@ -11,14 +11,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/raw_file.h"
 
 struct zstd_file;
 
 /* Does a file that begins with these bytes look like zstd? */
 bool zstd_file_begins(const uint8_t *head, size_t n);
-/* Takes @fd, which stands at the beginning of the file @path. Errors: ERR_EXHAUSTED, and @fd stays
- * the caller's. */
-int zstd_file_open(int fd, const char *path, struct zstd_file **out, struct err *err);
+/* @file is borrowed, and stands at its beginning. Errors: ERR_EXHAUSTED. */
+int zstd_file_open(struct raw_file *file, struct zstd_file **out, struct err *err);
 void zstd_file_close(struct zstd_file *z); /* NULL is fine */
 /* As source_read(). */
 int zstd_file_read(struct zstd_file *z, void *out, size_t n, size_t *got, struct err *err);

@@ -59,10 +59,12 @@ static void softmax_cross_entropy(const struct loss_run *r)
     }
 }
 
-static void count_score(struct metrics *m, double probability, bool positive)
+/* Bins are of the logit: of rare classes almost all probabilities are near 0, where bins of the
+ * probability would make ties of most pairs. */
+static void count_score(struct metrics *m, double logit, bool positive)
 {
     /* A diverged model's NaN counts as the lowest score. */
-    double scaled = probability * METRIC_AUC_BINS;
+    double scaled = (logit / METRIC_AUC_LOGIT_MAX + 1) * (0.5 * METRIC_AUC_BINS);
     size_t bin = scaled >= METRIC_AUC_BINS - 1 ? METRIC_AUC_BINS - 1
                  : scaled > 0.0                ? (size_t)scaled
                                                : 0;
@@ -87,7 +89,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
             correct += (y > 0.0) == (t > 0.5);
         }
         if (wants(r->metrics, METRIC_AUC)) {
-            count_score(r->metrics, probability, t > 0.5);
+            count_score(r->metrics, y, t > 0.5);
         }
     }
     if (r->metrics != NULL) {

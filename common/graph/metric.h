@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mergeable metrics: sums in double, so that parts computed anywhere add up to the whole.
- * AUC is exact over scores rounded to METRIC_AUC_BINS bins of the sigmoid output. Plain data. */
+ * AUC is exact over logits rounded to METRIC_AUC_BINS bins between plus and minus
+ * METRIC_AUC_LOGIT_MAX. Plain data. */
 #ifndef GRADUS_GRAPH_METRIC_H
 #define GRADUS_GRAPH_METRIC_H
 
 #include "graph/layer.h"
 
 #define METRIC_AUC_BINS 4096
+#define METRIC_AUC_LOGIT_MAX 16.0 /* a probability of 1e-7 */
 
 struct metrics {
     unsigned kinds; /* bit set; set by metrics_init() */

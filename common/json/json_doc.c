@@ -162,3 +162,11 @@ const char *json_doc_text(const struct json_t *value)
 {
     return json_string_value(value);
 }
+
+bool json_doc_number(const struct json_t *value, double *out)
+{
+    if (json_is_number(value)) {
+        *out = json_number_value(value);
+    }
+    return json_is_number(value);
+}

@@ -39,6 +39,8 @@ size_t json_doc_count(const struct json_t *value); /* of an array or object, els
 const char *json_doc_next(const struct json_t *object, void **iterator,
                           const struct json_t **value);
 bool json_doc_is_object(const struct json_t *value);
+/* False when it is no number. */
+bool json_doc_number(const struct json_t *value, double *out);
 const char *json_doc_text(const struct json_t *value); /* NULL when it is not a string */
 
 #endif

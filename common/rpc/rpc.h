@@ -22,6 +22,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "auth/auth_identity.h"
 #include "base/err.h"
 
 /* ---- process ---- */
@@ -94,28 +95,60 @@ void rpc_msg_unref(struct rpc_msg *msg); /* NULL is fine */
 
 /* ---- credentials ---- */
 
-/* Who this process is and whom it believes, for all its servers and channels over TCP: mutual TLS
- * 1.2 or later. Unix-domain sockets have none: they belong to one user of one host. */
+/* Who this process is and whom it believes, for all its servers and channels over TCP: TLS 1.2 or
+ * later, mutual where there is a certificate, and a bearer token that goes with each call.
+ * Unix-domain sockets have none of it: they belong to one user of one host. */
 struct rpc_credentials;
 
-struct rpc_credentials_options {  /* files in PEM form, which are read again when they change */
-    const char *certificate_file; /* ours, and behind it those between it and the CA */
+#define RPC_TOKEN_BYTES_MAX ((size_t)8192)
+
+struct rpc_credentials_options {  /* files, which are read again when they change; NULL or "": none
+                                   */
+    const char *certificate_file; /* ours, in PEM form, and behind it those between it and the CA */
     const char *key_file;
-    const char *ca_file;
+    const char *ca_file;   /* without: no TLS */
     const char *peer_name; /* in the certificates of servers; NULL or "": the host of the target */
+    bool clients_without_certificate; /* may connect to servers; a certificate that is shown has to
+                                         be one of the CA */
+    const char *token_file;
+    const char *token; /* instead of the file */
 };
 
-/* After rpc_init(). Errors: ERR_INVALID. Whether the files are any good is tls_files_check()'s. */
+/* After rpc_init(). Errors: ERR_INVALID, and those of reading the token. Whether the files of TLS
+ * are any good is tls_files_check()'s. */
 struct rpc_credentials *rpc_credentials_new(const struct rpc_credentials_options *options,
                                             struct err *err);
-/* What it was made of; borrows. */
+/* What it was made of, NULL for what there is none of, and without the token; borrows. */
 const struct rpc_credentials_options *rpc_credentials_given(const struct rpc_credentials *c);
+bool rpc_credentials_tls(const struct rpc_credentials *c); /* NULL is fine, and has none */
 void rpc_credentials_free(struct rpc_credentials *c); /* NULL is fine; its servers may live on */
+
+/* ---- who calls ---- */
+
+struct rpc_call;
+
+/* A call that has just come: what its connection proves, and what it says. */
+struct rpc_arriving {
+    struct rpc_call *call; /* for rpc_peer() */
+    const char *method;    /* "gradus.v1.Jobs/Submit" */
+    bool certified;        /* by mutual TLS; then: */
+    struct auth_certificate certificate;
+    bool local;                /* through a Unix-domain socket */
+    const char *authorization; /* the header of that name; NULL: none, or none that is text */
+};
+
+/* Looks at each call before anything of it is read. On poller threads, several at a time. */
+struct rpc_guard {
+    /* Say who calls in @who, which is zeroed; borrows everything for the call. Errors: the call
+     * ends with this one and none of its method's callbacks runs. */
+    int (*admit)(void *ctx, const struct rpc_arriving *call, struct auth_identity *who,
+                 struct err *err);
+    void *ctx;
+};
 
 /* ---- server ---- */
 
 struct rpc_server;
-struct rpc_call;
 
 struct rpc_server_options {
     const char *const *addresses; /* "host:port" (port 0: any free one), "unix:/path" */
@@ -124,11 +157,13 @@ struct rpc_server_options {
     size_t message_bytes_max;  /* of one message, either way; 0: 64 MiB */
     size_t inflight_bytes_max; /* received and unpacked, not yet released; more is refused; 0: 8 x
                                   the above */
+    size_t calls_max;          /* in hand at once; further ones end with ERR_EXHAUSTED; 0: 16384 */
     size_t unpack_bytes_max;   /* memory of one unpacked body; 0: 8 MiB + 4 x its wire bytes */
     size_t send_bytes_max;     /* queued on one stream; 0: 4 x message_bytes_max */
     unsigned grace_ms;         /* for calls in flight at stop; 0: 5000 */
     unsigned keepalive_ms;     /* 0: 10000 */
     const struct rpc_credentials *credentials; /* borrows until it is bound; NULL: plain */
+    const struct rpc_guard *guard;             /* borrows; NULL: whoever reaches it is an admin */
     /* A packed FileDescriptorSet with services that are not in proto/ (those are built in). */
     const unsigned char *descriptors;
     size_t descriptors_bytes;
@@ -159,7 +194,7 @@ struct rpc_method {
     unsigned flags;
 };
 
-/* Keeps nothing of @options but @descriptors (borrows). Errors: ERR_INVALID. */
+/* Keeps nothing of @options but @descriptors and @guard (borrows). Errors: ERR_INVALID. */
 struct rpc_server *rpc_server_new(const struct rpc_server_options *options, struct err *err);
 
 /* Serve a service. @methods (borrows) must have exactly one row for each rpc of the proto.
@@ -182,6 +217,7 @@ const char *rpc_server_address(const struct rpc_server *s, size_t i);
 void rpc_server_set_serving(struct rpc_server *s, bool serving);
 /* Bytes received and unpacked, and not yet released. */
 size_t rpc_server_inflight_bytes(const struct rpc_server *s);
+size_t rpc_server_calls(const struct rpc_server *s); /* in hand, those that wait among them */
 
 /* Health becomes NOT_SERVING, new calls are refused, calls in flight get grace_ms, then they are
  * cancelled; returns when every `done` has run. Not from a callback. Idempotent. */
@@ -222,6 +258,9 @@ void rpc_resume(struct rpc_call *call);
 bool rpc_cancelled(const struct rpc_call *call);
 int64_t rpc_time_left_ms(const struct rpc_call *call); /* INT64_MAX without a deadline */
 const char *rpc_peer(struct rpc_call *call); /* "ipv4:127.0.0.1:40000", "unix:"; borrows */
+const char *rpc_method_name(const struct rpc_call *call); /* "gradus.v1.Jobs/Submit"; borrows */
+/* Who calls: what the guard said; borrows. */
+const struct auth_identity *rpc_caller(const struct rpc_call *call);
 size_t rpc_queued_bytes(struct rpc_call *call);
 /* A free pointer for the handler; NULL at first. */
 void rpc_set_data(struct rpc_call *call, void *data);
@@ -255,6 +294,8 @@ struct rpc_channel_options {
     bool own_connection;   /* do not share a connection with channels to the same target */
 };
 
+/* Errors: ERR_INVALID the target is no address; or there is a token, and no TLS to keep it from
+ * those on the way to another host. */
 struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *options, struct err *err);
 /* Cancel what is in flight, on any thread; new calls fail with ERR_UNAVAILABLE from now on. */
 void rpc_channel_cancel(struct rpc_channel *c);

@@ -178,6 +178,16 @@ const char *rpc_peer(struct rpc_call *call)
     return peer;
 }
 
+const char *rpc_method_name(const struct rpc_call *call)
+{
+    return call->entry ? call->entry->path + 1 : ""; /* without the '/' */
+}
+
+const struct auth_identity *rpc_caller(const struct rpc_call *call)
+{
+    return &call->caller;
+}
+
 size_t rpc_queued_bytes(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->lock);

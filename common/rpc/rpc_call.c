@@ -49,6 +49,7 @@ static void tear_down(struct rpc_call *call)
     if (call->next) {
         call->next->link = call->link;
     }
+    atomic_fetch_sub(&s->call_count, 1);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     rpc_call_unref(call);
@@ -215,8 +216,8 @@ static void receive_run(struct rpc_tag *tag, bool ok)
     rpc_call_settle(call);
 }
 
-void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, const char *path,
-                    struct rpc_arrival *arrival)
+static struct rpc_call *call_new(struct rpc_server *s, const struct rpc_method_entry *entry,
+                                 const struct rpc_arrival *arrival)
 {
     struct rpc_call *call = mem_new(1, sizeof(*call));
     atomic_init(&call->refs, 1);
@@ -236,9 +237,45 @@ void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, 
     call->send_tag.run = send_run;
     call->direct = entry && !entry->client_streams && !entry->server_streams;
     call->open_due = entry && entry->client_streams && entry->row->open;
+    call->busy = true; /* nothing runs before everything is here */
+    return call;
+}
+
+/* One more must fit; the call counts already. */
+static int check_room(const struct rpc_call *call, struct err *err)
+{
+    const struct rpc_server *s = call->server;
+    if (atomic_load(&s->call_count) <= s->calls_max) {
+        return 0;
+    }
+    return err_set(err, ERR_EXHAUSTED, "this server has %zu calls in hand and takes no more",
+                   s->calls_max);
+}
+
+/* May it be? If not, its method is as good as unknown: no callback of it runs, not even the last.
+ */
+static int admit(struct rpc_call *call, struct err *err)
+{
+    int rc = call->entry ? rpc_call_admit(call, call->entry, err) : 0;
+    rc = rc == 0 && call->entry ? check_room(call, err) : rc;
+    if (rc != 0) {
+        call->entry = NULL;
+        call->open_due = false;
+        call->direct = false;
+    }
+    return rc;
+}
+
+void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, const char *path,
+                    struct rpc_arrival *arrival)
+{
+    struct rpc_call *call = call_new(s, entry, arrival);
+    struct err err;
+    atomic_fetch_add(&s->call_count, 1);
+    bool refused = admit(call, &err) != 0; /* before others see the call */
 
     pthread_mutex_lock(&s->lock);
-    bool refuse = s->stopping && entry && (entry->row->flags & RPC_END_ON_STOP);
+    bool stopping = s->stopping && entry && (entry->row->flags & RPC_END_ON_STOP);
     call->next = s->calls;
     call->link = &s->calls;
     if (s->calls) {
@@ -247,15 +284,13 @@ void rpc_call_begin(struct rpc_server *s, const struct rpc_method_entry *entry, 
     s->calls = call;
     pthread_mutex_unlock(&s->lock);
 
-    struct err err;
     struct rpc_msg *msg = NULL;
-    pthread_mutex_lock(&call->lock);
-    call->busy = true; /* nothing runs before everything is here */
-    pthread_mutex_unlock(&call->lock);
     if (!entry) {
         err_set(&err, ERR_UNSUPPORTED, "unknown method %s", path);
         rpc_call_end(call, &err, NULL);
-    } else if (refuse) {
+    } else if (refused) {
+        rpc_call_end(call, &err, NULL);
+    } else if (stopping) {
         err_set(&err, ERR_UNAVAILABLE, "the server is shutting down");
         rpc_call_end(call, &err, NULL);
     } else if (arrival->payload) {

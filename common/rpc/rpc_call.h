@@ -34,6 +34,7 @@ struct rpc_call {
     grpc_call *grpc;
     _Atomic(void *) data;
     atomic_bool cancelled;
+    struct auth_identity caller; /* set before the first callback */
 
     struct rpc_tag close_tag;
     struct rpc_tag receive_tag;
@@ -77,6 +78,8 @@ void rpc_call_proceed(struct rpc_call *call);
 /* Locked; returns unlocked. Callbacks that are due, then what they made due. */
 void rpc_call_settle(struct rpc_call *call);
 
+/* Ask the server's guard, if it has one, who calls @entry and whether that may be. Errors: its. */
+int rpc_call_admit(struct rpc_call *call, const struct rpc_method_entry *entry, struct err *err);
 /* End the call with @end (NULL: well) and one more trailer, whose memory is taken (or NULL).
  * Errors: ERR_CANCELLED, ERR_STATE as rpc_fail(). */
 int rpc_call_end(struct rpc_call *call, const struct err *end, struct rpc_field *trailer);

@@ -43,9 +43,9 @@ void rpc_loop_free(struct rpc_loop *loop)
 
 /* ---- channels ---- */
 
-static grpc_channel *create_channel(const struct rpc_channel *c,
-                                    const struct rpc_channel_options *o)
+static grpc_channel *create_channel(const struct rpc_channel *c)
 {
+    const struct rpc_channel_options *o = &c->options;
     struct rpc_args args = {.count = 0};
     rpc_args_common(&args, c->message_bytes_max,
                     o->keepalive_ms > 0 ? o->keepalive_ms : RPC_KEEPALIVE_MS_DEFAULT);
@@ -67,6 +67,9 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct 
                 o->target ? o->target : "");
         return NULL;
     }
+    if (rpc_credentials_check(o->credentials, o->target, err) != 0) {
+        return NULL;
+    }
     struct rpc_channel *c = mem_new(1, sizeof(*c));
     c->target = mem_strdup(o->target);
     c->message_bytes_max =
@@ -77,8 +80,25 @@ struct rpc_channel *rpc_channel_new(const struct rpc_channel_options *o, struct 
     c->loop = o->loop;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->idle, NULL);
-    c->grpc = create_channel(c, o);
+    c->options = *o;
+    c->options.target = c->target;
+    c->grpc = create_channel(c);
+    c->made_ms = chrono_now_ms();
     return c;
+}
+
+/* Locked, before a call. gRPC asks for the address of a name when a connection breaks. Where a name
+ * led to somebody else (it was not known yet and a name server guessed, or the address has a new
+ * owner), connections are well and calls fail for ever: only another channel asks anew. */
+static void leave_stranger(struct rpc_channel *c)
+{
+    const uint64_t now_ms = chrono_now_ms();
+    if (c->strange && !c->inflight && c->watchers == 0 && now_ms - c->made_ms >= RESOLVE_MS_MIN) {
+        grpc_channel_destroy(c->grpc);
+        c->grpc = create_channel(c);
+        c->made_ms = now_ms;
+        c->strange = false;
+    }
 }
 
 void rpc_channel_cancel(struct rpc_channel *c)
@@ -150,10 +170,19 @@ static int wait_ready(struct rpc_channel *c, grpc_completion_queue *cq, unsigned
     }
 }
 
+static void watch(struct rpc_channel *c, int change)
+{
+    pthread_mutex_lock(&c->lock);
+    c->watchers += (unsigned)change;
+    pthread_mutex_unlock(&c->lock);
+}
+
 int rpc_channel_wait_ready(struct rpc_channel *c, unsigned timeout_ms, struct err *err)
 {
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
+    watch(c, 1);
     int rc = wait_ready(c, cq, timeout_ms, err);
+    watch(c, -1);
     grpc_completion_queue_shutdown(cq);
     grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     grpc_completion_queue_destroy(cq);
@@ -172,19 +201,29 @@ static grpc_completion_queue *loop_queue(struct rpc_channel *c, struct err *err)
     return c->loop ? c->loop->poller.cq : NULL;
 }
 
+static void add_header(struct rpc_outgoing *o, const char *key, const char *value)
+{
+    o->headers[o->header_count].key = grpc_slice_from_copied_string(key);
+    o->headers[o->header_count].value = grpc_slice_from_copied_string(value);
+    o->header_count++;
+}
+
 static int fill_headers(struct rpc_outgoing *o, const struct rpc_request *request, struct err *err)
 {
-    o->headers = mem_new(request->header_count + 1, sizeof(*o->headers));
+    struct buf token = {0};
+    o->headers = mem_new(request->header_count + 1, sizeof(*o->headers)); /* 1: the token */
     for (size_t i = 0; i < request->header_count; i++) {
         const struct rpc_header *h = &request->headers[i];
         int rc = rpc_header_check(h->key, h->value, err);
         if (rc != 0) {
             return rc;
         }
-        o->headers[i].key = grpc_slice_from_copied_string(h->key);
-        o->headers[i].value = grpc_slice_from_copied_string(h->value);
-        o->header_count++;
+        add_header(o, h->key, h->value);
     }
+    if (rpc_credentials_authorize(o->channel->options.credentials, o->channel->target, &token)) {
+        add_header(o, RPC_AUTHORIZATION_KEY, buf_str(&token));
+    }
+    buf_release(&token);
     if (request->wait_for_ready) {
         o->header_flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                           GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
@@ -206,6 +245,7 @@ static int create_call(struct rpc_outgoing *o, const struct rpc_request *request
         rc = cq ? 0 : ERR_EXHAUSTED;
     }
     if (rc == 0) {
+        leave_stranger(c);
         o->call = grpc_channel_create_call(c->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, cq, method, NULL,
                                            rpc_deadline(request->timeout_ms), NULL);
         o->inflight =
@@ -310,6 +350,20 @@ static bool was_reset(struct rpc_outgoing *o)
     return !closing;
 }
 
+/* Is the channel connected? Notes, too, whether the other side may be no server of ours: it does
+ * not know the method, or is unavailable and does not say so itself. */
+static bool is_connected(struct rpc_outgoing *o, bool answered)
+{
+    struct rpc_channel *c = o->channel;
+    pthread_mutex_lock(&c->lock);
+    const bool connected = grpc_channel_check_connectivity_state(c->grpc, 0) == GRPC_CHANNEL_READY;
+    const bool strange =
+        o->code == GRPC_STATUS_UNIMPLEMENTED || (o->code == GRPC_STATUS_UNAVAILABLE && !answered);
+    c->strange |= connected && strange;
+    pthread_mutex_unlock(&c->lock);
+    return connected;
+}
+
 void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
 {
     *status = (struct rpc_status){.err = {.code = rpc_code_to_err((int)o->code)}};
@@ -321,10 +375,11 @@ void rpc_outgoing_result(struct rpc_outgoing *o, struct rpc_status *status)
         status->err.code = ERR_UNAVAILABLE;
     }
     char tried[64] = "";
+    const bool answered = rpc_header_find(&o->trailing, RPC_ANSWERED_KEY) != NULL;
+    const bool connected = is_connected(o, answered);
     if (status->err.code == ERR_TIMEOUT || status->err.code == ERR_UNAVAILABLE) {
-        status->answered = rpc_header_find(&o->trailing, RPC_ANSWERED_KEY) != NULL;
-        status->connected =
-            grpc_channel_check_connectivity_state(o->channel->grpc, 0) == GRPC_CHANNEL_READY;
+        status->answered = answered;
+        status->connected = connected;
         snprintf(tried, sizeof(tried), "%s (tried for %llu ms)",
                  status->connected ? "" : ", not connected",
                  (unsigned long long)(chrono_now_ms() - o->start_ms));

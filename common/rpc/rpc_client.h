@@ -21,10 +21,14 @@ struct rpc_channel {
     size_t message_bytes_max;
     size_t unpack_bytes_max;
     size_t send_bytes_max;
-    grpc_channel *grpc;
+    struct rpc_channel_options options; /* its target is the one above */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t idle;
+    grpc_channel *grpc;
+    uint64_t made_ms;  /* when @grpc was */
+    unsigned watchers; /* that wait for @grpc to be connected */
+    bool strange;      /* who answers there knows nothing of us */
     struct rpc_loop *loop;
     struct rpc_loop *own_loop;
     struct rpc_inflight *inflight;

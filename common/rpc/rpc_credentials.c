@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutual TLS of servers and channels. gRPC's core reads the files again each second on a thread of
- * its own: connections that are there stay, new ones are made with what is in the files then. */
+/* TLS and tokens of servers and channels. gRPC's core reads the files again each second on a thread
+ * of its own: connections that are there stay, new ones are made with what is in the files then. */
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "rpc/rpc_grpc.h"
+#include "rpc/rpc_token.h"
 
 #define RELOAD_S 1
 
 struct rpc_credentials {
-    grpc_tls_certificate_provider *provider;
+    grpc_tls_certificate_provider *provider; /* NULL: no TLS */
     grpc_channel_credentials *channel; /* one for all: channels to one target share a connection */
+    struct rpc_token *token;           /* NULL: none */
     struct rpc_credentials_options given; /* copies; peer_name NULL: the target's host */
 };
 
@@ -29,7 +34,9 @@ static grpc_tls_credentials_options *make_options(const struct rpc_credentials *
     grpc_tls_credentials_options *o = grpc_tls_credentials_options_create();
     grpc_tls_credentials_options_set_certificate_provider(o, c->provider);
     grpc_tls_credentials_options_watch_root_certs(o);
-    grpc_tls_credentials_options_watch_identity_key_cert_pairs(o);
+    if (c->given.certificate_file) {
+        grpc_tls_credentials_options_watch_identity_key_cert_pairs(o);
+    }
     return o;
 }
 
@@ -42,26 +49,46 @@ static grpc_channel_credentials *make_channel_credentials(const struct rpc_crede
     return grpc_tls_credentials_create(o);
 }
 
-struct rpc_credentials *rpc_credentials_new(const struct rpc_credentials_options *o,
-                                            struct err *err)
+static char *copy(const char *text)
 {
-    struct rpc_credentials *c = mem_new(1, sizeof(*c));
+    return text && text[0] ? mem_strdup(text) : NULL;
+}
+
+static int open_tls(struct rpc_credentials *c, struct err *err)
+{
+    const struct rpc_credentials_options *o = &c->given;
     c->provider = grpc_tls_certificate_provider_file_watcher_create(
         o->key_file, o->certificate_file, o->ca_file, RELOAD_S);
     if (c->provider) {
         c->channel = make_channel_credentials(c);
     }
-    if (!c->channel) {
-        err_set(err, ERR_INVALID, "%s, %s and %s cannot be used for TLS", o->certificate_file,
-                o->key_file, o->ca_file);
+    return c->channel ? 0
+                      : err_set(err, ERR_INVALID, "%s, %s and %s cannot be used for TLS",
+                                o->certificate_file ? o->certificate_file : "no certificate",
+                                o->key_file ? o->key_file : "no key", o->ca_file);
+}
+
+struct rpc_credentials *rpc_credentials_new(const struct rpc_credentials_options *o,
+                                            struct err *err)
+{
+    struct rpc_credentials *c = mem_new(1, sizeof(*c));
+    char *token_file = copy(o->token_file);
+    c->given = (struct rpc_credentials_options){.certificate_file = copy(o->certificate_file),
+                                                .key_file = copy(o->key_file),
+                                                .ca_file = copy(o->ca_file),
+                                                .peer_name = copy(o->peer_name),
+                                                .clients_without_certificate =
+                                                    o->clients_without_certificate,
+                                                .token_file = token_file};
+    int rc = c->given.ca_file ? open_tls(c, err) : 0;
+    if (rc == 0 && (token_file || (o->token && o->token[0]))) {
+        c->token = rpc_token_new(token_file, token_file ? NULL : o->token, err);
+        rc = c->token ? 0 : ERR_INVALID;
+    }
+    if (rc != 0) {
         rpc_credentials_free(c);
         return NULL;
     }
-    c->given = (struct rpc_credentials_options){
-        .certificate_file = mem_strdup(o->certificate_file),
-        .key_file = mem_strdup(o->key_file),
-        .ca_file = mem_strdup(o->ca_file),
-        .peer_name = o->peer_name && o->peer_name[0] ? mem_strdup(o->peer_name) : NULL};
     return c;
 }
 
@@ -70,7 +97,9 @@ void rpc_credentials_free(struct rpc_credentials *c)
     if (!c) {
         return;
     }
-    grpc_channel_credentials_release(c->channel);
+    if (c->channel) {
+        grpc_channel_credentials_release(c->channel);
+    }
     if (c->provider) {
         grpc_tls_certificate_provider_release(c->provider);
     }
@@ -78,6 +107,8 @@ void rpc_credentials_free(struct rpc_credentials *c)
     free_text(c->given.key_file);
     free_text(c->given.ca_file);
     free_text(c->given.peer_name);
+    free_text(c->given.token_file);
+    rpc_token_free(c->token);
     free(c);
 }
 
@@ -86,11 +117,64 @@ const struct rpc_credentials_options *rpc_credentials_given(const struct rpc_cre
     return &c->given;
 }
 
+bool rpc_credentials_tls(const struct rpc_credentials *c)
+{
+    return c && c->provider;
+}
+
 /* What passes in a Unix-domain socket stays on this host, with this user. */
+static bool is_local(const char *address)
+{
+    return strncmp(address, "unix:", 5) == 0;
+}
+
 static bool is_plain(const struct rpc_credentials *c, const char *address)
 {
-    return !c || strncmp(address, "unix:", 5) == 0;
+    return !rpc_credentials_tls(c) || is_local(address);
 }
+
+/* ---- tokens ---- */
+
+static bool is_loopback(const char *address)
+{
+    char host[256];
+    unsigned char bytes[16];
+    static const unsigned char one[16] = {[15] = 1};
+    const char *colon = strrchr(address, ':');
+    size_t n = colon ? (size_t)(colon - address) : strlen(address);
+    bool in_brackets = n > 1 && address[0] == '[' && address[n - 1] == ']';
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(in_brackets ? n - 2 : n),
+                   address + in_brackets);
+    if (inet_pton(AF_INET, host, bytes) == 1) {
+        return bytes[0] == 127;
+    }
+    if (inet_pton(AF_INET6, host, bytes) == 1) {
+        return memcmp(bytes, one, sizeof(one)) == 0;
+    }
+    return strcasecmp(host, "localhost") == 0;
+}
+
+int rpc_credentials_check(const struct rpc_credentials *c, const char *target, struct err *err)
+{
+    if (!c || !c->token || !is_plain(c, target) || is_local(target) || is_loopback(target)) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "a token is not sent to %s without TLS, where whoever listens on the way could "
+                   "take it: give --tls-ca, or no token",
+                   target);
+}
+
+bool rpc_credentials_authorize(const struct rpc_credentials *c, const char *target, struct buf *out)
+{
+    bool has = c && c->token && !is_local(target);
+    if (has) {
+        rpc_token_add(c->token, out);
+    }
+    return has;
+}
+
+/* ---- channels and servers ---- */
 
 grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const char *target,
                                       struct rpc_args *args)
@@ -116,6 +200,8 @@ grpc_server_credentials *rpc_credentials_server(const struct rpc_credentials *c,
     }
     grpc_tls_credentials_options *o = make_options(c);
     grpc_tls_credentials_options_set_cert_request_type(
-        o, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+        o, c->given.clients_without_certificate
+               ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+               : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     return grpc_tls_server_credentials_create(o);
 }

@@ -15,6 +15,7 @@
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
+#include "base/buf.h"
 #include "rpc/rpc.h"
 #include "rpc/rpc_codec.h"
 
@@ -101,6 +102,8 @@ void rpc_queued_free(struct rpc_queued *list);
 
 /* ---- metadata ---- */
 
+#define RPC_AUTHORIZATION_KEY "authorization"
+
 /* Errors: ERR_INVALID for a key or value that HTTP/2 cannot carry. */
 int rpc_header_check(const char *key, const char *value, struct err *err);
 /* The value of @key, or NULL. */
@@ -130,6 +133,12 @@ void rpc_args_common(struct rpc_args *args, size_t message_bytes_max, unsigned k
 
 /* ---- credentials ---- */
 
+/* May a channel to @target say what @c has to say? Errors: ERR_INVALID. */
+int rpc_credentials_check(const struct rpc_credentials *c, const char *target, struct err *err);
+/* Append the value of the header `authorization` for a call on a channel to @target; false: there
+ * is none. */
+bool rpc_credentials_authorize(const struct rpc_credentials *c, const char *target,
+                               struct buf *out);
 /* A channel to @target, with what @c says (NULL: plain) in addition to @args. Returns owned. */
 grpc_channel *rpc_credentials_channel(const struct rpc_credentials *c, const char *target,
                                       struct rpc_args *args);

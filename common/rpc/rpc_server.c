@@ -18,6 +18,7 @@
 #define POLLERS_DEFAULT 2
 #define GRACE_MS_DEFAULT 5000
 #define INFLIGHT_FACTOR 8
+#define CALLS_DEFAULT 16384 /* some hundred MB, if nothing is done but to open streams */
 /* Requests that gRPC may have ready for us per method; each is re-armed before its call runs. */
 #define ACCEPTORS_PER_METHOD 8
 #define ACCEPTORS_UNKNOWN 2
@@ -68,11 +69,13 @@ struct rpc_server *rpc_server_new(const struct rpc_server_options *o, struct err
     s->message_bytes_max = or_default(o->message_bytes_max, RPC_MESSAGE_BYTES_DEFAULT);
     s->unpack_bytes_max = o->unpack_bytes_max;
     s->send_bytes_max = or_default(o->send_bytes_max, RPC_SEND_FACTOR * s->message_bytes_max);
+    s->calls_max = or_default(o->calls_max, CALLS_DEFAULT);
     s->poller_count = (unsigned)or_default(o->pollers, POLLERS_DEFAULT);
     s->pollers = mem_new(s->poller_count, sizeof(*s->pollers));
     s->grace_ms = (unsigned)or_default(o->grace_ms, GRACE_MS_DEFAULT);
     s->keepalive_ms = (unsigned)or_default(o->keepalive_ms, RPC_KEEPALIVE_MS_DEFAULT);
     s->credentials = o->credentials;
+    s->guard = o->guard;
     s->account =
         rpc_account_new(or_default(o->inflight_bytes_max, INFLIGHT_FACTOR * s->message_bytes_max));
     s->health = rpc_health_new();
@@ -390,6 +393,11 @@ void rpc_server_set_serving(struct rpc_server *s, bool serving)
 size_t rpc_server_inflight_bytes(const struct rpc_server *s)
 {
     return atomic_load(&s->account->bytes);
+}
+
+size_t rpc_server_calls(const struct rpc_server *s)
+{
+    return atomic_load(&s->call_count);
 }
 
 /* ---- stopping ---- */

@@ -16,10 +16,12 @@ struct rpc_server {
     size_t message_bytes_max;
     size_t unpack_bytes_max;
     size_t send_bytes_max;
+    size_t calls_max;
     unsigned poller_count;
     unsigned grace_ms;
     unsigned keepalive_ms;
     const struct rpc_credentials *credentials; /* borrows; NULL: plain */
+    const struct rpc_guard *guard;             /* borrows; NULL: none */
     char **addresses;
     size_t address_count;
     struct rpc_files files;
@@ -28,6 +30,7 @@ struct rpc_server {
     size_t service_capacity;
     struct rpc_account *account;
     struct rpc_health *health;
+    atomic_size_t call_count; /* of calls */
 
     grpc_server *grpc; /* NULL before it is bound and after stop */
     bool started;

@@ -3,6 +3,7 @@
  * library's, so that connections which are too slow can be ended on time (http_crowd.c). */
 #include "service/http.h"
 
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,11 +14,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/accept_limit.h"
+#include "auth/auth_table.h"
 #include "base/buf.h"
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "service/address.h"
 #include "service/http_crowd.h"
+#include "service/http_tls.h"
 
 #define HTTP_REASON_BYTES 512
 /* Of one connection, for its request line and headers; a longer request is refused. */
@@ -26,6 +30,7 @@
 struct http {
     struct MHD_Daemon *daemon;
     struct http_crowd crowd; /* of the thread */
+    struct http_tls *tls;    /* of the thread; NULL: plain */
     pthread_t thread;
     int stop_fd;
     struct meter_registry *meters;
@@ -66,6 +71,45 @@ static enum MHD_Result answer_check(struct http *h, const struct http_check *che
     return answer(c, well ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", body);
 }
 
+/* By the roles of the certificate that the client behind @fd has shown. */
+static int decide_metrics(const struct http *h, int fd, struct err *err)
+{
+    struct tls_peer peer;
+    struct auth_identity who;
+    const char *uris[TLS_PEER_URIS_MAX];
+    http_tls_peer(h->tls, fd, &peer);
+    for (size_t i = 0; i < peer.uri_count; i++) {
+        uris[i] = peer.uris[i];
+    }
+    const struct auth_certificate certificate = {.common_name = peer.common_name,
+                                                 .subject = peer.subject,
+                                                 .uris = uris,
+                                                 .uri_count = peer.uri_count};
+    auth_identity_certificate(&certificate, &who);
+    return auth_decide(&who, AUTH_METRICS, err);
+}
+
+/* False: it was refused, with @body as the answer. */
+static bool may_see_metrics(const struct http *h, struct MHD_Connection *c, struct buf *body)
+{
+    char why[TLS_REFUSAL_BYTES];
+    struct err err = {0};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (h->tls == NULL) {
+        return true;
+    }
+    if (http_tls_refusal(h->tls, info->connect_fd, why) != NULL) {
+        buf_printf(body, "%s; /metrics is for holders of a certificate of this cluster\n", why);
+        return false;
+    }
+    if (decide_metrics(h, info->connect_fd, &err) != 0) {
+        buf_printf(body, "%s\n", err.msg);
+        return false;
+    }
+    return true;
+}
+
 /* Called once when the headers are there and, for a request with a body, again for each part of it:
  * the first answer is the only one, what follows is thrown away with the connection. */
 static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *url,
@@ -81,6 +125,9 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *u
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         buf_add_str(&body, "only GET and HEAD\n");
         return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", &body);
+    }
+    if (strcmp(url, "/metrics") == 0 && !may_see_metrics(h, c, &body)) {
+        return answer(c, MHD_HTTP_FORBIDDEN, "text/plain", &body);
     }
     if (strcmp(url, "/metrics") == 0) {
         meter_expose(h->meters, &body);
@@ -119,13 +166,16 @@ static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_con
                           enum MHD_ConnectionNotificationCode what)
 {
     struct http *h = ctx;
+    int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (h->tls != NULL) {
+            http_tls_left(h->tls, fd);
+        }
         if (*socket_context != NULL) {
             http_crowd_leave(*socket_context);
         }
         return;
     }
-    int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const union MHD_ConnectionInfo *peer =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     struct http_guest *guest =
@@ -154,13 +204,31 @@ static void on_completed(void *ctx, struct MHD_Connection *c, void **state,
     }
 }
 
+/* Of a client behind TLS: the library takes one end of a pair of sockets. */
+static bool enter(void *ctx, int fd, const struct sockaddr *peer, socklen_t peer_bytes)
+{
+    struct http *h = ctx;
+    return MHD_add_connection(h->daemon, fd, peer, peer_bytes) == MHD_YES;
+}
+
+static uint64_t wait_ms_at(const struct http *h, uint64_t now_ms)
+{
+    MHD_UNSIGNED_LONG_LONG own_ms = 0;
+    uint64_t wait_ms = http_crowd_wait_ms(&h->crowd, now_ms);
+    if (MHD_get_timeout(h->daemon, &own_ms) == MHD_YES && own_ms < wait_ms) {
+        wait_ms = own_ms;
+    }
+    uint64_t tls_ms = h->tls != NULL ? http_tls_wait_ms(h->tls, now_ms) : UINT64_MAX;
+    return tls_ms < wait_ms ? tls_ms : wait_ms;
+}
+
 /* The library's own thread would know only of connections that are silent. */
 static void *serve(void *arg)
 {
     struct http *h = arg;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    struct pollfd fds[2] = {{.fd = info->epoll_fd, .events = POLLIN},
-                            {.fd = h->stop_fd, .events = POLLIN}};
+    struct pollfd fds[2 + HTTP_TLS_POLLS] = {{.fd = info->epoll_fd, .events = POLLIN},
+                                             {.fd = h->stop_fd, .events = POLLIN}};
     while ((fds[1].revents & POLLIN) == 0) {
         (void)MHD_run(h->daemon);
         uint64_t now_ms = chrono_now_ms();
@@ -168,12 +236,13 @@ static void *serve(void *arg)
         while ((late = http_crowd_late(&h->crowd, now_ms)) != NULL) {
             send_away(late);
         }
-        MHD_UNSIGNED_LONG_LONG own_ms = 0;
-        uint64_t wait_ms = http_crowd_wait_ms(&h->crowd, now_ms);
-        if (MHD_get_timeout(h->daemon, &own_ms) == MHD_YES && own_ms < wait_ms) {
-            wait_ms = own_ms;
+        nfds_t n = 2;
+        if (h->tls != NULL) {
+            http_tls_turn(h->tls, now_ms);
+            n += http_tls_polls(h->tls, fds + 2);
         }
-        (void)poll(fds, 2, wait_ms > INT32_MAX ? -1 : (int)wait_ms);
+        uint64_t wait_ms = wait_ms_at(h, now_ms);
+        (void)poll(fds, n, wait_ms > INT32_MAX ? -1 : (int)wait_ms);
     }
     return NULL;
 }
@@ -198,6 +267,47 @@ static int start_thread(struct http *h, struct err *err)
     return 0;
 }
 
+/* Plain: the library accepts from @fd. TLS: we do, and hand it what it may speak with. Takes @fd.
+ */
+static int start_daemon(struct http *h, int fd, const struct tls_files *tls, struct err *err)
+{
+    if (tls != NULL) {
+        h->tls = http_tls_new(fd, tls, enter, h, err);
+        if (h->tls == NULL) {
+            (void)close(fd);
+            return err->code;
+        }
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+    const struct MHD_OptionItem listen[] = {
+        {tls == NULL ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_END, fd, NULL},
+        {MHD_OPTION_END, 0, NULL}};
+    h->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (tls != NULL ? MHD_USE_NO_LISTEN_SOCKET : 0), 0, NULL,
+        NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_message, NULL, MHD_OPTION_ARRAY, listen,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CROWD_ROOM, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_BYTES, MHD_OPTION_END);
+    if (h->daemon == NULL) {
+        if (tls == NULL) {
+            (void)close(fd);
+        }
+        return err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no memory", h->address);
+    }
+    return 0;
+}
+
+static void http_free(struct http *h)
+{
+    if (h->daemon != NULL) {
+        MHD_stop_daemon(h->daemon);
+    }
+    if (h->tls != NULL) {
+        http_tls_free(h->tls);
+    }
+    free(h);
+}
+
 struct http *http_start(const struct http_options *options, struct err *err)
 {
     struct address a;
@@ -208,27 +318,15 @@ struct http *http_start(const struct http_options *options, struct err *err)
     if (fd < 0) {
         return NULL;
     }
+    accept_limit_exempt(fd); /* http_crowd.h */
     struct http *h = mem_new(1, sizeof *h);
     h->meters = options->meters;
     h->checks = options->checks;
     h->check_count = options->check_count;
     h->ctx = options->ctx;
     address_format(&a, h->address, sizeof h->address);
-    h->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER,
-        ignore_message, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)HTTP_CROWD_ROOM, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        HTTP_CONNECTION_BYTES, MHD_OPTION_END);
-    if (h->daemon == NULL) {
-        err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no memory", h->address);
-        (void)close(fd);
-        free(h);
-        return NULL;
-    }
-    if (start_thread(h, err) != 0) {
-        MHD_stop_daemon(h->daemon);
-        free(h);
+    if (start_daemon(h, fd, options->tls, err) != 0 || start_thread(h, err) != 0) {
+        http_free(h);
         return NULL;
     }
     return h;
@@ -248,7 +346,6 @@ void http_stop(struct http *h)
     ssize_t n = write(h->stop_fd, &one, sizeof one);
     (void)n; /* a new counter has room */
     pthread_join(h->thread, NULL);
-    MHD_stop_daemon(h->daemon);
     (void)close(h->stop_fd);
-    free(h);
+    http_free(h);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP port of a service: /metrics (Prometheus text) and pages for probes; one thread. */
+/* The HTTP port of a service: /metrics (Prometheus text) and pages for probes; one thread. With
+ * TLS, /metrics is for clients with a certificate that one of the CAs has issued; the pages of
+ * probes are for everybody, as kubelet has none to show. */
 #ifndef GRADUS_SERVICE_HTTP_H
 #define GRADUS_SERVICE_HTTP_H
 
@@ -8,6 +10,7 @@
 
 #include "base/err.h"
 #include "metrics/meter.h"
+#include "tls/tls_files.h"
 
 struct http;
 
@@ -25,17 +28,19 @@ struct http_options {
     struct meter_registry *meters;   /* borrows; the page of /metrics */
     const struct http_check *checks; /* borrows */
     size_t check_count;
-    void *ctx; /* of the checks */
+    void *ctx;                   /* of the checks */
+    const struct tls_files *tls; /* NULL: plain; they are read again when they change */
 };
 
 /* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE
- * it cannot be listened on, naming it and why. */
+ * it cannot be listened on, naming it and why; ERR_INVALID the files of TLS cannot be used. */
 struct http *http_start(const struct http_options *options, struct err *err);
 const char *http_address(const struct http *h); /* with the port that was chosen; borrows */
 void http_stop(struct http *h);                 /* waits for its thread, frees; NULL is fine */
 
-/* Ask http://@address/healthz: 0 when it is well. Errors: ERR_INVALID the address; ERR_UNAVAILABLE
- * with what it answered, or that nobody did. */
+/* Ask /healthz at @address, or the page behind it ("HOST:PORT/readyz"): 0 when it says yes. Where
+ * HTTPS is spoken it is asked in TLS, whoever it may be. Errors: ERR_INVALID the address;
+ * ERR_UNAVAILABLE with what it answered, or that nobody did. */
 int http_probe(const char *address, unsigned timeout_ms, struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/host_cpus.h"
 #include "base/host_memory.h"
+#include "base/accept_limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "host/local_socket.h"
@@ -103,6 +104,13 @@ static void collect(void *ctx)
     meter_set(meter_gauge(sc->meters, "rpc_inflight_bytes",
                           "Bytes received by the gRPC server and not yet worked off", NULL, 0),
               (double)rpc_server_inflight_bytes(sc->rpc));
+    meter_set(
+        meter_gauge(sc->meters, "rpc_calls", "Calls that the gRPC server has in hand", NULL, 0),
+        (double)rpc_server_calls(sc->rpc));
+    struct meter *refused =
+        meter_total(sc->meters, "connections_refused_total",
+                    "Connections that were closed because of connections_max", NULL, 0);
+    meter_change(refused, (double)accept_limit_refused() - meter_value(refused));
 }
 
 static struct rpc_server *make_rpc_server(const struct service_context *sc, struct err *err)
@@ -114,10 +122,12 @@ static struct rpc_server *make_rpc_server(const struct service_context *sc, stru
         .pollers = (unsigned)sc->common.pollers,
         .message_bytes_max = (size_t)sc->common.message_bytes_max,
         .inflight_bytes_max = (size_t)sc->common.inflight_bytes_max,
+        .calls_max = (size_t)sc->common.calls_max,
         .send_bytes_max = sc->svc->send_bytes_max,
         .grace_ms = sc->common.grace_ms > 0 ? (unsigned)sc->common.grace_ms : 1, /* 0: default */
         .descriptors = sc->svc->descriptors,
         .credentials = sc->credentials,
+        .guard = access_guard(sc->access),
         .descriptors_bytes = sc->svc->descriptors_bytes,
     };
     return rpc_server_new(&options, err);
@@ -193,9 +203,46 @@ static void warn_about_open_listener(const char *name, const char *address)
     }
 }
 
+static bool serves_https(const struct service_context *sc)
+{
+    return tls_settings_given(&sc->common.tls) && !sc->common.http_plain;
+}
+
+static int start_http(struct service_context *sc, struct err *err)
+{
+    const struct tls_settings *tls = &sc->common.tls;
+    const struct tls_files files = {.certificate = tls->cert, .key = tls->key, .ca = tls->ca};
+    const struct http_options options = {.address = sc->common.http_listen,
+                                         .meters = sc->meters,
+                                         .checks = SERVICE_CHECKS,
+                                         .check_count = SERVICE_CHECK_COUNT,
+                                         .ctx = sc,
+                                         .tls = serves_https(sc) ? &files : NULL};
+    struct err http_err = {0};
+    sc->http = http_start(&options, &http_err);
+    if (sc->http == NULL) {
+        return err_set(err, http_err.code,
+                       "http: %s; another address: --http-listen HOST:PORT or GRADUS_HTTP_LISTEN",
+                       http_err.msg);
+    }
+    return 0;
+}
+
+static void limit_connections(const struct service_context *sc)
+{
+    size_t wanted = (size_t)sc->common.connections_max, can = accept_limit_set(wanted);
+    if (can < wanted) {
+        log_info("connections_limited",
+                 "connections=%zu wanted=%zu reason=\"the system's limit on open files (ulimit "
+                 "-n)\"",
+                 can, wanted);
+    }
+}
+
 static int start_ports(struct service_context *sc, struct err *err)
 {
     struct err bind_err = {0};
+    limit_connections(sc);
     int code = rpc_server_bind(sc->rpc, &bind_err);
     if (code != 0) {
         return err_set(err, code, "%s; another address: --listen HOST:PORT or GRADUS_LISTEN",
@@ -209,23 +256,17 @@ static int start_ports(struct service_context *sc, struct err *err)
     }
     meter_process(sc->meters, sc->svc->name);
     meter_on_collect(sc->meters, collect, sc);
-    const struct http_options options = {.address = sc->common.http_listen,
-                                         .meters = sc->meters,
-                                         .checks = SERVICE_CHECKS,
-                                         .check_count = SERVICE_CHECK_COUNT,
-                                         .ctx = sc};
-    struct err http_err = {0};
-    sc->http = http_start(&options, &http_err);
-    if (sc->http == NULL) {
-        return err_set(err, http_err.code,
-                       "http: %s; another address: --http-listen HOST:PORT or GRADUS_HTTP_LISTEN",
-                       http_err.msg);
+    code = start_http(sc, err);
+    if (code != 0) {
+        return code;
     }
     sc->http_advertised = find_http_advertised(sc->advertised, http_address(sc->http));
-    if (sc->credentials == NULL) {
+    if (!rpc_credentials_tls(sc->credentials)) {
         warn_about_open_listener("grpc", service_listening(sc));
     }
-    warn_about_open_listener("http", http_address(sc->http));
+    if (!serves_https(sc)) {
+        warn_about_open_listener("http", http_address(sc->http));
+    }
     return 0;
 }
 
@@ -273,9 +314,19 @@ static int serve(struct service_context *sc, struct err *err)
 
 static int run_service(struct service_context *sc, struct err *err)
 {
-    int code = tls_settings_open(&sc->common.tls, &sc->credentials, err);
+    struct bearer *bearer = NULL;
+    int code = tls_settings_open(&sc->common.tls, true, &sc->credentials, err);
+    code = code != 0 ? code : token_settings_open(&sc->common.tokens, &bearer, err);
     if (code != 0) {
         return code;
+    }
+    const struct access_options access = {.certificates = tls_settings_given(&sc->common.tls),
+                                          .bearer = bearer,
+                                          .audit_log = sc->common.audit_log,
+                                          .meters = sc->meters};
+    sc->access = access_new(&access, err);
+    if (sc->access == NULL) {
+        return err->code;
     }
     sc->rpc = make_rpc_server(sc, err);
     if (sc->rpc == NULL) {
@@ -334,6 +385,7 @@ int service_run(struct service_context *sc)
         http_stop(sc->http); /* until here it tells that we drain */
         rpc_server_free(sc->rpc);
         rpc_credentials_free(sc->credentials);
+        access_free(sc->access);
         meter_registry_free(sc->meters);
         rpc_shutdown();
         pthread_mutex_destroy(&sc->lock);

@@ -31,6 +31,7 @@
 #include "metrics/meter.h"
 #include "rpc/rpc.h"
 #include "service/tls_settings.h"
+#include "service/token_settings.h"
 
 /* Where a master listens, and where everybody looks for one, unless told otherwise. */
 #define SERVICE_MASTER_ADDRESS "127.0.0.1:7000"
@@ -48,18 +49,23 @@ struct service_config {
     char *listen;
     char *advertise;
     char *http_listen;
-    int log_level;  /* enum log_level */
-    int log_format; /* enum log_format */
+    bool http_plain; /* without TLS, though there is some */
+    int log_level;   /* enum log_level */
+    int log_format;  /* enum log_format */
     int64_t grace_ms;
     int64_t message_bytes_max;
     int64_t inflight_bytes_max;
+    int64_t connections_max;
+    int64_t calls_max;
     int64_t pollers;
     char *local_sockets; /* a directory, "auto" or "off" (local_socket.h) */
     bool shared_memory;  /* between nodes that talk through them (shared_memory.h) */
     char *rules_dir;     /* of plug-ins (include/gradus/rule.h); empty: none */
     bool exit_with_parent;
     struct tls_settings tls;
-    bool insecure; /* other hosts may connect without TLS */
+    struct token_settings tokens;
+    bool insecure;   /* other hosts may connect without TLS */
+    char *audit_log; /* a file; empty: the log */
 };
 
 struct service_context;

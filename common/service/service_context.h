@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "service/access.h"
 #include "service/http.h"
 #include "service/pulse.h"
 #include "service/service.h"
@@ -22,6 +23,7 @@ struct service_context {
     struct meter_registry *meters;
     struct service_signals *signals;
     struct rpc_credentials *credentials; /* NULL: plain */
+    struct access *access;
     struct rpc_server *rpc;
     struct http *http;
     char *advertised;

@@ -3,6 +3,7 @@
 #include "service/service.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@ extern char **environ;
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};
+static const char *const tls_clients[] = {"required", "optional", NULL};
+static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
 
 #define AT(member) offsetof(struct service_config, member)
 static const struct field common_fields[] = {
@@ -41,7 +44,12 @@ static const struct field common_fields[] = {
      .offset = AT(http_listen),
      .def = "127.0.0.1:0",
      .help = "Where /metrics and the pages for probes are served: /livez, /readyz, /startupz, "
-             "/healthz"},
+             "/healthz; with --tls-cert: HTTPS, and /metrics for holders of a certificate"},
+    {.path = "http_plain",
+     .type = FIELD_BOOL,
+     .offset = AT(http_plain),
+     .def = "false",
+     .help = "Serve that port without TLS all the same: whoever reaches it reads /metrics"},
     {.path = "log_level",
      .type = FIELD_ENUM,
      .offset = AT(log_level),
@@ -75,6 +83,22 @@ static const struct field common_fields[] = {
      .min = 65536,
      .max = 1e15,
      .help = "Bytes received and not yet worked off, over all connections"},
+    {.path = "connections_max",
+     .type = FIELD_INT,
+     .offset = AT(connections_max),
+     .def = "8192",
+     .min = 16,
+     .max = 1000000,
+     .help = "Connections to the gRPC port at once, as far as the system's limit on open files "
+             "(ulimit -n) lets it; further ones are closed"},
+    {.path = "calls_max",
+     .type = FIELD_INT,
+     .offset = AT(calls_max),
+     .def = "16384",
+     .min = 16,
+     .max = 1000000,
+     .help = "gRPC calls at once, over all connections, streams and calls that wait among them; "
+             "further ones are refused"},
     {.path = "pollers",
      .type = FIELD_INT,
      .offset = AT(pollers),
@@ -106,21 +130,39 @@ static const struct field common_fields[] = {
      .def = "false",
      .help = "End as after SIGTERM when the process that started this one ends"},
     TLS_SETTINGS_ROWS(struct service_config, tls),
+    {.path = "tls_client",
+     .type = FIELD_ENUM,
+     .offset = AT(tls.client),
+     .def = "required",
+     .choices = tls_clients,
+     .help = "Whether who connects has to show a certificate; optional: a token will do (--tokens, "
+             "--jwt-keys)"},
+    TOKEN_SETTINGS_ROWS(struct service_config, tokens),
     {.path = "insecure",
      .type = FIELD_BOOL,
      .offset = AT(insecure),
      .def = "false",
      .help = "Listen without TLS where other hosts can connect: whoever reaches the port may do "
              "anything, and read what passes"},
+    {.path = "audit_log",
+     .type = FIELD_STRING,
+     .offset = AT(audit_log),
+     .def = "",
+     .help = "File to which a line of JSON is appended for each refused call, and of a master for "
+             "each job that is submitted, cancelled or changed; empty: events of the log"},
 };
 #undef AT
+
+static bool other_hosts_connect(const struct service_config *c)
+{
+    struct address a;
+    return address_parse(c->listen, &a, NULL) == 0 && !address_is_loopback(&a);
+}
 
 /* A port that other hosts reach is not opened by an oversight. */
 static int check_open(const struct service_config *c, struct err *err)
 {
-    struct address a;
-    bool other_hosts = address_parse(c->listen, &a, NULL) == 0 && !address_is_loopback(&a);
-    if (!other_hosts || c->insecure || tls_settings_given(&c->tls)) {
+    if (!other_hosts_connect(c) || c->insecure || tls_settings_given(&c->tls)) {
         return 0;
     }
     return err_set(err, ERR_INVALID,
@@ -144,7 +186,9 @@ static int check_common(const struct service_config *c, struct err *err)
         address_parse(c->advertise, &a, err) != 0) {
         return err_wrap(err, "--advertise");
     }
-    if (tls_settings_check(&c->tls, err) != 0 || check_open(c, err) != 0) {
+    if (tls_settings_check(&c->tls, true, err) != 0 || check_open(c, err) != 0 ||
+        token_settings_check(&c->tokens, tls_settings_given(&c->tls), other_hosts_connect(c),
+                             err) != 0) {
         return err->code;
     }
     if (c->inflight_bytes_max < c->message_bytes_max) {
@@ -182,15 +226,16 @@ static int fail(const struct service_context *sc, const char *message, int exit_
     return exit_code;
 }
 
-/* `--probe HOST:PORT` alone: asks a running service instead of being one, so it needs no settings.
- */
+/* `--probe HOST:PORT[/PAGE]` alone: asks a running service instead of being one, so it needs no
+ * settings. */
 static int probe(const struct service_context *sc, int argc, char **argv)
 {
     if (argc != 3) {
-        return fail(sc, "--probe takes HOST:PORT of a running service and nothing else",
+        return fail(sc, "--probe takes HOST:PORT[/PAGE] of a running service and nothing else",
                     SERVICE_EXIT_USAGE);
     }
     struct err err = {0};
+    (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets that the other side may close */
     if (http_probe(argv[2], PROBE_TIMEOUT_MS, &err) != 0) {
         return fail(sc, err.msg,
                     err.code == ERR_INVALID ? SERVICE_EXIT_USAGE : SERVICE_EXIT_FAILED);
@@ -213,9 +258,9 @@ static int check_and_run(struct service_context *sc, pid_t parent)
 
 static const char notes[] =
     "Also, alone:\n"
-    "  --probe HOST:PORT\n"
-    "      Ask the HTTP port of a running service whether it is well: exit code 0 or\n"
-    "      1.\n"
+    "  --probe HOST:PORT[/PAGE]\n"
+    "      Ask the HTTP port of a running service, with or without TLS, whether it is\n"
+    "      well, or for another page (/readyz): exit code 0, or 1 and the reason.\n"
     "\n"
     "Every setting can be given in the environment, too, under the name that stands with it; an "
     "empty variable counts as not set.\n"
@@ -284,6 +329,7 @@ int service_main(int argc, char **argv, const struct service *svc)
         .group_count = FIELD_COUNT(groups),
         .file = true,
         .environment = environ,
+        .secrets = secrets,
         .notes = notes,
     };
     int code = obey(&sc, &command, argc, argv);

@@ -15,7 +15,15 @@ struct tls_settings { /* zeroed: without TLS */
     char *key;
     char *ca;
     char *name;
+    char *token_file;
+    char *token;
+    int client; /* enum tls_client; of services alone */
 };
+
+enum tls_client { TLS_CLIENT_REQUIRED, TLS_CLIENT_OPTIONAL };
+
+/* The rows below whose values are no one's to see. */
+#define TLS_SETTINGS_SECRET "token"
 
 /* Rows for a table of @owner, which has them in @member. */
 #define TLS_SETTINGS_ROWS(owner, member)                                                           \
@@ -36,20 +44,32 @@ struct tls_settings { /* zeroed: without TLS */
          .offset = offsetof(owner, member.ca),                                                     \
          .def = "",                                                                                \
          .help = "File of the CA, or several, whose certificates are believed"},                   \
+        {.path = "tls_name",                                                                       \
+         .type = FIELD_STRING,                                                                     \
+         .offset = offsetof(owner, member.name),                                                   \
+         .def = "",                                                                                \
+         .help = "Name that the certificates of nodes must have, whatever address they are "       \
+                 "connected to; empty: the host of that address"},                                 \
+        {.path = "token_file",                                                                     \
+         .type = FIELD_STRING,                                                                     \
+         .offset = offsetof(owner, member.token_file),                                             \
+         .def = "",                                                                                \
+         .help = "File of the bearer token that goes with each call to other programs, over TLS "  \
+                 "or within this machine; it is read again when it changes"},                      \
     {                                                                                              \
-        .path = "tls_name", .type = FIELD_STRING, .offset = offsetof(owner, member.name),          \
-        .def = "",                                                                                 \
-        .help = "Name that the certificates of nodes must have, whatever address they are "        \
-                "connected to; empty: the host of that address"                                    \
+        .path = "token", .type = FIELD_STRING, .offset = offsetof(owner, member.token), .def = "", \
+        .help = "That token itself, instead of --token-file"                                       \
     }
 
 /* Is TLS wanted? */
 bool tls_settings_given(const struct tls_settings *s);
-/* All three files or none, and they can be used. Errors: ERR_INVALID, a sentence. */
-int tls_settings_check(const struct tls_settings *s, struct err *err);
-/* After rpc_init(): the credentials that they mean; NULL (and 0) without TLS. Returns owned.
- * Errors: as above. */
-int tls_settings_open(const struct tls_settings *s, struct rpc_credentials **out, struct err *err);
+/* All three files or none, and they can be used; who does not serve (@serves) needs no certificate.
+ * Errors: ERR_INVALID, a sentence. */
+int tls_settings_check(const struct tls_settings *s, bool serves, struct err *err);
+/* After rpc_init(): the credentials that they mean; NULL (and 0) with neither TLS nor token.
+ * Returns owned. Errors: as above, and those of reading the token. */
+int tls_settings_open(const struct tls_settings *s, bool serves, struct rpc_credentials **out,
+                      struct err *err);
 
 /* @err says that @target could not be reached with @c (NULL: plain): when TLS is why, put the
  * sentence that says so in its place and return true. Connects and waits, TLS_EXPLAIN_MS at most

@@ -179,7 +179,7 @@ static int on_progress(void *ctx, curl_off_t down_total, curl_off_t down, curl_o
         t->moved_bytes = moved;
         t->moved_ms = now_ms;
     }
-    return now_ms - t->moved_ms > t->stall_ms;
+    return now_ms - t->moved_ms > t->stall_ms || s3_stopped(t->request);
 }
 
 /* ---- what is sent ---- */
@@ -275,6 +275,10 @@ static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const struct
     if (t->wrong_range) {
         (void)err_set(err, ERR_INTERNAL, "%s sends other bytes than those that were asked for",
                       c->endpoint);
+        return S3_HOPELESS;
+    }
+    if (code == CURLE_ABORTED_BY_CALLBACK && s3_stopped(t->request)) {
+        (void)err_set(err, ERR_CANCELLED, "given up");
         return S3_HOPELESS;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK) {

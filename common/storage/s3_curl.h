@@ -10,7 +10,7 @@ enum s3_outcome {
     S3_ANSWERED,    /* the status and all of the body are there */
     S3_NEVER_ASKED, /* the store cannot have seen it; it may work when tried again */
     S3_BROKEN,      /* the store may have carried it out */
-    S3_HOPELESS,    /* it cannot work: a certificate that is not trusted */
+    S3_HOPELESS,    /* it cannot work: a certificate that is not trusted; or s3_request.stop */
 };
 
 /* @a goes on from where it is: bytes of a range that have come already are not asked for again.
@@ -18,5 +18,8 @@ enum s3_outcome {
 enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_credentials *who,
                                 const struct s3_request *r, struct s3_answer *a,
                                 uint64_t *retry_after_s, struct err *err);
+
+/* Has s3_request.stop been set? */
+bool s3_stopped(const struct s3_request *r);
 
 #endif

@@ -90,16 +90,17 @@ static int get_page(const struct s3_place *bucket, const char *query, struct pag
     return rc;
 }
 
-static void add_prefix(const struct s3_place *place, struct buf *query)
+static void add_prefix(const struct s3_place *place, const char *begin, struct buf *query)
 {
     buf_add_str(query, "&prefix=");
     s3_encode(query, place->key, false);
     buf_add_str(query, place->key[0] == '\0' ? "" : "%2F");
+    s3_encode(query, begin, false);
 }
 
 /* The names of a query have to be sorted. */
-static char *objects_query(const struct s3_place *place, bool names, unsigned max,
-                           const struct page *before)
+static char *objects_query(const struct s3_place *place, const char *begin, bool names,
+                           unsigned max, const struct page *before)
 {
     struct buf query = {0};
     if (before->next != NULL) {
@@ -109,12 +110,12 @@ static char *objects_query(const struct s3_place *place, bool names, unsigned ma
     }
     buf_printf(&query, "%slist-type=2&max-keys=%u", names ? "delimiter=%2F&" : "",
                max > 0 && max < PAGE_MAX ? max : PAGE_MAX);
-    add_prefix(place, &query);
+    add_prefix(place, begin, &query);
     return buf_take(&query);
 }
 
-int s3_list(const struct s3_place *place, bool names, unsigned max, s3_list_each *each, void *ctx,
-            struct err *err)
+int s3_list(const struct s3_place *place, const char *begin, bool names, unsigned max,
+            s3_list_each *each, void *ctx, struct err *err)
 {
     struct s3_place bucket = *place;
     bucket.key[0] = '\0';
@@ -122,7 +123,7 @@ int s3_list(const struct s3_place *place, bool names, unsigned max, s3_list_each
     size_t seen = 0;
     int rc = 0;
     do {
-        char *query = objects_query(place, names, max, &page);
+        char *query = objects_query(place, begin, names, max, &page);
         rc = get_page(&bucket, query, &page, err);
         free(query);
         for (size_t i = 0; rc == 0 && i < page.count && (max == 0 || seen < max); i++, seen++) {
@@ -142,7 +143,7 @@ static char *uploads_query(const struct s3_place *place, const struct page *befo
         buf_add_char(&query, '&');
     }
     buf_printf(&query, "max-uploads=%u", PAGE_MAX);
-    add_prefix(place, &query);
+    add_prefix(place, "", &query);
     if (before->next_id != NULL) {
         buf_add_str(&query, "&upload-id-marker=");
         s3_encode(&query, before->next_id, false);

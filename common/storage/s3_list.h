@@ -8,11 +8,11 @@
 /* @key: whole. Returns 0, or an error, with which the list ends. */
 typedef int s3_list_each(void *ctx, const char *key, struct err *err);
 
-/* Each key that begins with that of @place and a slash (of the bucket, when it has none). @names:
- * only what is directly beneath it, directories with a slash at the end. @max: how many at most; 0:
- * all. Errors: of s3_call() and @each; ERR_CORRUPT the store's answer. */
-int s3_list(const struct s3_place *place, bool names, unsigned max, s3_list_each *each, void *ctx,
-            struct err *err);
+/* Each key that begins with that of @place and a slash (of the bucket, when it has none), and then
+ * with @begin. @names: only what is directly beneath it, directories with a slash at the end. @max:
+ * how many at most; 0: all. Errors: of s3_call() and @each; ERR_CORRUPT the store's answer. */
+int s3_list(const struct s3_place *place, const char *begin, bool names, unsigned max,
+            s3_list_each *each, void *ctx, struct err *err);
 
 /* Unfinished uploads, as above. */
 typedef int s3_list_upload(void *ctx, const char *key, const char *id, struct err *err);

@@ -17,6 +17,7 @@
 #define PAUSE_MS_MIN 200
 #define PAUSE_MS_MAX 10000
 #define RETRY_AFTER_S_MAX 30
+#define STEP_MS 50 /* from one look at s3_request.stop to the next */
 
 /* ---- settings: of the process, read once ---- */
 
@@ -133,11 +134,21 @@ int s3_answer_error(const struct s3_answer *a, struct err *err)
 
 /* ---- attempts ---- */
 
-static void wait_ms(uint64_t ms)
+bool s3_stopped(const struct s3_request *r)
 {
-    struct timespec left = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    return r->stop != NULL && atomic_load(r->stop);
+}
+
+/* False: the call is to end. */
+static bool wait_ms(const struct s3_request *r, uint64_t ms)
+{
+    for (uint64_t slept_ms = 0; slept_ms < ms && !s3_stopped(r); slept_ms += STEP_MS) {
+        uint64_t step_ms = ms - slept_ms < STEP_MS ? ms - slept_ms : STEP_MS;
+        struct timespec left = {0, (long)step_ms * 1000000};
+        while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+        }
     }
+    return !s3_stopped(r);
 }
 
 /* Half of the pause is by chance, so that those who were refused together do not come together. */
@@ -183,8 +194,9 @@ int s3_call(const struct s3_request *r, struct s3_answer *a, struct err *err)
             (void)err_wrap(&last, "after %u attempts", failures);
             break;
         }
-        if (again) {
-            wait_ms(pause_ms(failures, retry_after_s));
+        if (again && !wait_ms(r, pause_ms(failures, retry_after_s))) {
+            rc = err_set(&last, ERR_CANCELLED, "given up");
+            break;
         }
     }
     s3_credentials_release(&who);

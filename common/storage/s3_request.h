@@ -8,6 +8,7 @@
 #ifndef GRADUS_STORAGE_S3_REQUEST_H
 #define GRADUS_STORAGE_S3_REQUEST_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +41,7 @@ struct s3_request {
     char *out;
     uint64_t first;
     size_t out_bytes;
+    const atomic_bool *stop; /* once it is true, the call ends soon: ERR_CANCELLED; may be NULL */
 };
 
 struct s3_answer {
@@ -55,7 +57,8 @@ struct s3_answer {
 /* s3_answer_release() in any case. Errors: ERR_NOT_FOUND no such object (or upload);
  * ERR_EXISTS the condition of the request does not hold; ERR_UNAUTHENTICATED the store does not let
  * us; ERR_STATE no such bucket, or another region; ERR_EXHAUSTED the store is full; ERR_UNSUPPORTED
- * it knows no such request; ERR_UNAVAILABLE all attempts have failed; ERR_INTERNAL other refusals.
+ * it knows no such request; ERR_UNAVAILABLE all attempts have failed; ERR_CANCELLED; ERR_INTERNAL
+ * other refusals.
  */
 int s3_call(const struct s3_request *r, struct s3_answer *a, struct err *err);
 void s3_answer_release(struct s3_answer *a);

@@ -82,11 +82,23 @@ char *storage_absolute(const char *location)
     return all;
 }
 
+char *storage_join(const char *dir, const char *name)
+{
+    return storage_is_url(name) ? mem_strdup(name) : file_join(dir, name);
+}
+
 int storage_look(const char *location, enum storage_thing *thing, struct err *err)
 {
     const struct storage_kind *kind;
     int rc = find_kind(&location, &kind, err);
     return rc != 0 ? rc : kind->look(location, thing, err);
+}
+
+int storage_stamp(const char *location, struct buf *out, struct err *err)
+{
+    const struct storage_kind *kind;
+    int rc = find_kind(&location, &kind, err);
+    return rc != 0 ? rc : kind->stamp(location, out, err);
 }
 
 /* ---- reading ---- */
@@ -144,6 +156,20 @@ int storage_list(const char *location, struct storage_names *out, struct err *er
     const struct storage_kind *kind;
     int rc = find_kind(&location, &kind, err);
     rc = rc != 0 ? rc : kind->list(location, out, err);
+    if (rc != 0) {
+        storage_names_release(out);
+    }
+    return rc;
+}
+
+int storage_find(const char *dir, const char *pattern, struct storage_names *out, struct err *err)
+{
+    const struct storage_kind *kind;
+    int rc = find_kind(&dir, &kind, err);
+    if (rc == 0 && kind->find == NULL) {
+        rc = err_set(err, ERR_UNSUPPORTED, "%s: patterns are for object stores", dir);
+    }
+    rc = rc != 0 ? rc : kind->find(dir, pattern, out, err);
     if (rc != 0) {
         storage_names_release(out);
     }

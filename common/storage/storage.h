@@ -17,6 +17,7 @@
 #ifndef GRADUS_STORAGE_STORAGE_H
 #define GRADUS_STORAGE_STORAGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,11 +36,16 @@ int storage_check(const char *location, struct err *err);
 /* The same place for processes that run in other directories: a path becomes absolute, a URL loses
  * the slashes at its end. Links are not resolved. Returns owned. */
 char *storage_absolute(const char *location);
+/* @name below the directory @dir; a name that is a URL or begins with a slash is a location of its
+ * own. Returns owned. */
+char *storage_join(const char *dir, const char *name);
 
 enum storage_thing { STORAGE_NOTHING, STORAGE_FILE, STORAGE_DIRECTORY, STORAGE_OTHER };
 
 /* What is there? That nothing is, is no error. Errors: those of the storage. */
 int storage_look(const char *location, enum storage_thing *thing, struct err *err);
+/* Append a text that is another one when the file is. Errors: ERR_NOT_FOUND; of the storage. */
+int storage_stamp(const char *location, struct buf *out, struct err *err);
 
 /* ---- reading ---- */
 
@@ -48,6 +54,8 @@ struct storage_reader {
     uint64_t bytes;                  /* of the file, when it was opened */
     int fd;                          /* of files */
     void *state;                     /* of other kinds */
+    const atomic_bool *stop;         /* may be set by the user: once it is true, what waits for a
+                                        store ends soon, with ERR_CANCELLED */
 };
 
 /* @r is written on success. Errors: ERR_NOT_FOUND; ERR_INVALID not a file; of the storage. */
@@ -69,6 +77,12 @@ struct storage_names {
 /* @out must be empty. Errors: ERR_NOT_FOUND no such directory; those of the storage. */
 int storage_list(const char *location, struct storage_names *out, struct err *err);
 void storage_names_release(struct storage_names *n);
+
+/* Object stores only: the locations of the files below the directory @dir whose names, from there,
+ * fit @pattern: *, ? and [ ] as glob(3) has them, so none of them is a slash, nor a dot at the
+ * beginning of a name. In any order; none is no error. @out must be empty. Errors:
+ * ERR_UNSUPPORTED; ERR_INVALID @dir is no place; those of the storage. */
+int storage_find(const char *dir, const char *pattern, struct storage_names *out, struct err *err);
 
 /* ---- writing ---- */
 

@@ -36,6 +36,18 @@ static int look(const char *path, enum storage_thing *thing, struct err *err)
     return 0;
 }
 
+static int stamp(const char *path, struct buf *out, struct err *err)
+{
+    struct stat s;
+    if (stat(path, &s) != 0) {
+        return err_errno(err, errno, "look for %s", path);
+    }
+    buf_printf(out, "%" PRIu64 ":%" PRIu64 " %" PRIu64 " %lld.%09ld", (uint64_t)s.st_dev,
+               (uint64_t)s.st_ino, (uint64_t)s.st_size, (long long)s.st_mtim.tv_sec,
+               s.st_mtim.tv_nsec);
+    return 0;
+}
+
 /* ---- reading ---- */
 
 static int open_reader(struct storage_reader *r, const char *path, struct err *err)
@@ -200,6 +212,7 @@ const struct storage_kind storage_file = {
     .scheme = "file",
     .check = check,
     .look = look,
+    .stamp = stamp,
     .open = open_reader,
     .read_at = read_at,
     .close = close_reader,

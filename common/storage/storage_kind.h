@@ -13,11 +13,14 @@ struct storage_kind {
     const char *scheme; /* "file" */
     int (*check)(const char *location, struct err *err);
     int (*look)(const char *location, enum storage_thing *thing, struct err *err);
+    int (*stamp)(const char *location, struct buf *out, struct err *err);
     int (*open)(struct storage_reader *r, const char *location, struct err *err);
     int (*read_at)(const struct storage_reader *r, uint64_t at, void *out, size_t n,
                    struct err *err);
     void (*close)(struct storage_reader *r);
     int (*list)(const char *location, struct storage_names *out, struct err *err);
+    int (*find)(const char *dir, const char *pattern, struct storage_names *out,
+                struct err *err); /* NULL: ERR_UNSUPPORTED */
     int (*create)(struct storage_writer *w, const char *location, struct err *err);
     int (*add)(struct storage_writer *w, const void *data, size_t n, struct err *err);
     int (*commit)(struct storage_writer *w, struct err *err); /* frees the state in any case */

@@ -9,13 +9,15 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "storage/s3_find.h"
 #include "storage/s3_list.h"
 #include "storage/s3_upload.h"
 #include "storage/storage_kind.h"
+#include "storage/storage_stream.h"
 
 /* Small files come with the request that opens them, and who reads in small pieces, one behind the
  * other, gets them from one request. */
-#define HEAD_BYTES ((size_t)64 << 10)
+#define HEAD_BYTES STREAM_HEAD_BYTES
 #define AHEAD_BYTES ((size_t)4 << 20)
 #define SETTLE_MS_MAX 2000
 
@@ -48,15 +50,10 @@ struct reading {
     size_t ahead_bytes;
 };
 
-static int get(const struct s3_place *place, const char *if_match, uint64_t first, void *out,
-               size_t n, struct s3_answer *a, struct err *err)
+static int get(const struct s3_place *place, void *out, size_t n, struct s3_answer *a,
+               struct err *err)
 {
-    struct s3_request r = {.method = "GET",
-                           .place = place,
-                           .headers = {if_match},
-                           .out = out,
-                           .first = first,
-                           .out_bytes = n};
+    struct s3_request r = {.method = "GET", .place = place, .out = out, .out_bytes = n};
     return s3_call(&r, a, err);
 }
 
@@ -76,7 +73,7 @@ static int look(const char *location, enum storage_thing *thing, struct err *err
     if (rc == 0 && place.key[0] != '\0') {
         struct s3_answer a;
         char byte;
-        rc = get(&place, NULL, 0, &byte, 1, &a, &local);
+        rc = get(&place, &byte, 1, &a, &local);
         s3_answer_release(&a);
         if (rc == 0 || rc == ERR_RANGE) { /* of an empty file */
             *thing = STORAGE_FILE;
@@ -85,11 +82,27 @@ static int look(const char *location, enum storage_thing *thing, struct err *err
     }
     if (rc == 0 || rc == ERR_NOT_FOUND) {
         bool is_there = place.key[0] == '\0';
-        rc = s3_list(&place, false, 1, one, &is_there, &local);
+        rc = s3_list(&place, "", false, 1, one, &is_there, &local);
         if (rc == 0) {
             *thing = is_there ? STORAGE_DIRECTORY : STORAGE_NOTHING;
         }
     }
+    return rc == 0 ? 0 : err_set(err, rc, "%s", local.msg);
+}
+
+static int stamp(const char *location, struct buf *out, struct err *err)
+{
+    struct s3_place place;
+    struct s3_answer a = {0};
+    struct err local = {0};
+    char byte;
+    int rc = parse_file(location, &place, &local);
+    rc = rc != 0 ? rc : get(&place, &byte, 1, &a, &local);
+    if (rc == 0 || rc == ERR_RANGE) {
+        rc = 0;
+        buf_printf(out, "%llu %s", (unsigned long long)a.total_bytes, a.etag);
+    }
+    s3_answer_release(&a);
     return rc == 0 ? 0 : err_set(err, rc, "%s", local.msg);
 }
 
@@ -103,7 +116,7 @@ static int open_reader(struct storage_reader *r, const char *location, struct er
     struct err local = {0};
     int rc = parse_file(location, &o->place, &local);
     if (rc == 0) {
-        rc = get(&o->place, NULL, 0, o->head, HEAD_BYTES, &a, &local);
+        rc = get(&o->place, o->head, HEAD_BYTES, &a, &local);
         rc = rc == ERR_RANGE ? 0 : rc;
         o->head_bytes = a.got;
         r->bytes = a.got == 0 ? 0 : a.total_bytes;
@@ -128,13 +141,27 @@ static void close_reader(struct storage_reader *r)
     free(o);
 }
 
+/* An entity tag is another one when the object is; where a store has none, its size may tell. */
 static int fetch(const struct storage_reader *r, uint64_t at, char *out, size_t n, struct err *err)
 {
     const struct reading *o = r->state;
+    struct s3_request request = {.method = "GET",
+                                 .place = &o->place,
+                                 .headers = {o->if_match},
+                                 .out = out,
+                                 .first = at,
+                                 .out_bytes = n,
+                                 .stop = r->stop};
     struct s3_answer a;
-    int rc = get(&o->place, o->if_match, at, out, n, &a, err);
-    if (rc == ERR_EXISTS || (rc == 0 && a.got != n)) {
+    struct err local = {0};
+    int rc = s3_call(&request, &a, &local);
+    if (rc == ERR_EXISTS || rc == ERR_RANGE ||
+        (rc == 0 && (a.got != n || a.total_bytes != r->bytes))) {
         rc = err_set(err, ERR_CORRUPT, "the file was replaced while it was read");
+    } else if (rc == ERR_NOT_FOUND) {
+        rc = err_set(err, rc, "the file was removed while it was read");
+    } else if (rc != 0) {
+        (void)err_set(err, rc, "%s", local.msg);
     }
     s3_answer_release(&a);
     return rc;
@@ -205,7 +232,7 @@ static int list(const char *location, struct storage_names *out, struct err *err
     }
     size_t n = strlen(place.key);
     struct listing l = {.names = out, .prefix_bytes = n == 0 ? 0 : n + 1};
-    rc = s3_list(&place, true, 0, add_name, &l, err);
+    rc = s3_list(&place, "", true, 0, add_name, &l, err);
     if (rc == 0 && out->count == 0) {
         rc = err_set(err, ERR_NOT_FOUND, "%s: nothing is there", location);
     }
@@ -273,7 +300,7 @@ static int holds(const struct s3_place *place, const char *nonce, struct err *er
 {
     struct s3_answer a;
     char byte;
-    int rc = get(place, NULL, 0, &byte, 1, &a, err);
+    int rc = get(place, &byte, 1, &a, err);
     if (rc == ERR_RANGE || (rc == 0 && strcmp(a.nonce, nonce) != 0)) {
         rc =
             err_set(err, ERR_EXISTS, "s3://%s/%s: somebody else has it", place->bucket, place->key);
@@ -354,7 +381,7 @@ static int remove_tree(const char *location, struct err *err)
     rc = rc != 0 ? rc : s3_upload_abort_below(&place, err);
     if (rc == 0) {
         struct s3_place each = place;
-        rc = s3_list(&place, false, 0, remove_one, &each, err);
+        rc = s3_list(&place, "", false, 0, remove_one, &each, err);
     }
     return rc;
 }
@@ -377,10 +404,12 @@ const struct storage_kind storage_s3 = {
     .scheme = "s3",
     .check = check,
     .look = look,
+    .stamp = stamp,
     .open = open_reader,
     .read_at = read_at,
     .close = close_reader,
     .list = list,
+    .find = s3_find,
     .create = create,
     .add = add,
     .commit = commit,

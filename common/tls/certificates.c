@@ -4,17 +4,17 @@
 #include "tls/certificates.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "tls/tls_openssl.h"
+#include "base/text.h"
+#include "tls/tls_identity.h"
 
 #define CURVE "P-256"
 #define CA_DAYS 3650
@@ -22,83 +22,20 @@
 #define BEFORE_S 3600
 #define SERIAL_BITS 127 /* random; at most 20 bytes are allowed */
 #define HOST_BYTES_MAX 253
+#define COMMON_NAME_BYTES_MAX 64 /* of the standard */
 
-static const char *const file_names[] = {"ca.key",   "ca.crt",     "node.key",
-                                         "node.crt", "client.key", "client.crt"};
-
-struct identity {
-    EVP_PKEY *key;
-    X509 *certificate;
-};
-
-static void identity_release(struct identity *i)
-{
-    EVP_PKEY_free(i->key);
-    X509_free(i->certificate);
-    *i = (struct identity){0};
-}
+static const char *const own_roles[] = {"admin", "submitter", "viewer"}; /* beside node */
+#define OWN_ROLE_COUNT (sizeof own_roles / sizeof own_roles[0])
 
 /* ---- files ---- */
 
-/* The whole content is in another file before the name is taken, so nobody reads half of it. */
-static int put(const char *path, const char *data, size_t n, mode_t mode, bool replace,
-               struct err *err)
-{
-    char *tmp = mem_printf("%s.tmp.%ld", path, (long)getpid());
-    (void)unlink(tmp);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    int rc = fd < 0 ? err_errno(err, errno, "make %s", tmp) : 0;
-    if (rc == 0 && (fchmod(fd, mode) != 0 || write(fd, data, n) != (ssize_t)n || fsync(fd) != 0)) {
-        rc = err_errno(err, errno, "write %s", tmp);
-    }
-    if (fd >= 0 && close(fd) != 0 && rc == 0) {
-        rc = err_errno(err, errno, "close %s", tmp);
-    }
-    if (rc == 0 && (replace ? rename(tmp, path) : link(tmp, path)) != 0) {
-        rc = err_errno(err, errno, "make %s", path);
-    }
-    if (fd >= 0) {
-        (void)unlink(tmp);
-    }
-    free(tmp);
-    return rc == 0 ? file_sync_parent(path, err) : rc;
-}
-
-static int put_pem(const char *path, BIO *pem, mode_t mode, bool replace, struct err *err)
-{
-    char *data = NULL;
-    long n = BIO_get_mem_data(pem, &data);
-    return n > 0 ? put(path, data, (size_t)n, mode, replace, err)
-                 : tls_error(err, ERR_INTERNAL, "write %s", path);
-}
-
-static int put_identity(const char *dir, const char *name, const struct identity *i, bool replace,
-                        struct err *err)
-{
-    char *key_path = mem_printf("%s/%s.key", dir, name);
-    char *path = mem_printf("%s/%s.crt", dir, name);
-    BIO *key = BIO_new(BIO_s_secmem());
-    BIO *pem = BIO_new(BIO_s_mem());
-    int rc = 0;
-    if (key == NULL || pem == NULL ||
-        PEM_write_bio_PKCS8PrivateKey(key, i->key, NULL, NULL, 0, NULL, NULL) != 1 ||
-        PEM_write_bio_X509(pem, i->certificate) != 1) {
-        rc = tls_error(err, ERR_INTERNAL, "write %s", path);
-    }
-    rc = rc != 0 ? rc : put_pem(key_path, key, 0600, replace, err);
-    rc = rc != 0 ? rc : put_pem(path, pem, 0644, replace, err);
-    BIO_free(key);
-    BIO_free(pem);
-    free(key_path);
-    free(path);
-    return rc;
-}
-
 static int refuse_existing(const char *dir, struct err *err)
 {
+    static const char *const names[] = {"ca", "node", "admin", "submitter", "viewer", "client"};
+    static const char *const kinds[] = {"key", "crt"};
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < sizeof file_names / sizeof file_names[0]; i++) {
-        char *path = file_join(dir, file_names[i]);
+    for (size_t i = 0; rc == 0 && i < 2 * (sizeof names / sizeof names[0]); i++) {
+        char *path = mem_printf("%s/%s.%s", dir, names[i / 2], kinds[i % 2]);
         if (file_exists(path)) {
             rc = err_set(err, ERR_EXISTS,
                          "%s is there already, and nothing was written; other certificates from "
@@ -165,6 +102,9 @@ static int names_of_node(const struct certificates_options *o, struct buf *out, 
         rc = add_host(local[i], out, err);
     }
     buf_add_str(out, "URI:gradus:role/node");
+    if (o->name != NULL) {
+        buf_printf(out, ",URI:gradus:node/%s", o->name);
+    }
     return rc;
 }
 
@@ -227,16 +167,16 @@ static bool extend(X509 *c, X509 *issuer, const struct request *r)
 }
 
 /* @ca NULL: signs itself. @out is filled on success only. */
-static int issue(const struct request *r, const struct identity *ca, struct identity *out,
+static int issue(const struct request *r, const struct tls_identity *ca, struct tls_identity *out,
                  struct err *err)
 {
-    struct identity made = {.key = EVP_EC_gen(CURVE), .certificate = X509_new()};
-    const struct identity *signer = ca != NULL ? ca : &made;
+    struct tls_identity made = {.key = EVP_EC_gen(CURVE), .certificate = X509_new()};
+    const struct tls_identity *signer = ca != NULL ? ca : &made;
     if (made.key == NULL || made.certificate == NULL ||
         !fill(made.certificate, signer->certificate, made.key, r) ||
         !extend(made.certificate, signer->certificate, r) ||
         X509_sign(made.certificate, signer->key, EVP_sha256()) == 0) {
-        identity_release(&made);
+        tls_identity_release(&made);
         return tls_error(err, ERR_INTERNAL, "issue a certificate for %s", r->name);
     }
     *out = made;
@@ -244,7 +184,7 @@ static int issue(const struct request *r, const struct identity *ca, struct iden
 }
 
 /* Two authorities must not have one name, or the wrong one would be tried. */
-static int issue_ca(unsigned days, struct identity *out, struct err *err)
+static int issue_ca(unsigned days, struct tls_identity *out, struct err *err)
 {
     unsigned char number[4];
     char name[64];
@@ -257,39 +197,58 @@ static int issue_ca(unsigned days, struct identity *out, struct err *err)
     return issue(&r, NULL, out, err);
 }
 
-static int issue_both(const struct certificates_options *o, const struct identity *ca,
+/* For masters, servers and workers; @names or @alike as in the request. */
+static int issue_node(const struct certificates_options *o, const struct tls_identity *ca,
                       const char *names, X509_EXTENSION *alike, bool replace, struct err *err)
 {
-    const struct request node = {.name = "Gradus node",
-                                 .names = names,
-                                 .alike = alike,
-                                 .uses = "serverAuth,clientAuth",
-                                 .days = o->days};
-    const struct request client = {.name = "Gradus client",
-                                   .names = "URI:gradus:role/client",
-                                   .uses = "clientAuth",
-                                   .days = o->days};
-    struct identity made[2] = {{0}};
-    int rc = issue(&node, ca, &made[0], err);
-    rc = rc != 0 ? rc : issue(&client, ca, &made[1], err);
-    rc = rc != 0 ? rc : put_identity(o->dir, "node", &made[0], replace, err);
-    rc = rc != 0 ? rc : put_identity(o->dir, "client", &made[1], replace, err);
-    identity_release(&made[0]);
-    identity_release(&made[1]);
+    const struct request r = {.name = o->name != NULL ? o->name : "Gradus node",
+                              .names = names,
+                              .alike = alike,
+                              .uses = "serverAuth,clientAuth",
+                              .days = o->days};
+    struct tls_identity made = {0};
+    int rc = issue(&r, ca, &made, err);
+    rc = rc != 0
+             ? rc
+             : tls_identity_put(o->dir, o->name != NULL ? o->name : "node", &made, replace, err);
+    tls_identity_release(&made);
+    return rc;
+}
+
+/* For those who only connect. */
+static int issue_client(const struct certificates_options *o, const struct tls_identity *ca,
+                        const char *role, struct err *err)
+{
+    char *generic = mem_printf("Gradus %s", role);
+    char *uri = mem_printf("URI:gradus:role/%s", role);
+    const struct request r = {.name = o->name != NULL ? o->name : generic,
+                              .names = uri,
+                              .uses = "clientAuth",
+                              .days = o->days};
+    struct tls_identity made = {0};
+    int rc = issue(&r, ca, &made, err);
+    rc = rc != 0 ? rc
+                 : tls_identity_put(o->dir, o->name != NULL ? o->name : role, &made, false, err);
+    tls_identity_release(&made);
+    free(generic);
+    free(uri);
     return rc;
 }
 
 int certificates_init(const struct certificates_options *o, struct err *err)
 {
-    struct identity ca = {0};
+    struct tls_identity ca = {0};
     struct buf names = {0};
     int rc = names_of_node(o, &names, err);
     rc = rc != 0 ? rc : refuse_existing(o->dir, err);
     rc = rc != 0 ? rc : make_dir(o->dir, err);
     rc = rc != 0 ? rc : issue_ca(o->days, &ca, err);
-    rc = rc != 0 ? rc : put_identity(o->dir, "ca", &ca, false, err);
-    rc = rc != 0 ? rc : issue_both(o, &ca, buf_str(&names), NULL, false, err);
-    identity_release(&ca);
+    rc = rc != 0 ? rc : tls_identity_put(o->dir, "ca", &ca, false, err);
+    rc = rc != 0 ? rc : issue_node(o, &ca, buf_str(&names), NULL, false, err);
+    for (size_t i = 0; rc == 0 && i < OWN_ROLE_COUNT; i++) {
+        rc = issue_client(o, &ca, own_roles[i], err);
+    }
+    tls_identity_release(&ca);
     buf_release(&names);
     return rc;
 }
@@ -305,11 +264,11 @@ static X509 *read_first(const char *path, struct err *err)
     return first;
 }
 
-static int read_ca(const char *dir, struct identity *out, struct err *err)
+static int read_ca(const char *dir, struct tls_identity *out, struct err *err)
 {
     char *path = file_join(dir, "ca.crt");
     char *key_path = file_join(dir, "ca.key");
-    struct identity ca = {.certificate = read_first(path, err)};
+    struct tls_identity ca = {.certificate = read_first(path, err)};
     ca.key = ca.certificate != NULL ? tls_read_key(key_path, err) : NULL;
     int rc = ca.key == NULL ? err->code : 0;
     if (rc == 0 && X509_check_private_key(ca.certificate, ca.key) != 1) {
@@ -319,7 +278,7 @@ static int read_ca(const char *dir, struct identity *out, struct err *err)
     if (rc == 0) {
         *out = ca;
     } else {
-        identity_release(&ca);
+        tls_identity_release(&ca);
     }
     free(path);
     free(key_path);
@@ -342,36 +301,142 @@ static int check_days(X509 *ca, unsigned days, struct err *err)
                    tls_date(X509_get0_notAfter(ca), date), days);
 }
 
-static int renew_with(const struct certificates_options *o, const struct identity *ca,
-                      struct err *err)
+/* The same names and uses as the certificate of @path, with a new key. */
+static int renew_file(const struct certificates_options *o, const struct tls_identity *ca,
+                      const char *name, struct err *err)
 {
-    if (o->host_count > 0) {
-        struct buf names = {0};
-        int rc = names_of_node(o, &names, err);
-        rc = rc != 0 ? rc : issue_both(o, ca, buf_str(&names), NULL, true, err);
-        buf_release(&names);
-        return rc;
-    }
-    char *path = file_join(o->dir, "node.crt");
+    char *path = mem_printf("%s/%s.crt", o->dir, name);
     X509 *old = read_first(path, err);
     free(path);
     if (old == NULL) {
-        return err_wrap(err, "take the hosts of the certificate before (--hosts names others)");
+        return err->code;
     }
+    char subject[TLS_NAME_BYTES];
     int at = X509_get_ext_by_NID(old, NID_subject_alt_name, -1);
-    int rc = at < 0 ? err_set(err, ERR_INVALID, "the node.crt in %s has no hosts; --hosts", o->dir)
-                    : issue_both(o, ca, NULL, X509_get_ext(old, at), true, err);
+    bool serves = (X509_get_extended_key_usage(old) & XKU_SSL_SERVER) != 0;
+    const struct request r = {.name = tls_subject(old, subject),
+                              .alike = at < 0 ? NULL : X509_get_ext(old, at),
+                              .uses = serves ? "serverAuth,clientAuth" : "clientAuth",
+                              .days = o->days};
+    struct tls_identity made = {0};
+    int rc = issue(&r, ca, &made, err);
+    rc = rc != 0 ? rc : tls_identity_put(o->dir, name, &made, true, err);
+    tls_identity_release(&made);
     X509_free(old);
     return rc;
 }
 
-int certificates_renew(const struct certificates_options *o, struct err *err)
+static bool has_identity(const char *dir, const char *name)
+{
+    char *crt = mem_printf("%s/%s.crt", dir, name);
+    char *key = mem_printf("%s/%s.key", dir, name);
+    bool has = file_exists(crt) && file_exists(key);
+    free(crt);
+    free(key);
+    return has;
+}
+
+/* All but the authority and node.crt, which may get other hosts. */
+static int renew_others(const struct certificates_options *o, const struct tls_identity *ca,
+                        struct err *err)
+{
+    DIR *dir = opendir(o->dir);
+    if (dir == NULL) {
+        return err_errno(err, errno, "read %s", o->dir);
+    }
+    int rc = 0;
+    for (const struct dirent *e; rc == 0 && (e = readdir(dir)) != NULL;) {
+        size_t n = strlen(e->d_name);
+        if (n <= 4 || strcmp(e->d_name + n - 4, ".crt") != 0) {
+            continue;
+        }
+        char *name = mem_printf("%.*s", (int)(n - 4), e->d_name);
+        if (strcmp(name, "ca") != 0 && strcmp(name, "node") != 0 && has_identity(o->dir, name)) {
+            rc = renew_file(o, ca, name, err);
+        }
+        free(name);
+    }
+    (void)closedir(dir);
+    for (size_t i = 0; rc == 0 && i < OWN_ROLE_COUNT; i++) {
+        rc = has_identity(o->dir, own_roles[i]) ? 0 : issue_client(o, ca, own_roles[i], err);
+    }
+    return rc;
+}
+
+static int renew_with(const struct certificates_options *o, const struct tls_identity *ca,
+                      struct err *err)
+{
+    int rc;
+    if (o->host_count > 0) {
+        struct buf names = {0};
+        rc = names_of_node(o, &names, err);
+        rc = rc != 0 ? rc : issue_node(o, ca, buf_str(&names), NULL, true, err);
+        buf_release(&names);
+    } else {
+        rc = renew_file(o, ca, "node", err);
+        if (rc != 0) {
+            (void)err_wrap(err, "take the hosts of the certificate before (--hosts names others)");
+        }
+    }
+    return rc != 0 ? rc : renew_others(o, ca, err);
+}
+
+/* With the authority of the directory. */
+static int with_ca(const struct certificates_options *o,
+                   int (*make)(const struct certificates_options *o, const struct tls_identity *ca,
+                               struct err *err),
+                   struct err *err)
 {
     struct err local = {0};
-    struct identity ca = {0};
+    struct tls_identity ca = {0};
     int rc = read_ca(o->dir, &ca, &local);
     rc = rc != 0 ? rc : check_days(ca.certificate, o->days, &local);
-    rc = rc != 0 ? rc : renew_with(o, &ca, &local);
-    identity_release(&ca);
+    rc = rc != 0 ? rc : make(o, &ca, &local);
+    tls_identity_release(&ca);
     return rc == 0 ? 0 : err_set(err, rc, "%s", local.msg);
+}
+
+int certificates_renew(const struct certificates_options *o, struct err *err)
+{
+    return with_ca(o, renew_with, err);
+}
+
+/* ---- one more ---- */
+
+static int issue_one(const struct certificates_options *o, const struct tls_identity *ca,
+                     struct err *err)
+{
+    struct buf names = {0};
+    if (strcmp(o->role, "node") != 0) {
+        return issue_client(o, ca, o->role, err);
+    }
+    int rc = names_of_node(o, &names, err);
+    rc = rc != 0 ? rc : issue_node(o, ca, buf_str(&names), NULL, false, err);
+    buf_release(&names);
+    return rc;
+}
+
+static bool is_role(const char *role)
+{
+    bool is = strcmp(role, "node") == 0;
+    for (size_t i = 0; i < OWN_ROLE_COUNT; i++) {
+        is = is || strcmp(role, own_roles[i]) == 0;
+    }
+    return is;
+}
+
+int certificates_issue(const struct certificates_options *o, struct err *err)
+{
+    if (!is_role(o->role)) {
+        return err_set(err, ERR_INVALID,
+                       "--role \"%s\": there are node, submitter, viewer and admin", o->role);
+    }
+    if (o->name[0] == '\0' || strcmp(o->name, "ca") == 0 ||
+        !text_is_name(o->name, COMMON_NAME_BYTES_MAX)) {
+        return err_set(err, ERR_INVALID,
+                       "--name \"%s\": at most %d letters, digits, '.', '_' and '-', the first no "
+                       "'.' and no '-', and not \"ca\"",
+                       o->name, COMMON_NAME_BYTES_MAX);
+    }
+    return with_ca(o, issue_one, err);
 }

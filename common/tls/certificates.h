@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A certificate authority of a cluster's own, and what it issues: one certificate for nodes, which
- * serve and connect, and one for clients, which only connect. Everything is in one directory:
+ * serve and connect, and one for each role of those who only connect. Everything is in one
+ * directory:
  *
- *   ca.crt, ca.key          the authority; its key stays where certificates are made
- *   node.crt, node.key      of masters, parameter servers and workers: valid for the hosts
- *   client.crt, client.key  of people and programs that submit jobs
+ *   ca.crt, ca.key                the authority; its key stays where certificates are made
+ *   node.crt, node.key            of masters, parameter servers and workers: valid for the hosts
+ *   admin.*, submitter.*, viewer.*  of people and programs (auth_role.h)
+ *   NAME.crt, NAME.key            of one of them, issued with a name
  *
- * The role stands in a URI of the certificate, gradus:role/node or gradus:role/client. Keys are
- * P-256 and readable by their owner alone. */
+ * The role stands in a URI of the certificate, gradus:role/node, and the name of a node in another
+ * one, gradus:node/NAME. Keys are P-256 and readable by their owner alone. */
 #ifndef GRADUS_TLS_CERTIFICATES_H
 #define GRADUS_TLS_CERTIFICATES_H
 
@@ -24,14 +26,22 @@ struct certificates_options {
      * added: localhost, 127.0.0.1, ::1. */
     const char *const *hosts;
     size_t host_count;
-    unsigned days; /* of the two certificates; the authority lasts ten years, or as long as they */
+    unsigned days; /* of certificates; the authority lasts ten years, or as long as they */
+    /* certificates_issue(): to whom; a name is of letters, digits, '.', '_' and '-'. */
+    const char *role;
+    const char *name;
 };
 
-/* Make all six files. Errors: ERR_EXISTS one of them is there, nothing is written;
- * ERR_INVALID a host is none; those of writing. */
+/* Make the authority and a certificate for each role. Errors: ERR_EXISTS one of them is there,
+ * nothing is written; ERR_INVALID a host is none; those of writing. */
 int certificates_init(const struct certificates_options *o, struct err *err);
-/* Issue the two certificates anew, with new keys, from the authority in @dir; without hosts, for
- * those that node.crt has. Errors: ERR_NOT_FOUND there is no authority; as above. */
+/* One more certificate of the authority in @dir: NAME.crt and NAME.key; one of a node may speak as
+ * the node of that name only. Errors: ERR_NOT_FOUND there is no authority; ERR_EXISTS the files are
+ * there; ERR_INVALID the name, the role or a host is none. */
+int certificates_issue(const struct certificates_options *o, struct err *err);
+/* Issue all certificates of @dir anew, with new keys, from the authority there, and those of roles
+ * that are missing; without hosts, node.crt for those that it has. Errors: ERR_NOT_FOUND there is
+ * no authority; as above. */
 int certificates_renew(const struct certificates_options *o, struct err *err);
 
 #endif

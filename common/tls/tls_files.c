@@ -91,20 +91,26 @@ static int check_chain(STACK_OF(X509) * own, STACK_OF(X509) * cas, const struct 
     return rc;
 }
 
+static int check_own(const struct tls_files *f, time_t now, STACK_OF(X509) * *own, struct err *err)
+{
+    *own = tls_read_certificates(f->certificate, err);
+    int rc =
+        *own == NULL ? err->code : check_dates(sk_X509_value(*own, 0), f->certificate, now, err);
+    return rc != 0 ? rc : check_key(sk_X509_value(*own, 0), f, err);
+}
+
 int tls_files_check(const struct tls_files *f, int64_t now_s, struct err *err)
 {
     struct err local = {0};
     time_t now = (time_t)now_s;
     STACK_OF(X509) *cas = NULL;
-    STACK_OF(X509) *own = tls_read_certificates(f->certificate, &local);
-    int rc =
-        own == NULL ? local.code : check_dates(sk_X509_value(own, 0), f->certificate, now, &local);
-    rc = rc != 0 ? rc : check_key(sk_X509_value(own, 0), f, &local);
+    STACK_OF(X509) *own = NULL;
+    int rc = f->certificate != NULL ? check_own(f, now, &own, &local) : 0;
     if (rc == 0) {
         cas = tls_read_certificates(f->ca, &local);
         rc = cas == NULL ? local.code : check_ca(cas, f->ca, now, &local);
     }
-    rc = rc != 0 ? rc : check_chain(own, cas, f, now, &local);
+    rc = rc != 0 || own == NULL ? rc : check_chain(own, cas, f, now, &local);
     tls_certificates_free(own);
     tls_certificates_free(cas);
     return rc == 0 ? 0 : err_set(err, rc, "%s", local.msg);

@@ -9,8 +9,9 @@
 
 /* Paths of files in PEM form; borrowed. */
 struct tls_files {
-    const char *certificate; /* ours, and behind it those between it and the CA */
-    const char *key;         /* without a passphrase */
+    const char *certificate; /* ours, and behind it those between it and the CA; NULL: a client's
+                                without one */
+    const char *key;         /* without a passphrase; NULL with it */
     const char *ca;          /* one certificate or more: whose certificates are believed */
 };
 

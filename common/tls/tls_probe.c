@@ -108,6 +108,11 @@ static int refused(const struct tls_files *files, struct err *err)
     const char *says = ERR_GET_LIB(first) == ERR_LIB_SSL ? ERR_reason_error_string(first) : NULL;
     const char *open = says != NULL ? " (" : "";
     int rc = ERR_UNAUTHENTICATED;
+    if (files->certificate == NULL) {
+        return err_set(err, rc,
+                       "it asks for a certificate, and this side was given no --tls-cert and "
+                       "--tls-key; a service with --tls-client optional takes a token alone");
+    }
     if (tls_files_check(files, (int64_t)time(NULL), &own) != 0) {
         return err_set(err, rc, "it does not take our certificate: %s", own.msg);
     }
@@ -144,7 +149,7 @@ static bool is_no_tls(void)
 static int no_tls(struct err *err)
 {
     return err_set(err, ERR_UNAUTHENTICATED,
-                   "it speaks no TLS, and --tls-cert, --tls-key and --tls-ca are given here: start "
+                   "it speaks no TLS, and the files of TLS (--tls-ca …) are given here: start "
                    "it with its own, or leave them out here");
 }
 
@@ -153,8 +158,9 @@ static int no_tls(struct err *err)
 static bool use_files(SSL_CTX *context, const struct tls_files *f)
 {
     return SSL_CTX_load_verify_locations(context, f->ca, NULL) == 1 &&
-           SSL_CTX_use_certificate_chain_file(context, f->certificate) == 1 &&
-           SSL_CTX_use_PrivateKey_file(context, f->key, SSL_FILETYPE_PEM) == 1;
+           (f->certificate == NULL ||
+            (SSL_CTX_use_certificate_chain_file(context, f->certificate) == 1 &&
+             SSL_CTX_use_PrivateKey_file(context, f->key, SSL_FILETYPE_PEM) == 1));
 }
 
 static bool expect_host(SSL *ssl, const char *host)
@@ -228,8 +234,10 @@ static int probe_with(int fd, const char *host, const struct tls_files *files, s
         (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
         ssl = SSL_new(context);
     } else {
-        rc = tls_error(err, ERR_INVALID, "our own %s, %s and %s cannot be used together",
-                       files->certificate, files->key, files->ca);
+        const bool own = files->certificate != NULL;
+        rc = tls_error(err, ERR_INVALID, "our own %s%s%s%s%s cannot be used together",
+                       own ? files->certificate : "", own ? ", " : "", own ? files->key : "",
+                       own ? " and " : "", files->ca);
     }
     static const unsigned char http2[] = {2, 'h', '2'};
     if (ssl != NULL && SSL_set_app_data(ssl, &peer) == 1 && expect_host(ssl, host) &&

@@ -20,7 +20,7 @@ int client_open(struct client *c, const char *master, const struct tls_settings 
 {
     struct rpc_credentials *credentials = NULL;
     rpc_init();
-    int rc = tls != NULL ? tls_settings_open(tls, &credentials, err) : 0;
+    int rc = tls != NULL ? tls_settings_open(tls, false, &credentials, err) : 0;
     if (rc == 0) {
         struct rpc_channel_options options = {.target = master, .credentials = credentials};
         c->channel = rpc_channel_new(&options, err);

@@ -13,6 +13,8 @@
 
 struct options {
     char *hosts;
+    char *role;
+    char *name;
     int64_t days;
 };
 
@@ -24,13 +26,24 @@ static const struct field fields[] = {
      .help = "Names and addresses of the nodes, as they are connected to, with commas between "
              "them; *.NAME is any name below; localhost, 127.0.0.1 and ::1 are always added; "
              "empty with renew: those of before"},
+    {.path = "role",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, role),
+     .def = "",
+     .help = "issue: what its holder is to the cluster: node, submitter, viewer or admin"},
+    {.path = "name",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, name),
+     .def = "",
+     .help = "issue: who its holder is, and the name of the files; a node with it may join with "
+             "this name only"},
     {.path = "days",
      .type = FIELD_INT,
      .offset = offsetof(struct options, days),
      .def = "365",
      .min = 1,
      .max = CERTIFICATES_DAYS_MAX,
-     .help = "Days that the certificates of nodes and clients are valid; the CA is ten years"},
+     .help = "Days that certificates are valid; the CA is ten years"},
 };
 
 /* Cut @text, which is changed, at its commas. */
@@ -50,9 +63,9 @@ static int split_hosts(char *text, const char *hosts[CERTIFICATES_HOSTS_MAX], si
     return 0;
 }
 
-static void print_end(const char *dir)
+static void print_end(const char *dir, const char *name)
 {
-    char *path = mem_printf("%s/node.crt", dir);
+    char *path = mem_printf("%s/%s.crt", dir, name);
     const struct tls_files files = {.certificate = path};
     time_t end = (time_t)tls_files_expire_s(&files);
     struct tm tm;
@@ -68,18 +81,20 @@ static void print_new(const char *given)
     cli_add_word(given, &word);
     const char *dir = buf_str(&word);
     (void)printf("%s: a CA (ca.crt, ca.key), a certificate for nodes (node.crt, node.key) and one "
-                 "for clients (client.crt, client.key), ",
+                 "for each role of people and programs (admin, submitter, viewer), ",
                  given);
-    print_end(given);
+    print_end(given, "node");
     (void)printf(
         "\nCopy node.crt, node.key and ca.crt to every node, and start each service with\n"
         "  --tls-cert %s/node.crt --tls-key %s/node.key --tls-ca %s/ca.crt\n"
-        "Clients get client.crt, client.key and ca.crt, and set\n"
-        "  export GRADUS_TLS_CERT=%s/client.crt GRADUS_TLS_KEY=%s/client.key "
+        "Who submits jobs gets submitter.crt, submitter.key and ca.crt, and sets\n"
+        "  export GRADUS_TLS_CERT=%s/submitter.crt GRADUS_TLS_KEY=%s/submitter.key "
         "GRADUS_TLS_CA=%s/ca.crt\n"
-        "Keep ca.key to yourself: who has it can be any node. New certificates of this CA, before\n"
+        "A certificate for one of them alone: gradus certificates issue %s --role submitter --name "
+        "ann\n"
+        "Keep ca.key to yourself: who has it can be anybody. New certificates of this CA, before\n"
         "these end: gradus certificates renew %s\n",
-        dir, dir, dir, dir, dir, dir, dir);
+        dir, dir, dir, dir, dir, dir, dir, dir);
     buf_release(&word);
 }
 
@@ -95,14 +110,22 @@ static int make(const char *action, const struct certificates_options *o, struct
     if (strcmp(action, "renew") == 0) {
         int rc = certificates_renew(o, err);
         if (rc == 0) {
-            (void)printf("%s: new certificates for nodes and clients, ", o->dir);
-            print_end(o->dir);
+            (void)printf("%s: new certificates in the place of all, ", o->dir);
+            print_end(o->dir, "node");
             (void)printf("\nCopy them over the old ones; services take them within seconds, "
                          "without losing a connection.\n");
         }
         return rc;
     }
-    return err_set(err, ERR_INVALID, "unknown action %s; there are init and renew", action);
+    if (strcmp(action, "issue") == 0) {
+        int rc = certificates_issue(o, err);
+        if (rc == 0) {
+            (void)printf("%s/%s.crt and .key: %s is a %s, ", o->dir, o->name, o->name, o->role);
+            print_end(o->dir, o->name);
+        }
+        return rc;
+    }
+    return err_set(err, ERR_INVALID, "unknown action %s; there are init, issue and renew", action);
 }
 
 static int run(const struct cli_args *args)
@@ -112,6 +135,10 @@ static int run(const struct cli_args *args)
     const char *hosts[CERTIFICATES_HOSTS_MAX];
     struct certificates_options options = {
         .dir = args->positional[1], .hosts = hosts, .days = (unsigned)o->days};
+    if (strcmp(args->positional[0], "issue") == 0) {
+        options.role = o->role;
+        options.name = o->name;
+    }
     char *text = mem_strdup(o->hosts);
     int rc = split_hosts(text, hosts, &options.host_count, &err);
     rc = rc != 0 ? rc : make(args->positional[0], &options, &err);
@@ -122,12 +149,15 @@ static int run(const struct cli_args *args)
 const struct cli_command cmd_certificates = {
     .name = "certificates",
     .summary = "Make a CA and certificates for TLS in a cluster",
-    .usage = "init|renew DIR",
+    .usage = "init|issue|renew DIR",
     .examples = "  gradus certificates init certificates --hosts master,ps-1,ps-2,10.0.0.7\n"
+                "  gradus certificates issue certificates --role submitter --name ann\n"
+                "  gradus certificates issue certificates --role node --name ps-1 --hosts ps-1\n"
                 "  gradus certificates renew certificates --days 90\n",
-    .notes = "init makes a CA, and what it issues, in DIR, and writes over nothing. renew issues "
-             "the certificates of nodes and clients anew, with new keys. docs/security.md tells "
-             "how a cluster uses them and how a CA is replaced.",
+    .notes = "init makes a CA, and a certificate for each role, in DIR, and writes over nothing. "
+             "issue adds one with a name. renew issues all that are there anew, with new keys. "
+             "docs/security.md tells what roles may do, how a cluster uses certificates and how a "
+             "CA is replaced.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -72,7 +72,7 @@ static int run(const struct cli_args *args)
         int rc = job_file_model(&file.spec, &model, &train, &test, &err);
         if (rc == 0) {
             rc = print_plan(&file.spec, model, train, test, o->common.json, &err);
-        } else if (rc == ERR_NOT_FOUND) {
+        } else if (job_file_data_elsewhere(&file.spec, rc)) {
             err_wrap(&err, "the shape of a record is not known; give model.input or data.dir");
         }
         code = rc == 0 ? CLI_OK : cli_fail(&err);

@@ -113,7 +113,8 @@ const struct cli_command cmd_submit = {
     .examples = "  gradus submit job.yaml --master master:7000\n"
                 "  gradus submit job.yaml --set cluster.workers=4 --watch\n"
                 "  gradus submit job.yaml --request-id=nightly-2026-11-23 --watch\n",
-    .notes = "The id goes to stdout, everything else to stderr. Paths in the job file are those of "
+    .notes = "The id goes to stdout, everything else to stderr. The job file may be in an object "
+             "store, s3://BUCKET/KEY. Paths in it are those of "
              "the workers; where they are relative, data.dir is sent as an absolute path, from the "
              "directory that gradus was started in.",
     .fields = fields,

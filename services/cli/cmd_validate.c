@@ -58,9 +58,9 @@ static int check_model(const char *path, const struct job_file *file, bool json)
                    train != NULL ? " and fits its data" : "; its data is not here");
         terminal_print(&out);
         buf_release(&out);
-    } else if (rc == ERR_NOT_FOUND && json) {
+    } else if (job_file_data_elsewhere(&file->spec, rc) && json) {
         print_valid(path, file->spec.name, "nothing");
-    } else if (rc == ERR_NOT_FOUND) {
+    } else if (job_file_data_elsewhere(&file->spec, rc)) {
         /* The data may well be somewhere else; what the file says is right. */
         struct buf out = {0};
         buf_printf(&out, "%s is valid; not checked against its data: %s\n", path, err.msg);
@@ -100,10 +100,12 @@ const struct cli_command cmd_validate = {
     .usage = "JOB.yaml",
     .examples = "  gradus validate job.yaml\n"
                 "  gradus validate examples/iris.yaml --set data.dir=data\n",
-    .notes = "Each error is one line, file:line:column: what is wrong; what is allowed. With "
-             "--json stdout gets one object with status invalid and the list errors, each with "
-             "file, line, column (null where there is none), key and message; the exit code is the "
-             "same.\nWhen the data is here too, the model is checked against it.",
+    .notes =
+        "Each error is one line, file:line:column: what is wrong; what is allowed. With "
+        "--json stdout gets one object with status invalid and the list errors, each with "
+        "file, line, column (null where there is none), key and message; the exit code is the "
+        "same.\nWhen the data is here too, or in an object store that this process may read, the "
+        "model is checked against it.",
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

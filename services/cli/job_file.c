@@ -13,10 +13,13 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/terminal.h"
+#include "storage/storage.h"
 
 static int read_text(const char *path, struct buf *text, struct err *err)
 {
-    return file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, JOB_FILE_BYTES_MAX, text, err);
+    return storage_is_url(path) ? storage_read(path, JOB_FILE_BYTES_MAX, text, err)
+                                : file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path,
+                                            JOB_FILE_BYTES_MAX, text, err);
 }
 
 void job_file_release(struct job_file *file)
@@ -37,7 +40,10 @@ int job_file_parse(struct job_file *file, const struct cli_args *args,
     file->path = path;
     if (read_text(path, &file->text, &err) != 0) {
         diags_add(diags, path, 0, 0, "%s", err.msg);
-        code = err.code == ERR_NOT_FOUND ? CLI_NOT_FOUND : CLI_USAGE;
+        code = err.code == ERR_NOT_FOUND     ? CLI_NOT_FOUND
+               : err.code == ERR_UNAVAILABLE ? CLI_UNAVAILABLE
+               : storage_is_url(path)        ? CLI_FAILED
+                                             : CLI_USAGE;
     } else if (job_spec_parse(buf_str(&file->text), file->text.len, path, args->sets,
                               args->set_count, &file->spec, diags) != 0) {
         code = CLI_USAGE;
@@ -86,6 +92,24 @@ static void say_bad_records(const char *part, const struct dataset *d)
     }
 }
 
+static bool names_url(const struct data_spec *data)
+{
+    const char *const all[] = {data->dir, data->train.file, data->train.labels, data->test.file,
+                               data->test.labels};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i] != NULL && strstr(all[i], "://") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool job_file_data_elsewhere(const struct job_spec *spec, int rc)
+{
+    bool store = rc == ERR_PERMISSION || rc == ERR_UNAVAILABLE;
+    return rc == ERR_NOT_FOUND || (store && names_url(&spec->data));
+}
+
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,
                    struct dataset **test, struct err *err)
 {
@@ -99,7 +123,7 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;
-    } else if (spec->model.input.count > 0 && rc == ERR_NOT_FOUND) {
+    } else if (spec->model.input.count > 0 && job_file_data_elsewhere(spec, rc)) {
         *train = NULL;
         *test = NULL;
         input.rank = spec->model.input.count;

@@ -18,15 +18,18 @@ struct job_file {
     struct job_spec spec; /* with every --set applied */
 };
 
-/* Read and check the file that is the first argument ("-": stdin) with the --set of @args, after
- * cli_load_rules(). Prints every error as file:line:column. @file, zeroed by the caller, is to be
- * released after CLI_OK. Returns an exit code. */
+/* Read and check the file that is the first argument ("-": stdin; "s3://bucket/key") with the --set
+ * of @args, after cli_load_rules(). Prints every error as file:line:column. @file, zeroed by the
+ * caller, is to be released after CLI_OK. Returns an exit code. */
 int job_file_read(struct job_file *file, const struct cli_args *args,
                   const struct cli_common *common);
 /* The same, but what is wrong goes to @diags (the file that cannot be read as well). */
 int job_file_parse(struct job_file *file, const struct cli_args *args,
                    const struct cli_common *common, struct diags *diags);
 void job_file_release(struct job_file *file);
+/* Does the error @rc of opening the data of @spec mean that they are not here: there is no such
+ * file, or a store does not let this process in, or is not to be reached from here? */
+bool job_file_data_elsewhere(const struct job_spec *spec, int rc);
 /* Build the model of @spec for model.input, or else for the data itself, which is opened for it
  * (@train may come back NULL). Errors: what the data or the model has. */
 int job_file_model(const struct job_spec *spec, struct model **model, struct dataset **train,

@@ -20,7 +20,7 @@
 #define AGAIN_MS_MIN 250 /* between an end and the next start; the first one is at once */
 #define AGAIN_MS_MAX 4000
 #define FAILURES_MAX 20 /* in a row: one that cannot live is not started for ever */
-#define ARGUMENTS_MAX 24
+#define ARGUMENTS_MAX 32
 #define PROBE_BYTES 65536
 
 static int find_bin_dir(struct local *l, struct err *err)
@@ -59,9 +59,13 @@ static int make_dirs(struct local *l, const char *state_dir, struct err *err)
     return file_make_dirs(l->log_dir, err);
 }
 
-/* Nobody else reaches 127.0.0.1; the certificates of the environment are those of another cluster.
- */
-static const char *const without_tls[] = {"--tls-cert=", "--tls-key=", "--tls-ca=", "--tls-name="};
+/* Nobody else reaches 127.0.0.1; the certificates and tokens of the environment are those of
+ * another cluster. */
+static const char *const without_tls[] = {
+    "--tls-cert=",   "--tls-key=", "--tls-ca=",  "--tls-name=",
+    "--token-file=", "--tokens=",  "--jwt-keys="};
+/* Who runs a job reads what they can read. */
+#define ANY_DATA "--data-root="
 
 static int start_one(struct local *l, struct spawn *s, const char *kind, size_t number,
                      const char *const *extra, struct err *err)
@@ -135,7 +139,7 @@ static int start_ps(struct local *l, size_t i, struct err *err)
 static int start_worker(struct local *l, size_t i, struct err *err)
 {
     char *master = mem_printf("--master=%s", l->master_address);
-    const char *extra[] = {master, "--name=", NULL};
+    const char *extra[] = {master, "--name=", ANY_DATA, NULL};
     int rc = start_child(l, &l->workers[i], "worker", i + 1, extra, err);
     free(master);
     return rc;

@@ -32,6 +32,8 @@ extern char **environ;
     X(export)                                                                                      \
     X(evaluate)                                                                                    \
     X(certificates)                                                                                \
+    X(token)                                                                                       \
+    X(roles)                                                                                       \
     X(version)
 
 #define X(name) extern const struct cli_command cmd_##name;
@@ -181,8 +183,10 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
 {
     static const struct config_repeat set = {"set", "KEY=VALUE",
                                              "Override a key of the job file; may be repeated"};
-    static const char *const settings[] = {"master",  "state_dir", "rules_dir", "tls_cert",
-                                           "tls_key", "tls_ca",    "tls_name",  NULL};
+    static const char *const settings[] = {
+        "master", "state_dir", "rules_dir",  "tls_cert",          "tls_key",
+        "tls_ca", "tls_name",  "token_file", TLS_SETTINGS_SECRET, NULL};
+    static const char *const secrets[] = {TLS_SETTINGS_SECRET, NULL};
     void *options = mem_new(1, command->options_bytes);
     const struct config_group group = {"Options", command->fields, command->field_count, options};
     char *program = mem_printf("gradus %s", command->name);
@@ -199,6 +203,7 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
         .repeat_count = command->sets ? 1 : 0,
         .environment = environ,
         .settings = settings,
+        .secrets = secrets,
         .notes = notes,
     };
     struct config_line line = {0};

@@ -293,6 +293,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         metrics_line(job->test, job->n_test, out);
         buf_add_char(out, '\n');
     }
+    count_line("left out", job->bad_records, "bad record", "bad records", out);
     count_line("dropped", job->dropped, "batch", "batches", out);
     count_line("speculated", job->speculated, "replica", "replicas", out);
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
@@ -445,17 +446,31 @@ void output_jobs_text(Gradus__V1__Job *const *jobs, size_t count, size_t columns
     }
 }
 
+/* `least`, or what the longest of the names or addresses takes. */
+static int node_columns(Gradus__V1__NodeInfo *const *nodes, size_t count, bool of_address,
+                        size_t least)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t n = strlen(of_address ? nodes[i]->address : nodes[i]->id);
+        least = n > least ? n : least;
+    }
+    return (int)least;
+}
+
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out)
 {
     if (count == 0) {
         buf_add_str(out, "no nodes have joined\n");
         return;
     }
-    buf_printf(out, "%-16s %-7s %-6s %-24s %s\n", "NODE", "ROLE", "ALIVE", "ADDRESS", "JOBS");
+    int id_columns = node_columns(nodes, count, false, 16);
+    int address_columns = node_columns(nodes, count, true, 24);
+    buf_printf(out, "%-*s %-7s %-6s %-*s %s\n", id_columns, "NODE", "ROLE", "ALIVE",
+               address_columns, "ADDRESS", "JOBS");
     for (size_t i = 0; i < count; i++) {
         const Gradus__V1__NodeInfo *n = nodes[i];
-        buf_printf(out, n->n_jobs > 0 ? "%-16s %-7s %-6s %-24s" : "%-16s %-7s %-6s %s", n->id,
-                   wire_role_name(n->role), n->alive ? "yes" : "no", n->address);
+        buf_printf(out, "%-*s %-7s %-6s %-*s", id_columns, n->id, wire_role_name(n->role),
+                   n->alive ? "yes" : "no", n->n_jobs > 0 ? address_columns : 0, n->address);
         for (size_t k = 0; k < n->n_jobs; k++) {
             buf_printf(out, " %s", n->jobs[k]);
         }

@@ -181,6 +181,7 @@ static json_t *status(const Gradus__V1__Job *job)
     json_put(o, "ps", strings(job->ps, job->n_ps));
     json_put(o, "consistency", consistency(job->consistency));
     json_put(o, "staleness", integers(job->staleness, job->n_staleness));
+    json_put(o, "bad_records", integer(job->bad_records));
     json_put(o, "dropped", integer(job->dropped));
     json_put(o, "speculated", integer(job->speculated));
     json_put(o, "recoveries", integer(job->recoveries));

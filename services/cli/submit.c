@@ -13,19 +13,20 @@
 #include "base/chrono.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "storage/storage.h"
 
 #define SUBMIT_TIMEOUT_MS 15000
 
 static bool is_relative(const char *path)
 {
-    return path[0] != '\0' && path[0] != '/';
+    return path[0] != '\0' && path[0] != '/' && !storage_is_url(path);
 }
 
 char *submit_data_dir(const struct data_spec *data)
 {
     bool used = is_relative(data->train.file) || is_relative(data->train.labels) ||
                 is_relative(data->test.file) || is_relative(data->test.labels);
-    if (!used || data->dir[0] == '/') {
+    if (!used || !is_relative(data->dir)) {
         return NULL;
     }
     char *resolved = realpath(data->dir, NULL); /* no "./" and ".." when it is here */

@@ -15,8 +15,8 @@ int submit_job(struct client *client, const struct job_file *file, const struct 
                const char *request_id, char **job, struct err *err);
 
 /* The data.dir to send when a path of @data is relative: relative to this process's directory, as
- * `gradus validate` reads it, since nobody knows that of a worker. NULL: as it is. Returns owned.
- */
+ * `gradus validate` reads it, since nobody knows that of a worker. NULL: as it is (absolute, a URL,
+ * or not used). Returns owned. */
 char *submit_data_dir(const struct data_spec *data);
 /* The nodes of the cluster; none when the master does not say. */
 void submit_count_nodes(struct client *client, struct cluster_counts *counts);

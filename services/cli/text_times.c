@@ -4,14 +4,26 @@
 #include "cli/text_times.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "wire/wire.h"
 
-#define LABEL 16 /* columns; seven of numbers make 79 */
+#define LABEL_MIN 16 /* columns; seven of numbers make 79 */
 
-static void header(struct buf *out)
+/* The columns that the name of the longest worker takes. */
+static int label_columns(const Gradus__V1__Job *job)
 {
-    buf_printf(out, "\n%-*s %8s", LABEL, "TIME OF A STEP", "ms");
+    size_t columns = LABEL_MIN;
+    for (size_t i = 0; i < job->n_worker_times; i++) {
+        size_t n = strlen(job->worker_times[i]->worker);
+        columns = n > columns ? n : columns;
+    }
+    return (int)columns;
+}
+
+static void header(int label, struct buf *out)
+{
+    buf_printf(out, "\n%-*s %8s", label, "TIME OF A STEP", "ms");
     for (int part = 0; part < STEP_PART_COUNT; part++) {
         buf_printf(out, " %8s", step_part_name((enum step_part)part));
     }
@@ -25,18 +37,18 @@ static void add_ms(double ms, struct buf *out)
 }
 
 /* One line of milliseconds, and below it what part of the step each is. */
-static void row(const char *label, const struct step_times *t, struct buf *out)
+static void row(int columns, const char *label, const struct step_times *t, struct buf *out)
 {
     uint64_t all = step_times_ns(t);
     if (t->steps == 0 || all == 0) {
         return;
     }
-    buf_printf(out, "%-*s", LABEL, label);
+    buf_printf(out, "%-*s", columns, label);
     add_ms((double)all * 1e-6 / (double)t->steps, out);
     for (int part = 0; part < STEP_PART_COUNT; part++) {
         add_ms((double)t->ns[part] * 1e-6 / (double)t->steps, out);
     }
-    buf_printf(out, "\n%*s", LABEL + 9, "");
+    buf_printf(out, "\n%*s", columns + 9, "");
     for (int part = 0; part < STEP_PART_COUNT; part++) {
         buf_printf(out, " %6.0f %%", 100.0 * (double)t->ns[part] / (double)all);
     }
@@ -50,16 +62,17 @@ void text_times(const Gradus__V1__Job *job, struct buf *out)
     if (all.steps == 0) {
         return;
     }
-    header(out);
+    int columns = label_columns(job);
+    header(columns, out);
     struct step_times lately = {0};
     for (size_t i = 0; i < job->n_worker_times; i++) {
         struct step_times t;
         wire_step_times_from_proto(job->worker_times[i]->times, &t);
-        row(job->worker_times[i]->worker, &t, out);
+        row(columns, job->worker_times[i]->worker, &t, out);
         step_times_add(&lately, &t);
     }
     if (job->n_worker_times > 1) {
-        row("all workers", &lately, out);
+        row(columns, "all workers", &lately, out);
     }
-    row("since the start", &all, out);
+    row(columns, "since the start", &all, out);
 }

@@ -71,8 +71,10 @@ def containers(service=None):
 
 
 def gradus(*args):
-    """The client, beside the master."""
-    return quiet("docker", "exec", containers("master")[0], "gradus", *args)
+    """The client, beside the master, with an administrator's certificate: the container's own is a node's."""
+    keys = "/var/lib/gradus/certificates/admin"
+    return quiet("docker", "exec", "-e", f"GRADUS_TLS_CERT={keys}.crt", "-e", f"GRADUS_TLS_KEY={keys}.key",
+                 containers("master")[0], "gradus", *args)
 
 
 def status(job):

@@ -5,10 +5,12 @@ import atexit
 import json
 import os
 import re
+import resource
 import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -24,6 +26,11 @@ for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GRADUS_S3_ENDPOINT",
     os.environ.pop(name, None)
 # Sanitizers slow everything down; a test that hangs still ends.
 TIMEOUT = 240
+SLOWER = int(os.environ.get("GRADUS_TEST_SLOWER", "1"))
+# How many times as long computations take in clusters started by hand: jobs that go on meanwhile hardly use processors.
+SLOW_DOWN = 24 // SLOWER
+# Of examples/digits.yaml, a fifth of its parameters: they are moved and updated in every step of every test.
+SMALL_MODEL = {"model.layers.1.units": 64, "model.layers.2.units": 32}
 # What the sanitizers write; a report fails the test, whatever the exit codes were.
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:")
 
@@ -75,15 +82,52 @@ def gradus(*args, timeout=TIMEOUT, stdin=None):
     return done
 
 
+class Jobs:
+    """A client of a master that keeps its connection."""
+
+    protos = None
+
+    def __init__(self, address):
+        import grpc  # not all who use this file have it
+        if Jobs.protos is None:
+            sys.path.insert(0, SOURCE + "/tests/support")
+            from rpc_python import Protos
+            Jobs.protos = Protos(os.environ["GRADUS_DESCRIPTORS"])
+        self.error = grpc.RpcError
+        self.channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
+        self.call = self.channel.unary_unary(
+            "/gradus.v1.Jobs/Get", request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=Jobs.protos["gradus.v1.Job"].FromString)
+
+    def get(self, name):
+        """None: there is no such job."""
+        try:
+            job = self.call(Jobs.protos["gradus.v1.GetJobRequest"](job=name), timeout=30, wait_for_ready=True)
+        except self.error as e:
+            if e.code().name == "NOT_FOUND":
+                return None
+            raise
+        state = job.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number[job.state].name
+        return {"state": state, "reason": job.reason, "steps": job.step, "steps_total": job.steps_total,
+                "epochs": job.epoch, "generation": job.generation, "recoveries": job.recoveries,
+                "checkpoint": job.checkpoint, "workers": list(job.workers)}
+
+    def close(self):
+        self.channel.close()
+
+
 class Service:
     """One service process, started and ready."""
 
-    def __init__(self, kind, *args, log, listen="127.0.0.1:0"):
+    def __init__(self, kind, *args, log, listen="127.0.0.1:0", limits=None):
+        """limits: of open files, soft and hard."""
+        self.jobs = None
         self.log = open(log, "w")
         self.process = subprocess.Popen(
             [os.path.join(BIN, f"gradus-{kind}"), "--listen=" + listen, "--http-listen=127.0.0.1:0",
              "--exit-with-parent", *args],
-            stdout=subprocess.PIPE, stderr=self.log, text=True)
+            stdout=subprocess.PIPE, stderr=self.log, text=True,
+            preexec_fn=limits and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits)))
         ready, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if ready else ""
         if "ready" not in line:
@@ -93,7 +137,16 @@ class Service:
         self.address = re.search(r"grpc=(\S+)", line).group(1)
         self.http = re.search(r"http=(\S+)", line).group(1)
 
+    def job(self, name):
+        """Of a master: some fields of `gradus status NAME --json`, for who asks often: without a process."""
+        if self.jobs is None:
+            self.jobs = Jobs(self.address)
+        return self.jobs.get(name)
+
     def stop(self, how=signal.SIGTERM, timeout=30):
+        if self.jobs is not None:
+            self.jobs.close()
+            self.jobs = None
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
@@ -108,6 +161,8 @@ class Service:
 
 class ClusterTest(unittest.TestCase):
     """A temporary directory, a small data set, and a check that nothing is left running."""
+
+    model = SMALL_MODEL  # keys of every job; {} where the job file is another one
 
     @classmethod
     def setUpClass(cls):
@@ -157,7 +212,7 @@ class ClusterTest(unittest.TestCase):
 
     def job(self, **sets):
         base = {"data.dir": self.shared + "/digits", "training.epochs": 2, "cluster.workers": 1,
-                "cluster.ps": 1, "training.replicas": 0}
+                "cluster.ps": 1, "training.replicas": 0, **self.model}
         base.update({key.replace("__", "."): value for key, value in sets.items()})
         return [item for key, value in base.items() for item in ("--set", f"{key}={value}")]
 
@@ -196,6 +251,17 @@ class ClusterTest(unittest.TestCase):
             return False
         self.wait_for(f"{text!r} in {file}", seen, timeout)
 
+    def wait_run(self, state, steps, job="digits-1"):
+        """Until the job of a `gradus run` has made so many steps; it must not be over then."""
+        address = os.path.join(self.dir, state, "master.address")
+        self.wait_for("the master", lambda: os.path.exists(address) and os.path.getsize(address))
+        with open(address) as f:
+            jobs = Jobs(f.read().strip())
+        now = self.wait_for(f"{steps} steps", lambda: (
+            lambda s: s if s and s["steps"] >= steps else None)(jobs.get(job)))
+        jobs.close()
+        self.assertLess(now["steps"], now["steps_total"])
+
     def child(self, process, name):
         return [pid for pid in children_of(process.pid) if name_of(pid) == name]
 
@@ -211,17 +277,17 @@ class ClusterTest(unittest.TestCase):
 
     # ---- services by hand ----
 
-    def start(self, kind, *args):
-        service = Service(kind, *args, log=os.path.join(self.dir, f"{kind}-{len(self.services)}.log"))
+    def start(self, kind, *args, limits=None):
+        service = Service(kind, *args, log=os.path.join(self.dir, f"{kind}-{len(self.services)}.log"), limits=limits)
         self.services.append(service)
         return service
 
-    def start_cluster(self, ps=1, workers=1, *master_args):
+    def start_cluster(self, ps=1, workers=1, *master_args, slow_down=SLOW_DOWN):
         state = os.path.join(self.dir, "cluster")
         master = self.start("master", f"--state-dir={state}", *master_args)
         servers = [self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints")
                    for _ in range(ps)]
-        nodes = [self.start("worker", f"--master={master.address}") for _ in range(workers)]
+        nodes = [self.start("worker", f"--master={master.address}", f"--slow-down={slow_down}") for _ in range(workers)]
         return master, servers, nodes
 
     def status(self, master, job):

@@ -9,25 +9,22 @@ import signal
 import unittest
 import urllib.request
 
-from cluster import DATA, SOURCE, ClusterTest, gradus
+from cluster import DATA, SLOWER, SMALL_MODEL, SOURCE, ClusterTest, gradus
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
-# Under the sanitizers everything takes several times as long: jobs of fewer epochs last as long, and who is silent for
-# longer is still alive.
-SLOWER = int(os.environ.get("GRADUS_TEST_SLOWER", "1"))
-
-
-def epochs(number):
-    return number // SLOWER
 
 
 class Digits:
-    """Small jobs on the data set that gradus draws; most of their time is heartbeats that do not come."""
+    """Small jobs on the data set that gradus draws; most of their time is heartbeats that do not come.
+
+    A batch is computed in a tenth of a millisecond. Workers slow themselves down to some milliseconds, so jobs last for
+    seconds, in which much can happen to them, and hardly use the processors."""
 
     records = 2000
     file = SOURCE + "/examples/digits.yaml"
-    sizes = {"training.batch_size": 16, "training.epochs": epochs(60)}
-    heartbeat_ms = 1000 * SLOWER
+    sizes = {"training.batch_size": 16, "training.epochs": 10, **SMALL_MODEL}
+    slow_down = 120 // SLOWER
+    heartbeat_ms = 1000 * SLOWER  # under the sanitizers, who is silent for longer is still alive
     accuracy = 0.75
 
     def data_dir(self):
@@ -40,6 +37,8 @@ class FashionMnist:
     records = 60000
     file = SOURCE + "/examples/fashion-mnist.yaml"
     sizes = {"training.batch_size": 64, "training.epochs": 5}
+    model = {}
+    slow_down = 1
     heartbeat_ms = 3000
     accuracy = 0.8
 
@@ -64,7 +63,7 @@ class FaultTest(ClusterTest):
     # ---- the cluster ----
 
     def cluster(self, workers, ps=2, slow=(), heartbeat_ms=None):
-        """@slow: for the first workers, how many times as long their computations take."""
+        """@slow: for the first workers, how many times as long their computations take as those of the others."""
         self.state_dir = self.dir + "/cluster"
         self.master_args = (f"--state-dir={self.state_dir}",
                             f"--heartbeat-timeout-ms={heartbeat_ms or self.heartbeat_ms}")
@@ -76,8 +75,8 @@ class FaultTest(ClusterTest):
         return self.start("ps", f"--master={self.master.address}",
                           f"--checkpoint-dir={self.state_dir}/checkpoints")
 
-    def start_worker(self, slow_down=1):
-        return self.start("worker", f"--master={self.master.address}", f"--slow-down={slow_down}")
+    def start_worker(self, slow=1):
+        return self.start("worker", f"--master={self.master.address}", f"--slow-down={slow * self.slow_down}")
 
     def replace_worker(self, i):
         """kill -9 of the @i-th worker, and another in its place."""
@@ -125,7 +124,8 @@ class FaultTest(ClusterTest):
         return done.stdout.strip()
 
     def now(self, job):
-        return self.status(self.master, job)
+        """What changes while it runs; self.status() has all there is."""
+        return self.master.job(job)
 
     def wait_done(self, job, part):
         """Until @part (0 to 1) of the job's steps are done; its status then."""
@@ -142,8 +142,8 @@ class FaultTest(ClusterTest):
         return job
 
     def wait_end(self, job, state="SUCCEEDED", timeout=200):
-        status = self.wait_for("the end of the job", lambda: (
-            lambda s: s if s["state"] in FINAL else None)(self.now(job)), timeout)
+        self.wait_for("the end of the job", lambda: self.now(job)["state"] in FINAL, timeout)
+        status = self.status(self.master, job)
         self.assertEqual(status["state"], state, status["reason"])
         self.assertEqual(status["steps"], status["steps_total"])
         return status

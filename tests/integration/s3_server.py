@@ -41,10 +41,11 @@ class Store:
         self.key, self.secret, self.region, self.token = key, secret, region, None
         self.buckets = {"bucket": {}}
         self.uploads = {}
+        self.uploads_begun = 0
         self.faults = []
         self.requests = []
         self.lock = threading.RLock()
-        self.conditional = True  # False: If-None-Match is looked at before the body, as some do
+        self.tags = True  # False: answers have no entity tags
         self.server = None
 
     def __enter__(self):
@@ -214,36 +215,47 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
     # ---- the store ----
 
     def act(self, body):
+        """What is done is done under the lock; the answer is sent behind it, so that a slow one holds up nobody."""
+        answers, send = [], self.answer
+        self.answer = lambda *args, **more: answers.append((args, more))
+        try:
+            with self.store.lock:
+                self.carry_out(body)
+        finally:
+            self.answer = send
+        for args, more in answers:
+            send(*args, **more)
+
+    def carry_out(self, body):
         path, _, query = self.path.partition("?")
         _, bucket, *key = path.split("/", 2)
         key = urllib.parse.unquote(key[0]) if key else ""
         query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
-        with self.store.lock:
-            if bucket not in self.store.buckets:
-                raise Refusal(404, "NoSuchBucket")
-            objects = self.store.buckets[bucket]
-            if not key:
-                self.list_uploads(bucket, query) if "uploads" in query else self.list(objects, query)
-            elif self.command == "GET":
-                self.get(objects, key)
-            elif self.command == "DELETE" and "uploadId" in query:
-                self.upload_of(bucket, key, query)
-                del self.store.uploads[query["uploadId"]]
-                self.answer(204)
-            elif self.command == "DELETE":
-                objects.pop(key, None)
-                self.answer(204)
-            elif "uploads" in query:
-                self.begin(bucket, key)
-            elif self.command == "POST":
-                self.complete(objects, bucket, key, query, body)
-            elif "uploadId" in query:
-                parts = self.upload_of(bucket, key, query)["parts"]
-                tag = f'"{hashlib.md5(body).hexdigest()}"'
-                parts[int(query["partNumber"])] = (tag, body)
-                self.answer(200, ETag=tag)
-            else:
-                self.put(objects, key, body)
+        if bucket not in self.store.buckets:
+            raise Refusal(404, "NoSuchBucket")
+        objects = self.store.buckets[bucket]
+        if not key:
+            self.list_uploads(bucket, query) if "uploads" in query else self.list(objects, query)
+        elif self.command == "GET":
+            self.get(objects, key)
+        elif self.command == "DELETE" and "uploadId" in query:
+            self.upload_of(bucket, key, query)
+            del self.store.uploads[query["uploadId"]]
+            self.answer(204)
+        elif self.command == "DELETE":
+            objects.pop(key, None)
+            self.answer(204)
+        elif "uploads" in query:
+            self.begin(bucket, key)
+        elif self.command == "POST":
+            self.complete(objects, bucket, key, query, body)
+        elif "uploadId" in query:
+            parts = self.upload_of(bucket, key, query)["parts"]
+            tag = f'"{hashlib.md5(body).hexdigest()}"'
+            parts[int(query["partNumber"])] = (tag, body)
+            self.answer(200, ETag=tag)
+        else:
+            self.put(objects, key, body)
 
     def put(self, objects, key, body):
         if self.headers.get("If-None-Match") == "*" and key in objects:
@@ -258,7 +270,7 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         data, tag, nonce = objects[key]
         if self.headers.get("If-Match", tag) != tag:
             raise Refusal(412, "PreconditionFailed")
-        headers = {"ETag": tag}
+        headers = {"ETag": tag} if self.store.tags else {}
         if nonce:
             headers["x_amz_meta_gradus_nonce"] = nonce
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
@@ -300,7 +312,8 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         return upload
 
     def begin(self, bucket, key):
-        number = f"upload+{len(self.store.requests)}/="
+        self.store.uploads_begun += 1
+        number = f"upload+{self.store.uploads_begun}/="
         self.store.uploads[number] = {"bucket": bucket, "key": key, "parts": {},
                                       "nonce": self.headers.get("X-Amz-Meta-Gradus-Nonce", "")}
         self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId>"

@@ -5,6 +5,9 @@
  *   storage_tool write|claim LOCATION TEXT
  *   storage_tool upload|abort LOCATION BYTES       byte i is i * 2654435761 / 65536 modulo 251
  *   storage_tool download LOCATION BYTES STEP      in pieces; compares
+ *   storage_tool stream LOCATION BYTES STEP [AT]   from the beginning, to byte AT; compares
+ *   storage_tool find DIRECTORY PATTERN
+ *   storage_tool stamp LOCATION
  *   storage_tool hold LOCATION                     opens, waits for a line, reads the last byte */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +16,7 @@
 
 #include "base/mem.h"
 #include "storage/storage.h"
+#include "storage/storage_stream.h"
 
 #define PIECE 1000003 /* nothing that a part is a multiple of */
 
@@ -35,12 +39,16 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int list(const char *location, struct err *err)
+/* @pattern: find, and do not list. */
+static int list(const char *location, const char *pattern, struct err *err)
 {
     struct storage_names names = {0};
-    int rc = storage_list(location, &names, err);
+    int rc = pattern == NULL ? storage_list(location, &names, err)
+                             : storage_find(location, pattern, &names, err);
     if (rc == 0) {
-        qsort(names.items, names.count, sizeof *names.items, compare_names);
+        if (names.count > 0) {
+            qsort(names.items, names.count, sizeof *names.items, compare_names);
+        }
         (void)printf("ok");
         for (size_t i = 0; i < names.count; i++) {
             (void)printf(" %s", names.items[i]);
@@ -48,6 +56,15 @@ static int list(const char *location, struct err *err)
         (void)printf("\n");
     }
     storage_names_release(&names);
+    return rc;
+}
+
+static int stamp(const char *location, struct err *err)
+{
+    struct buf text = {0};
+    int rc = storage_stamp(location, &text, err);
+    (void)(rc == 0 && printf("ok %s\n", buf_str(&text)));
+    buf_release(&text);
     return rc;
 }
 
@@ -108,6 +125,33 @@ static int download(const char *location, uint64_t bytes, size_t step, struct er
     return rc;
 }
 
+static int stream(const char *location, uint64_t bytes, size_t step, uint64_t end, struct err *err)
+{
+    struct storage_stream *s = NULL;
+    unsigned char *piece = mem_new(step, 1);
+    size_t got = 1;
+    uint64_t at = 0;
+    int rc = storage_stream_open(location, &s, err);
+    if (rc == 0 && storage_stream_bytes(s) != bytes) {
+        rc = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes", storage_stream_bytes(s));
+    }
+    while (rc == 0 && got > 0 && at < end) {
+        rc = storage_stream_read(s, piece, step, &got, err);
+        for (size_t i = 0; rc == 0 && i < got; i++) {
+            if (piece[i] != pattern(at + i)) {
+                rc = err_set(err, ERR_CORRUPT, "byte %" PRIu64 " differs", at + i);
+            }
+        }
+        at += rc == 0 ? got : 0;
+    }
+    if (rc == 0 && end == UINT64_MAX && at != bytes) {
+        rc = err_set(err, ERR_CORRUPT, "it ends at %" PRIu64, at);
+    }
+    storage_stream_close(s);
+    free(piece);
+    return rc;
+}
+
 static int hold(const char *location, struct err *err)
 {
     struct storage_reader r;
@@ -143,6 +187,9 @@ static int carry_out(const char *what, const char *location, char **more, struct
         return upload(location, bytes, what[0] == 'u', err);
     } else if (strcmp(what, "download") == 0 && more[0] != NULL && more[1] != NULL) {
         return download(location, bytes, (size_t)strtoull(more[1], NULL, 10), err);
+    } else if (strcmp(what, "stream") == 0 && more[0] != NULL && more[1] != NULL) {
+        uint64_t end = more[2] == NULL ? UINT64_MAX : strtoull(more[2], NULL, 10);
+        return stream(location, bytes, (size_t)strtoull(more[1], NULL, 10), end, err);
     } else if (strcmp(what, "hold") == 0) {
         return hold(location, err);
     }
@@ -158,7 +205,11 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "look") == 0) {
         rc = look(argv[2], &err);
     } else if (strcmp(argv[1], "list") == 0) {
-        rc = list(argv[2], &err);
+        rc = list(argv[2], NULL, &err);
+    } else if (strcmp(argv[1], "find") == 0 && argc > 3) {
+        rc = list(argv[2], argv[3], &err);
+    } else if (strcmp(argv[1], "stamp") == 0) {
+        rc = stamp(argv[2], &err);
     } else if (strcmp(argv[1], "read") == 0) {
         rc = read_text(argv[2], &err);
     } else {

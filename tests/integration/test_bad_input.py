@@ -79,6 +79,7 @@ class JobFile(ClusterTest):
 
 
 class Data(ClusterTest):
+    model = {}
     def broken(self, change):
         """Submit with a copy of the digits that `change` has damaged; returns what the user is told."""
         directory = os.path.join(self.dir, "digits")

@@ -246,20 +246,20 @@ class Cluster(ClusterTest):
         watching = subprocess.Popen([os.path.join(BIN, "gradus"), *shlex.split(hint)], stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True)
         self.processes.append(watching)
-        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         watching.send_signal(signal.SIGINT)
         _, err = watching.communicate(timeout=30)
         self.assertEqual(watching.returncode, 130, err)
         hint = re.search(r"`gradus (cancel [^`]+)` stops it", err).group(1)
         done = gradus(*shlex.split(hint))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.wait_for("the end", lambda: self.status(master, job)["state"] == "CANCELLED")
+        self.wait_for("the end", lambda: master.job(job)["state"] == "CANCELLED")
 
     def test_more_workers_than_there_are(self):
         master, _, _ = self.start_cluster(workers=2)
         done = self.submit(master, "--master", master.address, training__epochs=1000, cluster__workers=2)
         job = done.stdout.strip()
-        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         done = gradus("set", job, "cluster.workers=9", "--master", master.address)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("asks for 9 workers, and the cluster has 2 workers", done.stderr)

@@ -3,7 +3,7 @@
 
 import signal
 
-from faults import Digits, FashionMnist, FaultTest, epochs, main
+from faults import Digits, FashionMnist, FaultTest, main
 
 
 class Kills:
@@ -57,7 +57,7 @@ class Kills:
 
 
 class DigitsKills(Digits, Kills, FaultTest):
-    sizes = {"training.batch_size": 16, "training.epochs": epochs(40)}
+    pass
 
 
 class FashionMnistKills(FashionMnist, Kills, FaultTest):
@@ -65,8 +65,8 @@ class FashionMnistKills(FashionMnist, Kills, FaultTest):
 
 
 class Policies(Digits, FaultTest):
-    # Half of them are enough on an idle machine; how stale gradients are depends on what else it does.
-    sizes = {"training.batch_size": 16, "training.epochs": 10}
+    # Fewer are enough on an idle machine; how stale gradients are depends on what else it does.
+    EPOCHS = 8
 
     def test_each_learns(self):
         for keys in ({"staleness_policy": "scale_lr"}, {"staleness_policy": "delay_compensation"},
@@ -76,15 +76,17 @@ class Policies(Digits, FaultTest):
             with self.subTest(keys):
                 state = "-".join(str(v) for pair in keys.items() for v in pair)
                 result = self.run_job(state, self.file, **{
-                    "training__mode": "async", "training__batch_size": 16, "training__epochs": 10,
+                    "training__mode": "async", "training__batch_size": 16, "training__epochs": self.EPOCHS,
                     "cluster__workers": 3, "cluster__ps": 2, "cluster__partitions": 2,
                     **{"training__" + key: value for key, value in keys.items()}})
-                self.assertEqual(result["steps"], 10 * 125)
+                self.assertEqual(result["steps"], self.EPOCHS * 125)
                 self.assert_learned(result)
 
 
 class Partial(Digits, FaultTest):
     """Steps that are complete with 3 of 4 replicas."""
+
+    slow_down = Digits.slow_down // 3
 
     def train(self, **sets):
         return self.start_job(**{"training__replicas": 4, "training__replicas_to_aggregate": 3,
@@ -120,8 +122,8 @@ class Partial(Digits, FaultTest):
 class Changes(Digits, FaultTest):
     """gradus set on a job that runs."""
 
-    epochs = epochs(70)  # as long as it takes to ask for six changes on a machine that does other things as well
-    sizes = {"training.batch_size": 16, "training.epochs": epochs}
+    epochs = 14  # as long as it takes to ask for six changes on a machine that does other things as well
+    sizes = {**Digits.sizes, "training.epochs": epochs}
     heartbeat_ms = 3000  # nobody is thought dead for being busy
 
     def train(self, **sets):
@@ -171,11 +173,11 @@ class Changes(Digits, FaultTest):
         self.assert_complete(job)
 
     def test_the_same_bits_when_only_the_end_moves(self):
-        end = epochs(30)
+        end = 15
         expected = self.run_job("plain", self.file, training__replicas=4, training__batch_size=16,
                                 training__epochs=end, training__evaluate_every="never")
         job = self.train(training__epochs=1000)
-        self.wait_done(job, 0.002)
+        self.wait_done(job, 0.001)
         self.set_keys(job, f"training.epochs={end}", "training.speculate=true")
         self.wait_end(job)
         self.assertEqual(self.bits(job), self.bits(expected["job"], "plain"))
@@ -187,7 +189,7 @@ class Changes(Digits, FaultTest):
                            ("model.loss=mean_squared_error", "model.loss"), ("cluster.ps=3", "cluster.ps"),
                            ("training.batch_size=8", "training.batch_size")):
             self.assertIn(named, self.set_keys(job, "training.staleness=7", key, expect=2))
-        status = self.now(job)
+        status = self.status(self.master, job)
         self.assertEqual((status["state"], status["mode"], status["generation"]), ("RUNNING", "SYNC", generation))
         self.assertNotIn("staleness: 7", status["text"])
 

@@ -104,6 +104,7 @@ def stall(source, to):
 
 
 class Early(Digits, FaultTest):
+    model = {}
     sizes = {}
     accuracy = 0.5
     reference = []

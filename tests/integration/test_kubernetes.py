@@ -214,6 +214,8 @@ class Rendered(unittest.TestCase):
             for kind, path in (("startup", "/startupz"), ("liveness", "/livez"), ("readiness", "/readyz")):
                 get = container[kind + "Probe"]["httpGet"]
                 self.assertEqual((get["path"], get["port"]), (path, "http"), where)
+                scheme = "HTTPS" if settings.get("GRADUS_TLS_CERT") else "HTTP"
+                self.assertEqual(get.get("scheme", "HTTP"), scheme, where)
                 self.assertIn(path, paths)
 
     def test_services_find_their_pods(self):
@@ -288,16 +290,36 @@ class Rendered(unittest.TestCase):
             elif o["kind"] != "Job" and name.startswith("overlays/dev"):
                 self.assertEqual((settings["GRADUS_INSECURE"], tls["CERT"]), ("true", None), name)
 
-    def test_one_directory_of_checkpoints(self):
+    def test_metrics_are_asked_for_as_they_are_served(self):
+        for name, scheme in (("monitoring", "http"), ("monitoring-tls", "https")):
+            monitor = self.by_name(self.overlays["overlays/" + name], "PodMonitor")["gradus"]
+            endpoint = monitor["spec"]["podMetricsEndpoints"][0]
+            self.assertEqual(endpoint.get("scheme", "http"), scheme)
+            if scheme == "https":
+                tls = endpoint["tlsConfig"]
+                self.assertEqual({tls["ca"]["secret"]["name"], tls["cert"]["secret"]["name"], tls["keySecret"]["name"]},
+                                 {"gradus-client"})
+                self.assertEqual(tls["serverName"], "node.gradus")
+
+    def test_one_place_of_checkpoints(self):
+        """A volume that master and servers mount at the same path, or an object store, with credentials and a way to it."""
         for name, objects in self.clusters():
             places = set()
             for kind in ("gradus-master", "gradus-ps"):
                 o = self.by_name(objects, "StatefulSet")[kind]
                 container = pod_of(o)["containers"][0]
-                path = next(w.partition("=")[2] for w in container["command"] if w.startswith("--checkpoint-dir="))
-                mount = next(m["name"] for m in container["volumeMounts"] if m["mountPath"] == path)
-                claim = next(v for v in pod_of(o)["volumes"] if v["name"] == mount)["persistentVolumeClaim"]["claimName"]
-                places.add((path, claim))
+                settings = self.settings(container, objects)
+                path = settings["GRADUS_CHECKPOINT_DIR"]
+                mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+                volumes = {v["name"]: v for v in pod_of(o)["volumes"]}
+                if path.startswith("s3://"):
+                    self.assertTrue(name.endswith("-store"), name)
+                    credentials = os.path.dirname(settings["AWS_SHARED_CREDENTIALS_FILE"])
+                    places.add((path, volumes[mounts[credentials]]["secret"]["secretName"]))
+                    self.assertIn("gradus-to-store", self.by_name(objects, "NetworkPolicy"))
+                    self.assertNotIn("gradus-checkpoints", self.by_name(objects, "PersistentVolumeClaim"))
+                else:
+                    places.add((path, volumes[mounts[path]]["persistentVolumeClaim"]["claimName"]))
             self.assertEqual(len(places), 1, name)
 
     def test_nobody_has_a_right_too_many(self):
@@ -319,6 +341,15 @@ class Rendered(unittest.TestCase):
             if o["kind"] != "Job":
                 grace = seconds(self.settings(container, objects)["GRADUS_GRACE_MS"])
                 self.assertGreater(pod_of(o)["terminationGracePeriodSeconds"], 2 * grace + STOP_S, where)
+
+    def test_servers_are_replaced_one_after_another(self):
+        """A rolling update takes the next server when the one before is ready, whatever minReadySeconds says (Parallel)."""
+        for name, objects in self.clusters():
+            servers = self.by_name(objects, "StatefulSet")["gradus-ps"]
+            self.assertEqual(servers["spec"]["podManagementPolicy"], "Parallel", name)
+            self.assertNotIn("minReadySeconds", servers["spec"], name)
+            probe = pod_of(servers)["containers"][0]["readinessProbe"]
+            self.assertGreaterEqual((probe["successThreshold"] - 1) * probe["periodSeconds"], 9, name)
 
     def test_one_image(self):
         compose = re.search(r"^  image: (\S+)", read(SOURCE, "deploy", "compose.yaml"), re.M).group(1)

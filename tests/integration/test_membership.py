@@ -10,7 +10,7 @@ from faults import SLOWER, Digits, FaultTest, main
 
 
 class Members(Digits, FaultTest):
-    sizes = {"training.batch_size": 16, "training.epochs": 1000}  # the tests say when it is enough
+    sizes = {**Digits.sizes, "training.epochs": 1000}  # the tests say when it is enough
 
     def train(self, workers, **sets):
         return self.start_job(**{"training__replicas": 4, "cluster__ps": 2, "cluster__partitions": 2,
@@ -18,7 +18,7 @@ class Members(Digits, FaultTest):
 
     def finish(self, job):
         """Not much longer; all that was applied has to be whole epochs."""
-        epochs = int(self.now(job)["epochs"]) + 10
+        epochs = int(self.now(job)["epochs"]) + 4
         self.set_keys(job, f"training.epochs={epochs}")
         status = self.wait_end(job)
         self.assert_each_record_once(status, epochs)
@@ -143,7 +143,7 @@ class Members(Digits, FaultTest):
         self.assertIn("1 more worker", listed["reason"])
         self.wait_for("RUNNING with one worker", lambda: self.now(job)["state"] == "RUNNING", 30 * SLOWER)
         self.wait_used(self.workers[0])
-        epochs = int(self.now(job)["epochs"]) + 10
+        epochs = int(self.now(job)["epochs"]) + 4
         self.set_keys(job, f"training.epochs={epochs}")
         self.wait_end(job)
         self.assert_same_bits(job, epochs)

@@ -39,7 +39,7 @@ class ObjectStorage(Digits, FaultTest):
 
     def train(self, **sets):
         return self.start_job(training__replicas=4, cluster__ps=2, cluster__partitions=2, cluster__workers=2,
-                              training__checkpoint_every="2 epochs", **sets)
+                              training__checkpoint_every="1 epoch", **sets)
 
     def expected(self):
         result = self.run_job("plain", self.file, **{

@@ -94,6 +94,72 @@ class ObjectStoreTest(unittest.TestCase):
         self.ok("remove-tree", f"{ROOT}/d")
         self.assertEqual(list(self.store.uploads), ["root/dd/c-id"])
 
+    def test_patterns(self):
+        for name in ("part-1", "part-10", "part-2", ".part-3", "Part-4", "a/part-5", "a/b/part-6", "dir/", "odd[1]",
+                     "x y+%/z"):
+            self.store.buckets["bucket"][f"root/{name}"] = (b"x", '"t"', "")
+        self.store.buckets["bucket"]["rootless/part-7"] = (b"x", '"t"', "")
+        for pattern, names in (("part-*", "part-1 part-10 part-2"), ("part-?", "part-1 part-2"), ("*/part-*", "a/part-5"),
+                               ("a/*/part-[0-9]", "a/b/part-6"), ("[Pp]art-[24]", "Part-4 part-2"), (".p*", ".part-3"),
+                               ("d*", ""), ("odd\\[1]", "odd[1]"), ("x*/z", "x y+%/z"), ("none*", "")):
+            with self.subTest(pattern=pattern):
+                found = self.ok("find", ROOT, pattern)
+                self.assertEqual(found, " ".join(f"{ROOT}/{n}" for n in names.split()) if " y" not in names
+                                 else f"{ROOT}/{names}")
+        self.assertEqual(self.ok("find", "s3://bucket", "root*/part-7"), "s3://bucket/rootless/part-7")
+        asked = [p for _, p in self.store.requests if "prefix=root%2Fpart-" in p]
+        self.assertTrue(asked and all("delimiter=%2F" in p for p in asked), asked)
+        self.error("state", "find", "s3://nowhere", "*")
+        self.error("invalid", "find", "s3://b", "*")
+        self.error("unsupported", "find", "/tmp", "*")
+
+    def test_stamps(self):
+        self.error("not_found", "stamp", f"{ROOT}/a")
+        seen = set()
+        for text in ("", "x", "y", "xx"):
+            self.ok("write", f"{ROOT}/a", text)
+            stamp = self.ok("stamp", f"{ROOT}/a")
+            self.assertEqual(self.ok("stamp", f"{ROOT}/a"), stamp)
+            seen.add(stamp)
+        self.assertEqual(len(seen), 4)
+
+    # ---- from the beginning to the end ----
+
+    def gets(self):
+        return sum(method == "GET" for method, _ in self.store.requests)
+
+    def test_streams_of_all_sizes(self):
+        head = 64 << 10
+        for size, requests in ((0, 1), (1, 1), (head, 1), (head + 1, 2), (PART, 2), (PART + head, 2), (PART + head + 1, 3),
+                               (5 * PART + head + 7, 7)):
+            with self.subTest(size=size):
+                self.ok("upload", f"{ROOT}/f", size)
+                before = self.gets()
+                self.ok("stream", f"{ROOT}/f", size, 1000003)
+                self.assertEqual(self.gets() - before, requests)
+        self.ok("stream", f"{ROOT}/f", 5 * PART + head + 7, 20 << 20)
+
+    def test_a_stream_is_read_ahead_and_given_up(self):
+        self.ok("upload", f"{ROOT}/f", 9 * PART)
+        before = self.gets()
+        self.ok("stream", f"{ROOT}/f", 9 * PART, 1000, 60000)  # the head alone
+        self.assertEqual(self.gets() - before, 1)
+        self.store.fail("slow-answer", "GET", "root/f", 100, pause=0.5)  # 4 s each, given up after the first
+        began = time.monotonic()
+        self.ok("stream", f"{ROOT}/f", 9 * PART, 65536, 80000)
+        self.assertLess(time.monotonic() - began, 12)
+        self.assertLessEqual(self.gets() - before, 2 + 6)  # no more than four parts, and the next ones of the first
+
+    def test_a_stream_in_trouble(self):
+        self.ok("upload", f"{ROOT}/f", 3 * PART)
+        cut = self.store.fail("cut-answer", "GET", "root/f", 7)
+        self.store.fail("status", "GET", "root/f", 2, status=503)
+        self.store.fail("stall", "GET", "root/f", 1, seconds=3)
+        self.ok("stream", f"{ROOT}/f", 3 * PART, 1 << 20)
+        self.assertEqual(cut.hits, 7)
+        self.store.fail("status", "GET", "root/f", 1000, status=503)
+        self.error("unavailable", "stream", f"{ROOT}/f", 3 * PART, 1 << 20)
+
     # ---- claims ----
 
     def test_one_of_all_who_claim_gets_it(self):
@@ -261,10 +327,15 @@ class ObjectStoreTest(unittest.TestCase):
 
     def test_an_object_that_is_removed_or_replaced_under_us(self):
         answer = self.change_while_open(self.store.buckets["bucket"].clear)
-        self.assertTrue(answer.startswith("error not_found"), answer)
+        self.assertTrue(answer.startswith("error not_found the file was removed"), answer)
         answer = self.change_while_open(
             lambda: self.store.buckets["bucket"].update({"root/f": (b"y" * PART, '"other"', "")}))
-        self.assertTrue(answer.startswith("error corrupt"), answer)
+        self.assertTrue(answer.startswith("error corrupt the file was replaced"), answer)
+        for data in (b"y" * (PART + 1), b"y" * (PART // 2)):  # of a store without entity tags
+            self.store.tags = False
+            answer = self.change_while_open(
+                lambda data=data: self.store.buckets["bucket"].update({"root/f": (data, "", "")}))
+            self.assertTrue(answer.startswith("error corrupt the file was replaced"), answer)
 
     def test_many_at_once(self):
         def work(i):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python's grpcio trains on a real parameter server: test_ps_python_client.py GRADUS-PS GRADUS.ds"""
 
+import base64
+import hashlib
+import hmac
 import os
 import signal
 import struct
@@ -120,6 +123,37 @@ class PsTest(unittest.TestCase):
             "Pull", "PullResponse", shard=self.ref(), worker="w0", pull=message("Pull", **pull)
         )
         return reply.version, unpack(reply.values)
+
+    def test_only_the_jobs_workers(self):
+        """Another client, with whatever certificate, that knows everything but the job's secret."""
+        secret, opening = bytes(range(16)), 77
+        ref = message("ShardRef", job="py-1", generation=1, opening=opening, secret=secret)
+        plan = message("Plan", shard_count=1)
+        plan.variables.add(name="dense_1.kernel", dims=[4, 4])
+        plan.variables.add(name="dense_1.bias", dims=[4])
+        plan.partitions.add(variable=0, shard=0, row_first=0, row_count=4)
+        plan.partitions.add(variable=1, shard=0, row_first=0, row_count=4)
+        self.call("OpenShard", "ShardState", shard=ref, text=JOB % "sync", plan=plan, consistency=self.consistency("sync", 1),
+                  ledger=message("Ledger", records=50, batch_records=10, split_batches=2, done=[0, 0, 0]), workers=["w0"])
+        ref = message("ShardRef", job="py-1", generation=1, opening=opening)
+
+        def key(of=opening):
+            text = b"gradus-shard-key" + struct.pack("<QI", of, 0) + b"py-1"
+            return base64.urlsafe_b64encode(hmac.new(secret, text, hashlib.sha256).digest()).rstrip(b"=").decode()
+
+        def pull(*metadata):
+            return self.channel.unary_unary(
+                "/gradus.v1.ParameterServer/Pull", request_serializer=lambda m: m.SerializeToString(),
+                response_deserializer=PROTOS["gradus.v1.PullResponse"].FromString)(
+                    message("PullRequest", shard=ref, pull=message("Pull")), timeout=TIMEOUT, metadata=metadata)
+        for metadata, words in (((), "and there is none"), ((("gradus-shard-key", key(78)),), "this is not the key")):
+            with self.assertRaises(grpc.RpcError) as caught:
+                pull(*metadata)
+            self.assertEqual(caught.exception.code().name, "UNAUTHENTICATED")
+            self.assertIn(words, caught.exception.details())
+        self.assertEqual(pull(("gradus-shard-key", key())).version, 0)
+        page = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=TIMEOUT).read().decode()
+        self.assertIn('gradus_access_refusals_total{lack="secret"} 2', page)
 
     def test_sync(self):
         state = self.open()

@@ -27,7 +27,7 @@ class Set(ClusterTest):
 
     def running(self, master, **sets):
         job = self.submit(master, **sets)
-        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 0)
+        self.wait_for("steps", lambda: master.job(job)["steps"] > 0)
         return job
 
     def watch(self, master, job):

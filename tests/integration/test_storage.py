@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 from cluster import BIN, gradus
-from faults import FINAL, SLOWER, Digits, FaultTest, epochs, main
+from faults import FINAL, SLOWER, Digits, FaultTest, main
 
 
 class SmallDisk:
@@ -41,7 +41,7 @@ class SmallDisk:
 
 
 class StorageTest(Digits, FaultTest):
-    job_keys = {"training__epochs": 400, "training__checkpoint_every": "100 steps"}
+    job_keys = {"training__epochs": 400, "training__checkpoint_every": "20 steps"}
 
     def health(self):
         try:
@@ -79,13 +79,13 @@ class StateTest(StorageTest):
     def test_a_full_disk_keeps_nobody_from_training(self):
         disk = self.small_cluster()
         job = self.start_job(cluster__workers=2, cluster__ps=1, **self.job_keys)
-        self.wait_steps(job, 200)
+        self.wait_steps(job, 50)
         self.assertEqual(self.health()[0], 200)
         disk.fill()
         status = self.wait_reason(job, "its state cannot be stored, which is tried again")
         self.assertEqual(self.health()[0], 503)
         self.assertIn("the state of jobs cannot be stored", self.health()[1])
-        self.wait_steps(job, 300)
+        self.wait_steps(job, 60)
         refused = gradus("submit", self.file, "--master", self.master.address, *self.sets())
         self.assertEqual(refused.returncode, 1)
         self.assertIn("cannot be stored, so it is not taken", refused.stderr)
@@ -96,7 +96,7 @@ class StateTest(StorageTest):
         stands = self.now(job)["steps"]
         disk.make_room()
         self.wait_for("the reason to go", lambda: self.now(job)["reason"] == "")
-        self.wait_for("steps", lambda: self.now(job)["steps"] > stands + 100)
+        self.wait_for("steps", lambda: self.now(job)["steps"] > stands + 30)
         self.assertEqual(self.health()[0], 200)
         self.assertGreater(self.now(job)["generation"], status["generation"])
         gradus("cancel", job, "--now", "--master", self.master.address)
@@ -114,7 +114,7 @@ class StateTest(StorageTest):
     def test_an_end_is_final(self):
         disk = self.small_cluster()
         job = self.start_job(cluster__workers=2, cluster__ps=1, **self.job_keys)
-        self.wait_steps(job, 200)
+        self.wait_steps(job, 50)
         disk.fill()
         self.wait_reason(job, "cannot be stored")
         gradus("cancel", job, "--now", "--master", self.master.address)
@@ -131,7 +131,7 @@ class StateTest(StorageTest):
     def test_a_master_starts_on_a_full_disk(self):
         disk = self.small_cluster()
         job = self.start_job(cluster__workers=2, cluster__ps=1, **self.job_keys)
-        self.wait_steps(job, 200)
+        self.wait_steps(job, 50)
         for how in (signal.SIGKILL, signal.SIGTERM):  # files beside the database stay there, or do not
             self.master.stop(how)
             disk.fill()
@@ -145,7 +145,7 @@ class StateTest(StorageTest):
             self.wait_reason(job, "its state cannot be stored", state=self.now(job)["state"])
             self.assertEqual(self.health()[0], 503)
             disk.make_room()
-            self.wait_steps(job, 200)
+            self.wait_steps(job, 50)
             self.wait_for("the address", lambda: os.path.exists(self.state_dir + "/master.address"))
             with open(self.state_dir + "/master.address") as f:
                 self.assertEqual(f.read().strip(), self.master.address)
@@ -224,8 +224,10 @@ class StateTest(StorageTest):
 class CheckpointsTest(StorageTest):
     """The disk of checkpoints: full, gone, damaged, shared with another master, or not shared at all."""
 
-    job_keys = {"training__epochs": 60, "training__checkpoint_every": "300 steps", "cluster__workers": 2,
+    job_keys = {"training__epochs": 14, "training__checkpoint_every": "100 steps", "cluster__workers": 2,
                 "cluster__ps": 2}
+    # The same with shards that need more than the room that is left on a full disk.
+    larger = {**job_keys, "training__checkpoint_every": "never", "model__layers__1__units": 128}
 
     def path(self, *parts):
         return os.path.join(self.dir, "cluster/checkpoints", *parts)
@@ -244,7 +246,7 @@ class CheckpointsTest(StorageTest):
         self.state_dir = self.dir + "/cluster"
         disk = SmallDisk(self, self.state_dir, "12m")
         self.cluster(workers=2)
-        job = self.start_job(**{**self.job_keys, "training__checkpoint_every": "never"})
+        job = self.start_job(**self.larger)
         self.wait_done(job, 0.3)
         os.sync()
         disk.fill()
@@ -262,7 +264,7 @@ class CheckpointsTest(StorageTest):
         self.state_dir = self.dir + "/cluster"
         disk = SmallDisk(self, self.state_dir, "12m")
         self.cluster(workers=2)
-        job = self.start_job(**{**self.job_keys, "training__checkpoint_every": "never"})
+        job = self.start_job(**self.larger)
         self.wait_done(job, 0.2)
         disk.fill()
         with open(disk.path + "/filler", "r+b") as f:
@@ -328,14 +330,15 @@ class CheckpointsTest(StorageTest):
 
     def test_two_masters_with_one_directory(self):
         shared = self.dir + "/shared"
-        keys = {**self.job_keys, "training__epochs": epochs(60)}
+        keys = self.job_keys
         clusters, jobs = [], []
         for name in ("a", "b"):
             master = self.start("master", f"--state-dir={self.dir}/{name}", f"--checkpoint-dir={shared}",
                                 f"--heartbeat-timeout-ms={self.heartbeat_ms}")
             servers = [self.start("ps", f"--master={master.address}", f"--checkpoint-dir={shared}")
                        for _ in range(2)]
-            workers = [self.start("worker", f"--master={master.address}") for _ in range(2)]
+            workers = [self.start("worker", f"--master={master.address}", f"--slow-down={self.slow_down}")
+                       for _ in range(2)]
             clusters.append((master, servers, workers))
         for seed, (master, _, _) in enumerate(clusters):
             done = gradus("submit", self.file, "--master", master.address, *self.sets(
@@ -344,12 +347,12 @@ class CheckpointsTest(StorageTest):
             jobs.append(done.stdout.strip())
         self.assertEqual(sorted(jobs), ["digits-1", "digits-2"])
         for (master, servers, _), job in zip(clusters, jobs):
-            self.wait_for("a checkpoint", lambda: self.status(master, job)["checkpoint"])
+            self.wait_for("a checkpoint", lambda: master.job(job)["checkpoint"])
             servers[0].stop(signal.SIGKILL)
             servers[0] = self.start("ps", f"--master={master.address}", f"--checkpoint-dir={shared}")
         models = []
         for seed, ((master, _, _), job) in enumerate(zip(clusters, jobs)):
-            self.wait_for("the end", lambda: self.status(master, job)["state"] == "SUCCEEDED", 120 * SLOWER)
+            self.wait_for("the end", lambda: master.job(job)["state"] == "SUCCEEDED", 120 * SLOWER)
             out = f"{self.dir}/{job}.safetensors"
             done = gradus("export", job, out, "--master", master.address)
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 import urllib.request
 
-from cluster import BIN, SOURCE, ClusterTest, gradus
+from cluster import BIN, SLOW_DOWN, SOURCE, ClusterTest, gradus
 
 PARTS = ("load", "compute", "wire", "apply", "wait")
 CLOCK_US = 1.0  # times are written with three digits
@@ -81,16 +81,16 @@ class TraceTest(ClusterTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
-    def running(self, ps, workers, slow_down=1, **sets):
+    def running(self, ps, workers, slow_down=SLOW_DOWN, **sets):
         master, servers, _ = self.start_cluster(ps, 0, PATIENT)
         nodes = [self.start("worker", f"--master={master.address}", f"--slow-down={slow_down}") for _ in range(workers)]
         job = self.submit(master, cluster__workers=workers, cluster__ps=ps, **sets)
-        self.wait_for("steps", lambda: self.status(master, job)["steps"] > 20)
+        self.wait_for("steps", lambda: master.job(job)["steps"] > 20)
         return master, servers, nodes, job
 
     def running_slowly(self):
         """An epoch, and a thousand steps, take long."""
-        return self.running(1, 2, 100, training__mode="async", training__batch_size=1)
+        return self.running(1, 2, 20 * SLOW_DOWN, training__mode="async", training__batch_size=1)
 
     def trace(self, master, job, *args, expect=0):
         path = os.path.join(self.dir, "trace.json")

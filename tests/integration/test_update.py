@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import struct
-import time
 import unittest
 
 import numpy
@@ -66,8 +65,7 @@ class Deaths(Update):
         file = self.job_file(update)
         process = self.start_run("killed", file=file, training__batch_size=16, cluster__workers=3,
                                  cluster__ps=3, cluster__partitions=3, **sets)
-        self.wait_log("killed", "worker-1.log", "data_loaded")
-        time.sleep(0.5)
+        self.wait_run("killed", 50)
         os.kill(self.child(process, "gradus-worker")[1], signal.SIGKILL)
         out, err = process.communicate(timeout=200)
         self.assertEqual(process.returncode, 0, err)

@@ -56,7 +56,7 @@ class Wire(ClusterTest):
                                     **self.wire(wire, wire)))
             self.assertEqual(done.returncode, 0, done.stderr)
             job = done.stdout.strip()
-            self.wait_for("the end", lambda: self.status(master, job)["state"] == "SUCCEEDED")
+            self.wait_for("the end", lambda: master.job(job)["state"] == "SUCCEEDED")
             moved[wire] = [after - b for after, b in zip(self.moved(servers[0]), before)]
         for wire in ("fp16", "bf16"):
             self.assertEqual(moved[wire][0] * 2, moved["fp32"][0])

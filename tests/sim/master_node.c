@@ -138,6 +138,7 @@ static void fill_call(struct world *w, struct unary_request *q, const struct mas
     q->job = (uint32_t)(j - w->jobs);
     q->shard = c->shard;
     q->generation = c->generation;
+    q->start = c->start;
     q->version = c->version;
     q->step = c->step;
     q->step_limit = c->step_limit;

@@ -19,7 +19,7 @@ static void fill_held(const struct world *w, uint32_t node, struct unary_request
 {
     const struct sim_node *n = &w->nodes[node];
     if (n->role == ROLE_WORKER && n->job->there) {
-        hold(q, n->job->job, n->job->taken, 0);
+        hold(q, n->job->job, n->job->taken, n->job->held.start);
     }
     for (uint32_t i = 0; i < SIM_SHARDS_OF_PS; i++) {
         if (n->shards[i] != NULL && n->shards[i]->open) {
@@ -71,12 +71,34 @@ static void fill_works(const struct world *w, uint32_t node, struct unary_reques
     }
 }
 
-static void drop_jobs(struct world *w, uint32_t node, uint32_t job)
+static void drop_all(struct world *w, uint32_t node)
 {
     if (w->nodes[node].role == ROLE_PS) {
-        ps_drop(w, node, job);
+        ps_drop(w, node, SIM_NONE);
     } else {
+        worker_drop(w, node, SIM_NONE);
+    }
+}
+
+/* The answer of a heartbeat names @job, which was named without an opening. */
+static void drop_job(struct world *w, uint32_t node, uint32_t job)
+{
+    const struct sim_worker_job *j = w->nodes[node].job;
+    if (w->nodes[node].role == ROLE_PS) {
+        ps_drop(w, node, job);
+    } else if (j->there && worker_drop_decide(&j->held, 0)) {
         worker_drop(w, node, job);
+    }
+}
+
+static void drop_opening(struct world *w, uint32_t node, uint64_t opening)
+{
+    const struct sim_worker_job *j = w->nodes[node].job;
+    if (w->nodes[node].role == ROLE_PS) {
+        ps_drop_opening(w, node, opening);
+    } else if (j->there && worker_drop_decide(&j->held, opening)) {
+        TRACE(w, node, "is told by a heartbeat to drop start %llx", (unsigned long long)opening);
+        worker_drop(w, node, SIM_NONE);
     }
 }
 
@@ -108,7 +130,7 @@ static void step(struct world *w, uint32_t node, struct membership_event *e,
     if (todo.lost) {
         TRACE(w, node, "is not known to the master any more");
         n->name = 0;
-        drop_jobs(w, node, SIM_NONE);
+        drop_all(w, node);
     }
     if (todo.joined) {
         n->name = r->name;
@@ -179,12 +201,12 @@ void member_answer(struct world *w, uint32_t node, const struct unary *u,
     for (uint32_t job = 0; job < SIM_JOBS_MAX; job++) {
         if ((stop.stop_jobs >> job & 1u) != 0) {
             TRACE(w, node, "is told by a heartbeat to drop %s", w->jobs[job].id);
-            drop_jobs(w, node, job);
+            drop_job(w, node, job);
         }
     }
     check_leftovers(w, node, &asked);
     for (uint32_t i = 0; i < stop.stop_opening_count && n->life == life; i++) {
-        ps_drop_opening(w, node, stop.stop_openings[i]);
+        drop_opening(w, node, stop.stop_openings[i]);
     }
 }
 

@@ -30,7 +30,8 @@
     X(dropped_is_done, ASYNC, "a batch that was dropped as too stale counts as done")              \
     X(hold_forgets_step, CHANGE, "a worker on hold does not count the step that it has begun")     \
     X(late_assign, CHANGE, "an Assign that was overtaken by a later one is taken")                 \
-    X(late_start, ANY, "a StartJob of another start is answered: it is started already")           \
+    X(late_start, LATE, "a StartJob of another start is answered: it is started already")          \
+    X(order_of_another_start, LATE, "an Assign, or an Evaluate, of an earlier start is obeyed")    \
     X(lease_always_fresh, ASYNC, "a lease that somebody had is given as fresh")                    \
     X(lease_lost_with_worker, ASYNC, "the leases of a lost worker are not given to others")        \
     X(highest_version, SYNC, "after a loss workers go on from the highest version")                \

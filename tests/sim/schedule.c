@@ -618,6 +618,30 @@ static void heard_late(const struct maker *of, struct sim_schedule *s)
     }
 }
 
+/* A worker is lost to the master time and again, and comes back: the same process, with another
+ * name and perhaps with what it had. What each said to the other before comes late. With draws of
+ * their own, too. */
+static void comes_back(const struct maker *of, struct sim_schedule *s)
+{
+    struct maker m = *of;
+    m.key = rng_key(s->seed, "comes back");
+    m.draws = 0;
+    if (s->mode != SIM_LATE || schedule_freezes(s) || s->fault_count + 6 > SIM_FAULTS_MAX ||
+        !chance(&m, 60)) {
+        return;
+    }
+    uint32_t worker = any_worker(&m);
+    uint64_t at_us = 5 * SIM_MS + below(&m, of->length_us + 100 * SIM_MS);
+    for (uint64_t i = between(&m, 2, 6); i > 0; i--) {
+        struct sim_fault *cut = add_fault(&m, FAULT_CUT, worker);
+        cut->other = 0;
+        cut->at_us = at_us;
+        cut->until_us = at_us + between(&m, 300, 4500) * SIM_MS;
+        at_us = cut->until_us + about(&m, 5 * SIM_MS, 2 * SIM_S);
+    }
+    s->knobs.late_us = (uint32_t)between(&m, 1 * SIM_S, 6 * SIM_S);
+}
+
 /* Clients that ask for traces, several at once, and some go away. With draws of their own, so that
  * all else of a seed is as it was. What `number` says, rounds.c reads. */
 static void traces(const struct maker *of, struct sim_schedule *s, uint32_t percent)
@@ -776,6 +800,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     moved_shards(s);
     goes_for_good(&m, s);
     heard_late(&m, s);
+    comes_back(&m, s);
     traces(&m, s, traced_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */

@@ -232,7 +232,7 @@ struct unary_request {
     uint64_t number; /* of the master's call */
     uint32_t job, shard;
     struct fence fence;
-    uint64_t generation, version, step, step_limit, ledger_step;
+    uint64_t generation, start, version, step, step_limit, ledger_step;
     uint32_t replica_first, replica_end;
     bool hold, slots, idle;
     struct consistency consistency;
@@ -257,7 +257,7 @@ struct unary_request {
     struct {
         uint32_t job;
         uint64_t generation; /* a worker's */
-        uint64_t opening;    /* a server's */
+        uint64_t opening;    /* a worker's start */
     } held[SIM_SHARDS_OF_PS];
     uint32_t held_count;
     struct {
@@ -478,9 +478,8 @@ struct sim_recorder {
 struct sim_worker_job {
     bool there, loaded, started, halted;
     uint32_t serial; /* of worker jobs in this world */
-    uint64_t started_generation;
-    uint64_t core_generation; /* of the StartJob that the core was made for */
-    struct fence fence;
+    struct worker_held held;
+    uint64_t core_start; /* of the StartJob that the core was made for */
     uint32_t job;
     uint16_t name; /* the node's when it was started */
     uint32_t shard_count;
@@ -564,6 +563,7 @@ struct sim_node {
     uint16_t beat_name;                    /* and as whom it came */
     struct sim_recorder recorder;          /* a server's */
     struct sim_worker_job *job;            /* a worker's; memory is kept */
+    struct worker_starts starts;           /* that it has heard of */
 };
 
 /* ---- jobs, as the simulator sees them ---- */

@@ -130,15 +130,14 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
                       job->split_batches > 0 ? job->split_batches : 1},
         };
         j->core = worker_new(&config);
-        j->core_generation = q->generation;
+        j->core_start = q->start;
         j->started = true;
         j->name = n->name;
         j->shard_count = job->shard_count;
     }
-    if (j->core_generation != q->generation) { /* what it knows, holds and has measured is over */
-        violated(w, INVARIANT_ORDER,
-                 "a worker answers StartJob of generation %llu with that of %llu",
-                 (unsigned long long)q->generation, (unsigned long long)j->core_generation);
+    if (j->core_start != q->start) { /* what it knows, holds and has measured is over */
+        violated(w, INVARIANT_ORDER, "a worker answers start %llx of a job with start %llx",
+                 (unsigned long long)q->start, (unsigned long long)j->core_start);
     }
     (void)unary_reply(w, m->index, m->attempt);
     unary_answer(w, m->index, m->attempt);
@@ -388,13 +387,37 @@ static void post(struct world *w, uint32_t node, struct mail m)
     read_mail(w, node);
 }
 
-void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+/* False: it is refused. */
+static bool take_start(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
 {
-    struct sim_worker_job *j = w->nodes[node].job;
+    struct sim_node *n = &w->nodes[node];
+    struct sim_worker_job *j = n->job;
     const struct unary_request *q = &w->unaries[unary].req;
     bool mine = j->there && j->job == q->job;
     struct err err = {0};
-    enum worker_start what = WORKER_START_NEW;
+    enum worker_start what =
+        worker_start_decide(&n->starts, mine ? &j->held : NULL, q->start, &q->fence, &err);
+    if (what == WORKER_START_REFUSED) {
+        unary_refuse(w, unary, attempt, err.code, err.msg);
+        return false;
+    }
+    if (!mine || what == WORKER_START_AGAIN) {
+        worker_drop(w, node, SIM_NONE);
+        take_job(w, node, q->job);
+    }
+    q = &w->unaries[unary].req; /* dropping may have sent others */
+    j->held = (struct worker_held){q->start, q->fence};
+    worker_starts_note(&n->starts, &q->fence, q->start);
+    return true;
+}
+
+void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t attempt)
+{
+    struct sim_node *n = &w->nodes[node];
+    struct sim_worker_job *j = n->job;
+    const struct unary_request *q = &w->unaries[unary].req;
+    bool mine = j->there && j->job == q->job;
+    struct err err = {0};
     bool first = q->call == MASTER_CALL_START || q->call == MASTER_CALL_INSPECT;
     if (w->unaries[unary].kind == UNARY_TRACE) {
         if (mine && q->trace.ask.kind != TRACE_ASK_CLOCK) {
@@ -409,36 +432,26 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
         return;
     }
     if (mine && q->call != MASTER_CALL_START &&
-        fence_check_secret(&j->fence, &q->fence, &err) != 0) {
+        fence_check_secret(&j->held.fence, &q->fence, &err) != 0) {
         unary_refuse(w, unary, attempt, err.code, err.msg);
         return;
     }
     switch (q->call) {
     case MASTER_CALL_START:
-        if (mine) {
-            what = worker_start_decide(j->started_generation, &j->fence, q->generation, &q->fence,
-                                       &err);
-        }
-        if (what == WORKER_START_REFUSED) {
-            unary_refuse(w, unary, attempt, err.code, err.msg);
+        if (!take_start(w, node, unary, attempt)) {
             return;
         }
-        if (!mine || what == WORKER_START_AGAIN) {
-            worker_drop(w, node, SIM_NONE);
-            take_job(w, node, q->job);
-        }
-        j->started_generation = w->unaries[unary].req.generation;
-        j->fence = w->unaries[unary].req.fence;
         break;
     case MASTER_CALL_INSPECT:
         if (!mine) {
             worker_drop(w, node, SIM_NONE);
             take_job(w, node, q->job);
-            j->fence = w->unaries[unary].req.fence;
+            j->held.fence = w->unaries[unary].req.fence;
         }
         break;
     case MASTER_CALL_STOP:
-        if (mine && worker_stop_decide(j->started_generation, q->generation)) {
+        worker_starts_note(&n->starts, &q->fence, q->start);
+        if (mine && worker_stop_decide(&j->held, q->start)) {
             worker_drop(w, node, q->job);
         }
         (void)unary_reply(w, unary, attempt);
@@ -447,6 +460,10 @@ void worker_called(struct world *w, uint32_t node, uint32_t unary, uint32_t atte
     default:
         if (!mine) {
             unary_refuse(w, unary, attempt, ERR_NOT_FOUND, "this worker does not have the job");
+            return;
+        }
+        if (worker_held_check(&j->held, q->start, &err) != 0) {
+            unary_refuse(w, unary, attempt, err.code, err.msg);
             return;
         }
         break;

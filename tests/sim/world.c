@@ -155,6 +155,7 @@ void node_start(struct world *w, uint32_t node)
     n->frozen = false;
     n->life++;
     n->closed.count = 0;
+    n->starts.count = 0;
     n->closing_count = 0;
     n->incarnation = rng_u64(rng_key_mix(w->key, 77), (uint64_t)node << 32 | n->life) | 1;
     n->name = 0;

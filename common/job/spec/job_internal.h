@@ -84,11 +84,15 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source,
  * has not the form of a layer. */
 const char *job_layer_entry(const struct yaml_node *entry, struct yaml_node **params);
 
-void job_model_read(struct job_reader *r);  /* layers, loss, metrics */
-void job_update_read(struct job_reader *r); /* all of the update section */
-void job_check(struct job_reader *r);       /* what fits together and what does not */
+void job_columns_read(struct job_reader *r); /* data.columns */
+void job_model_read(struct job_reader *r);   /* layers, loss, metrics */
+void job_update_read(struct job_reader *r);  /* all of the update section */
+void job_check(struct job_reader *r);        /* what fits together and what does not */
 char *job_write(const struct job_spec *spec);
 struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
+
+/* data.columns, of which there are some. */
+struct yaml_node *job_columns_node(const struct data_spec *data);
 
 /* NULL-terminated names of the tables; owned array of borrowed words. */
 const char **job_layer_names(void);

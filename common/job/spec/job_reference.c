@@ -136,7 +136,10 @@ static void add_all(const struct style *style, struct buf *out)
             free(path);
         }
         free(prefix);
-        if (id == JOB_SECTION_MODEL) {
+        if (id == JOB_SECTION_DATA) {
+            style->section(out, "data.columns", "What a column of a CSV file, or several, are");
+            add_rows(style, data_column_fields, data_column_field_count, "", out);
+        } else if (id == JOB_SECTION_MODEL) {
             add_layers(style, out);
         } else if (id == JOB_SECTION_UPDATE) {
             add_update(style, out);

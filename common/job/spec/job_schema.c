@@ -331,12 +331,21 @@ static json_t *pattern_schema(void)
     return schema;
 }
 
-static json_t *variables_schema(const char *help)
+/* A list of what stands under $defs as @name. */
+static json_t *list_schema(const char *name, const char *help)
 {
     json_t *schema = json_object();
     json_put(schema, "type", json_string("array"));
     json_put(schema, "description", json_string(help));
-    json_put(schema, "items", reference("pattern"));
+    json_put(schema, "items", reference(name));
+    return schema;
+}
+
+static json_t *data_schema(const struct job_section *section)
+{
+    json_t *schema = rows_schema(section->fields, *section->count, section->help);
+    json_put(json_object_get(schema, "properties"), section->extras[0].name,
+             list_schema("column", section->extras[0].help));
     return schema;
 }
 
@@ -362,7 +371,7 @@ static void add_update_keys(json_t *form, const struct rule *rule, const struct 
         } else if (strcmp(e->name, "schedules") == 0) {
             json_put(properties, e->name, schedules_schema(rule, e->help));
         } else if (strcmp(e->name, "variables") == 0) {
-            json_put(properties, e->name, variables_schema(e->help));
+            json_put(properties, e->name, list_schema("pattern", e->help));
         } else if (job_rule_has(rule, "learning_rate")) {
             json_put(properties, e->name, reference("schedule"));
         }
@@ -388,6 +397,9 @@ static json_t *update_schema(const struct job_section *section)
 static json_t *section_schema(enum job_section_id id)
 {
     const struct job_section *section = &job_sections[id];
+    if (id == JOB_SECTION_DATA) {
+        return data_schema(section);
+    }
     if (id == JOB_SECTION_MODEL) {
         return model_schema(section);
     }
@@ -421,6 +433,8 @@ static json_t *job_schema(void)
              rows_schema(schedule_fields, schedule_field_count,
                          "How a hyperparameter changes from update to update"));
     json_put(shared, "pattern", pattern_schema());
+    json_put(shared, "column",
+             rows_schema(data_column_fields, data_column_field_count, "A column of a CSV file"));
     json_put(schema, "$defs", shared);
     return schema;
 }

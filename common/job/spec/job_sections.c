@@ -259,6 +259,14 @@ const char job_layer_name_help[] =
     "Name of the layer, first part of its variables' names; by default its kind and its number "
     "among the layers of that kind, from 1";
 
+static const struct job_extra data_extras[] = {
+    {.name = "columns",
+     .allowed = "list of sections with the keys of a column",
+     .def = "none",
+     .help = "Which columns of a CSV file mean what, in place of label, categorical and ignore; "
+             "columns that no entry names are left out"},
+    {.name = NULL},
+};
 static const struct job_extra model_extras[] = {
     {.name = "layers",
      .allowed = "list of 1 to 64 layers",
@@ -295,7 +303,7 @@ static const struct job_extra update_extras[] = {
 const struct job_section job_sections[JOB_SECTION_COUNT] = {
     [JOB_SECTION_ROOT] = {"", "The job", true, root_fields, &root_fields_count, 0, NULL},
     [JOB_SECTION_DATA] = {"data", "Where the records are and how they become numbers", true,
-                          data_fields, &data_field_count, ROOT_AT(data), NULL},
+                          data_fields, &data_field_count, ROOT_AT(data), data_extras},
     [JOB_SECTION_MODEL] = {"model", "The network, what it minimises and what is measured", true,
                            model_fields, &model_fields_count, ROOT_AT(model), model_extras},
     [JOB_SECTION_UPDATE] = {"update", "The rule that turns gradients into new values", true, NULL,

@@ -143,6 +143,7 @@ static void read_tree(struct job_reader *r)
         read_section(r, (enum job_section_id)id);
         r->sound[id] = r->diags->count == before;
     }
+    job_columns_read(r);
     job_model_read(r);
     job_update_read(r);
     resolve(r);
@@ -216,6 +217,7 @@ void job_spec_release(struct job_spec *spec)
         field_release(job_sections[id].fields, section_count((enum job_section_id)id),
                       section_object(spec, (enum job_section_id)id));
     }
+    data_columns_free(spec->data.columns, spec->data.column_count);
     model_spec_release(&spec->model);
     update_spec_release(&spec->update);
     free(spec->text);

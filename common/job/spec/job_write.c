@@ -46,6 +46,9 @@ char *job_write(const struct job_spec *spec)
 
     struct yaml_node *data = yaml_mapping();
     write_section(spec, JOB_SECTION_DATA, data);
+    if (spec->data.column_count > 0) {
+        (void)yaml_put(data, "columns", job_columns_node(&spec->data));
+    }
     (void)yaml_put(root, "data", data);
 
     struct yaml_node *model = yaml_mapping();

@@ -29,6 +29,7 @@ struct call {
     struct node *node;
     uint32_t index; /* shard, or chunk of an evaluation */
     bool hold;      /* ASSIGN */
+    uint64_t start; /* STOP: the newest of the job's when it was begun */
     uint64_t generation;
     unsigned attempts; /* that did not reach the node, or whose answer did not reach us */
     unsigned refusals; /* that may pass */

@@ -73,7 +73,9 @@ static void build_position(const struct job *j, struct master_call *out)
 /* The fields of @c's kind, from the state of its job now. */
 void call_build(struct master *m, const struct call *c, struct master_call *out)
 {
-    const struct job *j = c->job;
+    struct job *j = c->job;
+    const struct job_worker *w = job_worker_of(j, c->node);
+    out->start = c->kind == MASTER_CALL_STOP ? c->start : w != NULL ? w->start : 0;
     switch (c->kind) {
     case MASTER_CALL_OPEN:
         out->shard = c->index;

@@ -45,11 +45,25 @@ static void start(struct master *m, const struct call *c)
     call_send(m, calls_add(&m->calls, c));
 }
 
+/* In a life of a master they rise by themselves; the next one takes the job up with a generation
+ * that is higher than those that were stored, which all that were sent belong to. */
+static uint64_t newest_start(const struct job *j)
+{
+    uint64_t earlier = j->record.generation << 32;
+    return j->start_last > earlier ? j->start_last : earlier;
+}
+
 void call_start(struct master *m, struct job *j, struct node *n, enum master_call_kind kind,
                 uint32_t index)
 {
-    start(m, &(struct call){
-                 .kind = kind, .job = j, .job_id = j->record.id, .node = n, .index = index});
+    struct call c = {.kind = kind, .job = j, .job_id = j->record.id, .node = n, .index = index};
+    if (kind == MASTER_CALL_START) {
+        j->start_last = newest_start(j) + 1;
+        job_worker_of(j, n)->start = j->start_last;
+    } else if (kind == MASTER_CALL_STOP) {
+        c.start = newest_start(j);
+    }
+    start(m, &c);
 }
 
 void call_start_hold(struct master *m, struct job *j, struct node *n)

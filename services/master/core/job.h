@@ -83,7 +83,8 @@ enum verdict { VERDICT_NONE, VERDICT_RESTART, VERDICT_RECOVER, VERDICT_END };
 
 struct job_worker {
     struct node *node;
-    bool started;      /* its StartJob was answered */
+    uint64_t start;    /* number of its StartJob; 0: not drawn yet */
+    bool started;      /* that was answered */
     bool member;       /* and every shard has heard of it */
     unsigned without;  /* heartbeats since then that did not name the job */
     uint64_t taken;    /* the newest generation whose Assign it answered; 0: none */
@@ -192,6 +193,7 @@ struct job {
     char *lost_last;              /* which worker, and why, in words; owned; NULL: none was */
     bool told;                    /* clients know that it has ended */
 
+    uint64_t start_last;     /* of its StartJobs, in this life of the master; 0: none */
     unsigned start_failures; /* since it last ran */
     uint64_t opening;        /* of its shards, drawn for each start */
     uint64_t start_after_ms; /* it is not started again before */

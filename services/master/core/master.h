@@ -118,7 +118,8 @@ struct master_node_event { /* who sends a heartbeat, or leaves */
     uint64_t incarnation;
     const char *const *jobs;     /* heartbeat: what it holds */
     const uint64_t *generations; /* and the newest assignment that it has taken of each; or NULL */
-    const uint64_t *openings;    /* a server: which opening its shard is of; 0: not said; or NULL */
+    /* A server: which opening its shard is of; a worker: which start; 0: not said; or NULL. */
+    const uint64_t *openings;
     size_t job_count;
     const struct master_work *works;
     size_t work_count;
@@ -246,7 +247,7 @@ struct master_reply {
     const char *node;             /* JOIN: the id */
     const char *const *stop_jobs; /* HEARTBEAT */
     size_t stop_job_count;
-    const uint64_t *stop_openings; /* likewise, of shards that are of no use */
+    const uint64_t *stop_openings; /* likewise, where the node has said which it has */
     size_t stop_opening_count;
     enum master_lease_kind lease_kind; /* LEASE_SPLIT */
     struct lease lease;
@@ -288,6 +289,7 @@ struct master_call {
     const char *job;
     struct fence fence;
     uint64_t generation;         /* all but INSPECT */
+    uint64_t start;              /* START, ASSIGN, EVALUATE: of what is meant; STOP: the newest */
     uint32_t shard;              /* calls to a parameter server */
     const char *text;            /* INSPECT, OPEN, START: the canonical job file */
     const struct plan *plan;     /* OPEN, START */

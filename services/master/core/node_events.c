@@ -231,15 +231,26 @@ static struct node *known(struct master *m, const struct master_event *e)
     return n;
 }
 
-/* Is what a server has of the job, its @i-th entry, of an earlier start? */
-static bool is_leftover(const struct master_event *e, size_t i, const struct job *j)
+/* Which opening its shard is of, or with which StartJob it was started: the @i-th entry. */
+static uint64_t opening_of(const struct master_event *e, size_t i)
 {
-    uint64_t opening = e->node.openings == NULL ? 0 : e->node.openings[i];
-    return opening != 0 && opening != j->opening && !MUTANT(any_shard_will_do);
+    return e->node.openings == NULL ? 0 : e->node.openings[i];
+}
+
+/* Is what a node has of a job that it serves, its @i-th entry, of an earlier start? A worker that
+ * is to have a new one and was not told yet may keep the data that it has loaded. */
+static bool is_leftover(const struct master_event *e, size_t i, struct job *j, const struct node *n)
+{
+    uint64_t opening = opening_of(e, i);
+    if (n->role == MASTER_WORKER) {
+        const struct job_worker *w = job_worker_of(j, n);
+        return w != NULL && w->start != 0 && opening != w->start;
+    }
+    return opening != j->opening && !MUTANT(any_shard_will_do);
 }
 
 /* Does it have the job, and (a worker) what it was assigned? One that has forgotten the job and was
- * started again by a StartJob that came late has it, and does nothing; a server by an OpenShard. */
+ * made to take it anew by a message of another time has it, and does nothing. */
 static bool names(const struct master_event *e, struct job *j, const struct node *n)
 {
     const struct job_worker *w = job_worker_of(j, n);
@@ -247,10 +258,11 @@ static bool names(const struct master_event *e, struct job *j, const struct node
         if (strcmp(e->node.jobs[i], j->record.id) != 0) {
             continue;
         }
-        if (w != NULL) {
-            return e->node.generations == NULL || e->node.generations[i] >= w->taken;
+        bool said = opening_of(e, i) != 0 || (w != NULL && e->node.openings != NULL);
+        if (said && is_leftover(e, i, j, n)) {
+            continue;
         }
-        if (!is_leftover(e, i, j)) {
+        if (w == NULL || e->node.generations == NULL || e->node.generations[i] >= w->taken) {
             return true;
         }
     }
@@ -299,6 +311,8 @@ static void compare_jobs(struct master *m, struct node *n, const struct master_e
     }
 }
 
+/* By what the node said it has: by the time it hears the answer it may have another of that name.
+ */
 static void say_what_to_drop(struct master *m, const struct node *n, const struct master_event *e)
 {
     const char **jobs = action_memory(m, e->node.job_count, sizeof *jobs);
@@ -307,10 +321,12 @@ static void say_what_to_drop(struct master *m, const struct node *n, const struc
     size_t opening_count = 0;
     for (size_t i = 0; i < e->node.job_count; i++) {
         struct job *j = job_find(m, e->node.jobs[i]);
-        if (j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state)) {
+        bool over = j == NULL || !node_serves(n, j) || job_state_is_final(j->record.state);
+        uint64_t opening = opening_of(e, i);
+        if (over && opening == 0) {
             jobs[job_count++] = action_printf(m, "%s", e->node.jobs[i]);
-        } else if (is_leftover(e, i, j)) {
-            openings[opening_count++] = e->node.openings[i];
+        } else if (opening != 0 && (over || is_leftover(e, i, j, n))) {
+            openings[opening_count++] = opening;
         }
     }
     struct master_reply *reply = reply_add(m, e->request);

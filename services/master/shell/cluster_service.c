@@ -6,16 +6,29 @@
 #include "base/mem.h"
 #include "gradus/v1/cluster.pb-c.h"
 #include "master/shell/shell.h"
+#include "service/access.h"
 #include "wire/wire.h"
 
 #define LIST_MAX 4096      /* entries in one message */
 #define HELD_MAX 64        /* leases of one worker, ten times what it may have */
 #define PARK_MARGIN_MS 300 /* a parked call is answered so long before its deadline */
 
+/* May who calls be the node @id? False: the call is answered. */
+static bool may_be(struct request *r, const char *id)
+{
+    struct err err;
+    if (auth_check_node(rpc_caller(r->call), id, &err) == 0) {
+        return true;
+    }
+    service_refused(r->shell->sc, r->call, ACCESS_NODE, NULL, &err);
+    request_fail(r, &err);
+    return false;
+}
+
 static bool has_node(struct request *r, const Gradus__V1__NodeRef *node)
 {
     if (node != NULL) {
-        return true;
+        return may_be(r, node->id);
     }
     struct err err = {0};
     err_set(&err, ERR_INVALID, "node is missing");
@@ -60,11 +73,15 @@ static void answer_join(struct request *r, const struct master_reply *reply)
 static void run_join(struct request *r)
 {
     const Gradus__V1__JoinRequest *q = (const Gradus__V1__JoinRequest *)r->msg->body;
+    const struct auth_identity *who = rpc_caller(r->call);
+    if (!may_be(r, q->name)) {
+        return;
+    }
     struct master_event e = {.kind = MASTER_JOIN};
     e.join = (struct master_join_event){
         .role = (int)q->role,
         .incarnation = q->incarnation,
-        .name = q->name,
+        .name = q->name[0] != '\0' ? q->name : who->node, /* a node with a name wants that one */
         .address = q->address,
         .http_address = q->http_address,
         .version = q->version,

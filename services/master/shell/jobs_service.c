@@ -14,6 +14,7 @@ void request_reply_job(struct request *r, const struct job_record *record, unsig
 {
     struct job_wire w;
     job_wire_init(&w, record, parts);
+    w.job.bad_records = bad_records_read(r->shell, record->id);
     request_reply(r, &w.job.base);
     job_wire_release(&w);
 }
@@ -75,17 +76,21 @@ static void run_list(struct request *r)
 
 /* ---- Cancel, Checkpoint ---- */
 
-static void answer_job(struct request *r, const struct master_reply *reply)
+static void answer_cancel(struct request *r, const struct master_reply *reply)
 {
+    request_done(r, "cancel", reply->job->id);
     request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
 }
 
 static void run_cancel(struct request *r)
 {
     const Gradus__V1__CancelRequest *q = (const Gradus__V1__CancelRequest *)r->msg->body;
+    if (!request_may_change(r, "cancel", q->job)) {
+        return;
+    }
     struct master_event e = {.kind = MASTER_CANCEL};
     e.cancel = (struct master_cancel_event){.job = q->job, .now = q->now != 0};
-    request_event(r, &e, answer_job);
+    request_event(r, &e, answer_cancel);
 }
 
 static void answer_checkpoint(struct request *r, const struct master_reply *reply)
@@ -101,6 +106,9 @@ static void answer_checkpoint(struct request *r, const struct master_reply *repl
 static void run_checkpoint(struct request *r)
 {
     const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
+    if (!request_may_change(r, "checkpoint", q->job)) {
+        return;
+    }
     struct master_event e = {.kind = MASTER_CHECKPOINT};
     e.job = q->job;
     request_event(r, &e, answer_checkpoint);

@@ -38,6 +38,8 @@ const struct field master_fields[] = {
     ROW(heartbeat_timeout_ms, FIELD_MS, "3000", 300, 600000,
         "Time without a heartbeat after which a node is given up"),
     ROW(jobs_max, FIELD_INT, "1000", 1, 100000, "Jobs that wait or run at once"),
+    ROW(owner_jobs_max, FIELD_INT, "500", 1, 100000,
+        "Of these, jobs of one submitter who is no admin, where it is known who submits"),
     ROW(finished_max, FIELD_INT, "1000", 0, 100000,
         "Finished jobs in memory; the state directory keeps all"),
 };

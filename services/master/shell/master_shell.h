@@ -14,6 +14,7 @@ struct master_settings {
     char *checkpoint_dir; /* empty: <state_dir>/checkpoints */
     int64_t heartbeat_timeout_ms;
     int64_t jobs_max;
+    int64_t owner_jobs_max; /* of one submitter */
     int64_t finished_max;
 };
 extern const struct field master_fields[];

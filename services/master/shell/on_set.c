@@ -120,6 +120,7 @@ static void parse(void *ctx)
 
 static void answer(struct request *r, const struct master_reply *reply)
 {
+    request_done(r, "set", reply->job->id);
     request_reply_job(r, reply->job, JOB_WIRE_ALL);
 }
 
@@ -183,6 +184,9 @@ static void run_set(struct request *r)
     if (n == 0 || n > SETS_MAX) {
         err_set(&err, ERR_INVALID, "%zu keys to set; from 1 to %d are possible", n, SETS_MAX);
         request_fail(r, &err);
+        return;
+    }
+    if (!request_may_change(r, "set", request_of(r)->job)) {
         return;
     }
     r->data = mem_new(1, sizeof(struct change));

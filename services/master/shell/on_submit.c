@@ -52,6 +52,7 @@ static void release_other(struct request *r, const char *id)
 static void answer_submit(struct request *r, const struct master_reply *reply)
 {
     release_other(r, reply->job->id);
+    request_done(r, "submit", reply->job->id);
     reply_id(r, reply->job->id);
 }
 
@@ -69,6 +70,17 @@ static void run_submit(struct request *r)
         struct err err = submission->err;
         request_fail(r, &err);
         return;
+    }
+    if (submission->number != 0) {
+        struct err err = {0};
+        char *id = mem_printf("%s-%" PRIu64, submission->name, submission->number);
+        int rc = owner_check_room(r, &err);
+        rc = rc != 0 ? rc : owner_store(r, id, &err);
+        free(id);
+        if (rc != 0) {
+            refused_submit(r, &err);
+            return;
+        }
     }
     struct master_event e = {.kind = MASTER_SUBMIT};
     e.submit = (struct master_submit_event){&submission->spec, q->request_id, submission->number};

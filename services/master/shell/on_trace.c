@@ -199,6 +199,9 @@ static void run_trace(struct request *r)
     const Gradus__V1__TraceJobRequest *q = (const Gradus__V1__TraceJobRequest *)r->msg->body;
     const struct job_record *record = master_job(s->master, q->job, chrono_now_ms());
     struct err err = {0};
+    if (!request_may_change(r, "trace", q->job)) {
+        return;
+    }
     if (check_job(s, q, record, &err) != 0) {
         request_fail(r, &err);
         return;

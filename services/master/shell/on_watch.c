@@ -53,6 +53,9 @@ static void tell(struct watcher *w, const struct job_record *record)
     }
     struct job_wire wire;
     job_wire_init(&wire, record, JOB_WIRE_EVALUATIONS);
+    if (job_state_is_final(record->state)) {
+        wire.job.bad_records = bad_records_read(w->shell, record->id);
+    }
     (void)rpc_send(w->call, &wire.job.base, NULL);
     job_wire_release(&wire);
     w->changed = false;

@@ -97,6 +97,23 @@ void requests_end(struct shell *s, const char *why);
 void request_free(struct request *r);
 void request_answered(struct shell *s, const struct master_reply *reply);
 
+/* shell_access.c */
+/* Remember that who calls is the owner of @job, which is about to be submitted. Errors: those of
+ * the store. */
+int owner_store(struct request *r, const char *job, struct err *err);
+/* May the caller have one more job that waits or runs? Errors: ERR_EXHAUSTED; those of the store.
+ */
+int owner_check_room(struct request *r, struct err *err);
+/* Is the job who calls' to change, as an admin or its owner? False: the call is answered. */
+bool request_may_change(struct request *r, const char *action, const char *job);
+void request_done(struct request *r, const char *action, const char *job); /* for the audit log */
+
+/* bad_records.c */
+/* Remember how many bad records a worker has found in the files of @job. */
+void bad_records_store(struct shell *s, const char *job, uint64_t count);
+/* 0: none, or the store does not say. */
+uint64_t bad_records_read(struct shell *s, const char *job);
+
 /* master_shell.c */
 void shell_event(struct shell *s,
                  struct master_event *e); /* step the core, carry out its actions */

@@ -15,6 +15,7 @@ struct call { /* in flight */
     struct shell *shell;
     uint64_t number;
     enum master_call_kind kind;
+    char *job; /* owned */
     struct err err;
     struct rpc_msg *reply;
 };
@@ -94,11 +95,15 @@ static void deliver(void *ctx)
             e.call.err = &c->err;
         } else if (take_answer(c, &e.call, &ledger, &err) < 0) {
             e.call = (struct master_call_done){.number = c->number, .err = &err};
+        } else if (c->kind == MASTER_CALL_INSPECT) {
+            bad_records_store(c->shell, c->job,
+                              ((const Gradus__V1__DataInfo *)c->reply->body)->bad_records);
         }
         shell_event(c->shell, &e);
     }
     ledger_release(&ledger);
     rpc_msg_unref(c->reply);
+    free(c->job);
     free(c);
 }
 
@@ -107,6 +112,7 @@ static void post(struct call *c)
 {
     if (loop_post(c->shell->loop, deliver, c, NULL) < 0) {
         rpc_msg_unref(c->reply);
+        free(c->job);
         free(c);
     }
 }
@@ -146,7 +152,8 @@ static void start(struct shell *s, const struct master_call *call, bool ps,
                   const ProtobufCMessage *body)
 {
     struct call *c = mem_new(1, sizeof *c);
-    *c = (struct call){.shell = s, .number = call->number, .kind = call->kind};
+    *c = (struct call){
+        .shell = s, .number = call->number, .kind = call->kind, .job = mem_strdup(call->job)};
     struct rpc_channel *channel = peer_channel(s, call->address, &c->err);
     struct rpc_request request = {
         .service = ps ? &gradus__v1__parameter_server__descriptor : &gradus__v1__worker__descriptor,
@@ -186,6 +193,7 @@ static void evaluate(struct shell *s, const struct master_call *call)
     q.count = call->count;
     q.secret = wire_secret_to_proto(&call->fence);
     q.generation = call->generation;
+    q.start = call->start;
     q.shards = locations(call);
     q.n_shards = call->shard_count;
     start(s, call, false, &q.base);
@@ -223,6 +231,7 @@ static void assign(struct shell *s, const struct master_call *call)
     q.n_leases = call->lease_count;
     q.number = call->number;
     q.incarnation = call->incarnation;
+    q.start = call->start;
     q.secret = wire_secret_to_proto(&call->fence);
     q.shards = locations(call);
     q.n_shards = call->shard_count;
@@ -255,6 +264,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.plan = &plan;
         q.data = &data;
         q.generation = call->generation;
+        q.start = call->start;
         q.secret = wire_secret_to_proto(&call->fence);
         q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
@@ -271,7 +281,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         Gradus__V1__StopJobRequest q = GRADUS__V1__STOP_JOB_REQUEST__INIT;
         q.job = borrow(call->job);
         q.reason = borrow(call->reason);
-        q.generation = call->generation;
+        q.start = call->start;
         q.secret = wire_secret_to_proto(&call->fence);
         start(s, call, false, &q.base);
     }

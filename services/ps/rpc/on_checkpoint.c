@@ -15,30 +15,27 @@
 #include "storage/storage.h"
 #include "wire/wire.h"
 
-#define DIRECTORY_BYTES_MAX 512
+#define STEP_PREFIX "step-"
+#define STEP_DIGITS_MAX 19 /* of what fits an int64_t */
 
-/* Below the checkpoint directory, whatever the message says. */
-static int check_directory(const char *path, struct err *err)
+/* A message names a checkpoint of its own job, "<job>/step-000000500" below the checkpoint
+ * directory, and nothing else: whoever may speak about a job writes and reads no other one's files.
+ * @job was checked: it has no slash and does not begin with a dot. */
+static int check_directory(const char *job, const char *path, struct err *err)
 {
-    char shown[96];
-    size_t length = strnlen(path, DIRECTORY_BYTES_MAX + 1);
-    if (length == 0 || length > DIRECTORY_BYTES_MAX || !text_is_utf8(path, length)) {
-        return err_set(err, ERR_INVALID, "directory '%s' must be 1 to %d bytes of UTF-8",
-                       text_shown(path, shown, sizeof shown), DIRECTORY_BYTES_MAX);
+    size_t n = strlen(job);
+    const char *step = strncmp(path, job, n) == 0 && path[n] == '/' ? path + n + 1 : "";
+    bool named = strncmp(step, STEP_PREFIX, sizeof STEP_PREFIX - 1) == 0;
+    const char *digits = named ? step + sizeof STEP_PREFIX - 1 : "";
+    size_t count = strspn(digits, "0123456789");
+    if (count == 0 || count > STEP_DIGITS_MAX || digits[count] != '\0') {
+        char shown[96];
+        return err_set(err, ERR_INVALID,
+                       "directory '%s' is no checkpoint of job %s; expected %s/" STEP_PREFIX
+                       "000000500",
+                       text_shown(path, shown, sizeof shown), job, job);
     }
-    for (const char *part = path;; part++) {
-        size_t n = strcspn(part, "/");
-        bool dots = (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.');
-        if (n == 0 || dots) {
-            return err_set(err, ERR_INVALID,
-                           "directory '%s' must be relative, without '.', '..' or empty parts",
-                           text_shown(path, shown, sizeof shown));
-        }
-        part += n;
-        if (*part == 0) {
-            return 0;
-        }
-    }
+    return 0;
 }
 
 /* Is the directory of the job, the first part of @directory, @owner's? */
@@ -74,7 +71,7 @@ void ps_look_for_directory(struct ps_shard *s, const char *owner)
 
 int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err)
 {
-    int rc = check_directory(directory, err);
+    int rc = check_directory(s->job, directory, err);
     rc = rc != 0 ? rc : check_owner(s->ps, directory, owner, err);
     if (rc != 0) {
         return err_wrap(err, "restore");
@@ -218,7 +215,8 @@ void ps_on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
     const Gradus__V1__CheckpointShardRequest *m =
         (const Gradus__V1__CheckpointShardRequest *)msg->body;
     struct err err;
-    if (check_directory(m->directory, &err) != 0) {
+    /* without a shard, or with one that is not here, it is refused below */
+    if (m->shard != NULL && check_directory(m->shard->job, m->directory, &err) != 0) {
         (void)rpc_fail(call, &err);
         return;
     }

@@ -47,6 +47,10 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     if (shard == NULL) {
         return err->code;
     }
+    if (s->shard == NULL && ps_check_key(shard, m->shard, s->call, err) != 0) {
+        ps_shard_unref(shard);
+        return err->code;
+    }
     if (s->shard == NULL) {
         s->shard = shard;
         ps_stream_begin(s);

@@ -115,6 +115,8 @@ struct ps *ps_new(const struct ps_options *o, struct err *err)
     ps->chunk_bytes = o->chunk_bytes;
     ps->shared_memory = o->shared_memory;
     ps->shards_max = o->shards_max;
+    ps->refused = o->refused;
+    ps->refused_ctx = o->refused_ctx;
     ps->budget.bytes_max = o->memory_bytes_max == 0 ? ps_memory_bytes("") : o->memory_bytes_max;
     unsigned threads = o->apply_threads == 0 ? ps_apply_threads("") : o->apply_threads;
     ps->team = thread_team_new(threads - 1, "ps-apply", err);

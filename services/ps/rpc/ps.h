@@ -30,6 +30,10 @@ struct ps_options {
     unsigned apply_threads;      /* that compute one update; 0: see ps_apply_threads() */
     bool shared_memory;          /* with workers on this host */
     struct meter_registry *meters; /* borrows */
+    /* @call was refused, as @why says, for who made it was not sent by the job's master; NULL:
+     * nobody wants to know. Any thread. */
+    void (*refused)(void *ctx, struct rpc_call *call, const char *job, const struct err *why);
+    void *refused_ctx;
 };
 
 #define PS_APPLY_THREADS_MAX 64

@@ -317,6 +317,11 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
         (void)rpc_fail(call, &err);
         return NULL;
     }
+    if (kind == SHARD_EXCHANGE && ps_check_key(s, ref, call, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        ps_shard_unref(s);
+        return NULL;
+    }
     struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
     r->event.generation = ref->generation;
     r->event.fence = ps_fence(ref);

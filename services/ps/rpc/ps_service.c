@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "ps/rpc/ps.h"
+#include "service/access.h"
 #include "service/membership.h"
 #include "storage/storage.h"
 
@@ -178,6 +179,11 @@ static const struct membership_events membership_events = {
 
 /* ---- hooks ---- */
 
+static void refused(void *ctx, struct rpc_call *call, const char *job, const struct err *why)
+{
+    service_refused(ctx, call, ACCESS_SECRET, job, why);
+}
+
 int ps_service_start(struct service_context *sc, struct err *err)
 {
     const struct ps_settings *c = service_config(sc);
@@ -188,7 +194,9 @@ int ps_service_start(struct service_context *sc, struct err *err)
                                  .chunk_bytes = (size_t)c->chunk_bytes,
                                  .apply_threads = (unsigned)c->apply_threads,
                                  .shared_memory = service_common(sc)->shared_memory,
-                                 .meters = service_meters(sc)};
+                                 .meters = service_meters(sc),
+                                 .refused = refused,
+                                 .refused_ctx = sc};
     if (storage_check(c->checkpoint_dir, err) != 0) {
         return err_wrap(err, "checkpoint directory");
     }

@@ -3,6 +3,7 @@
 #ifndef GRADUS_PS_RPC_PS_SHELL_H
 #define GRADUS_PS_RPC_PS_SHELL_H
 
+#include "auth/shard_key.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
 #include "ps/data/gradient_memory.h"
@@ -53,6 +54,8 @@ struct ps {
     bool shared_memory;           /* open blocks that workers offer (shared_memory.h) */
     _Atomic uint64_t incarnation; /* OpenShard is for it; 0: any */
     size_t shards_max;
+    void (*refused)(void *ctx, struct rpc_call *call, const char *job, const struct err *why);
+    void *refused_ctx;
     struct budget budget;
     struct gradient_memory gradient_memory;
     struct thread_team *team; /* helps with large updates */
@@ -102,6 +105,7 @@ struct ps_shard {
     char *job;
     uint32_t number;
     uint64_t opened_generation, opening;
+    char key[SHARD_KEY_BYTES]; /* that its readers and workers show; "": none is asked for */
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
@@ -287,9 +291,15 @@ void ps_request_drop(struct ps_request *r);
 /* `done` of all unary methods. */
 void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
 
-/* Find the shard of a unary request and make the request, or fail the call (NULL). */
 /* What @ref says of who asks. */
 struct fence ps_fence(const Gradus__V1__ShardRef *ref);
+/* The key of a shard that is opened by @ref. */
+void ps_make_key(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
+/* May @call, whose metadata has the key, read or train what @ref names? Errors: ERR_ABORTED it
+ * means another opening; ERR_UNAUTHENTICATED. */
+int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, struct rpc_call *call,
+                 struct err *err);
+/* Find the shard of a unary request and make the request, or fail the call (NULL). */
 struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,

@@ -197,21 +197,49 @@ struct worker_actions {
 };
 void worker_actions_release(struct worker_actions *a);
 
-/* What a StartJob of @generation is to the job that is here, started with @started_generation (0:
- * it was not). Calls may overtake each other, and an old one names servers that the job has left.
- */
-enum worker_start {
-    WORKER_START_NEW,     /* start it */
-    WORKER_START_SAME,    /* it was started by this very request, or is being started */
-    WORKER_START_AGAIN,   /* drop it, and start it anew */
-    WORKER_START_REFUSED, /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the job
-                             that is here, with @own, is another master's */
+/* ---- the master's orders, and those of them that come late ---- */
+
+/* The job that a worker has, as its master gave it. */
+struct worker_held {
+    uint64_t start; /* number of its StartJob; 0: none came yet, only its data are looked at */
+    struct fence fence;
 };
-enum worker_start worker_start_decide(uint64_t started_generation, const struct fence *own,
-                                      uint64_t generation, const struct fence *asked,
-                                      struct err *err);
-/* Is a StopJob of @generation meant for it? Otherwise for a start that is over already. */
-bool worker_stop_decide(uint64_t started_generation, uint64_t generation);
+
+/* The newest start that this process has heard of, of each of the last jobs that it had: what
+ * names no newer one is a message of another time, though the job may be gone from here since.
+ * Zeroed is empty. Owner: who takes the master's calls. */
+#define WORKER_STARTS_SEEN 16
+struct worker_starts {
+    struct worker_seen {
+        uint8_t secret[FENCE_SECRET_BYTES]; /* whose job */
+        uint64_t start;
+    } seen[WORKER_STARTS_SEEN]; /* a ring */
+    size_t count;               /* ever */
+};
+
+/* A StartJob, or a StopJob, of the job with @fence names @start. */
+void worker_starts_note(struct worker_starts *s, const struct fence *fence, uint64_t start);
+
+/* What the StartJob number @start, of the job with @asked, is to what this worker has of that job
+ * (@held; NULL: nothing). Calls may overtake each other, and an old one names servers that the job
+ * has left. */
+enum worker_start {
+    WORKER_START_NEW,    /* start it */
+    WORKER_START_SAME,   /* it was started by this very request, or is being started */
+    WORKER_START_AGAIN,  /* drop it, and start it anew */
+    WORKER_START_REFUSED /* with @err: ERR_ABORTED it is an old one; ERR_UNAUTHENTICATED the job
+                            that is here is another master's; ERR_INVALID it has no number */
+};
+enum worker_start worker_start_decide(const struct worker_starts *starts,
+                                      const struct worker_held *held, uint64_t start,
+                                      const struct fence *asked, struct err *err);
+/* Is an order of @start (Assign, Evaluate) for what is @held? Errors: ERR_NOT_FOUND it is not. */
+int worker_held_check(const struct worker_held *held, uint64_t start, struct err *err);
+/* Is a StopJob that names @start, the newest that its master had begun, meant for @held? Otherwise
+ * for what is over already. */
+bool worker_stop_decide(const struct worker_held *held, uint64_t start);
+/* The same of the answer of a heartbeat, which names a start, or (@opening 0) only the job. */
+bool worker_drop_decide(const struct worker_held *held, uint64_t opening);
 
 struct worker;
 

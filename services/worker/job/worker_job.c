@@ -254,6 +254,7 @@ int worker_job_new(const struct worker_job_options *o, struct worker_job **out, 
     j->data = o->data;
     j->message_bytes_max = o->message_bytes_max;
     j->credentials = o->credentials;
+    memcpy(j->secret, o->secret, sizeof j->secret);
     j->local_sockets = o->local_sockets;
     j->shared_memory = o->shared_memory;
     trace_init(&j->trace.recorder);

@@ -17,6 +17,7 @@ struct worker_job;
 /* What all jobs of this process share. */
 struct worker_meters {
     struct meter *batches, *examples, *evaluations, *exchanges_failed, *given_up;
+    struct meter *bad_records; /* of data that were read, not of those that were still there */
     struct meter *steps, *step_seconds[STEP_PART_COUNT];
 };
 
@@ -36,9 +37,10 @@ struct worker_job_options {
     struct dataset_cache *data;         /* borrows */
     size_t message_bytes_max;
     const struct rpc_credentials *credentials; /* as in ps_client_options */
-    const char *local_sockets;                 /* the same */
-    bool shared_memory;                        /* likewise */
-    double slow_down; /* every computation takes so many times as long; 1: off */
+    const uint8_t *secret;     /* that the master sent; FENCE_SECRET_BYTES; copied */
+    const char *local_sockets; /* the same */
+    bool shared_memory;        /* likewise */
+    double slow_down;          /* every computation takes so many times as long; 1: off */
 };
 
 /* Start the job's thread. Errors: ERR_EXHAUSTED. */

@@ -89,31 +89,49 @@ struct rpc_call *worker_job_take_call(struct worker_job *j, uint64_t tag)
 
 /* ---- the master's calls ---- */
 
+static uint64_t bad_records(const struct dataset *d)
+{
+    return d == NULL ? 0 : dataset_bad_records(d, NULL);
+}
+
 static void tell_bad_records(const struct worker_job *j, const char *part, const struct dataset *d)
 {
     const char *first = NULL;
     uint64_t count = d == NULL ? 0 : dataset_bad_records(d, &first);
     if (count > 0) {
         char quoted[ERR_MESSAGE_BYTES];
+        if (!j->model.data_known) { /* else they are those of the last job, which counted them */
+            meter_add(j->meters->bad_records, count);
+        }
         log_warn("bad_records_left_out", "job=%s part=%s count=%llu first=%s", j->id, part,
                  (unsigned long long)count, log_quote(first, quoted, sizeof quoted));
     }
 }
 
+/* A store that does not answer is asked again with the next call, which the master makes after
+ * that error; any other one stays. */
 static int load(struct worker_job *j, struct err *err)
 {
     if (!j->loaded) {
         j->loaded = true;
+        j->load_err = (struct err){0};
         uint64_t begin = chrono_now_ms();
         if (worker_model_load(&j->model, j->text, j->data, &j->load_err) == 0) {
-            log_info("data_loaded", "job=%s records=%llu test_records=%llu known=%d ms=%llu", j->id,
-                     (unsigned long long)dataset_info(j->model.train)->records,
-                     (unsigned long long)(j->model.test != NULL
-                                              ? dataset_info(j->model.test)->records
-                                              : 0),
-                     (int)j->model.data_known, (unsigned long long)(chrono_now_ms() - begin));
+            char format[256];
+            log_info(
+                "data_loaded", "job=%s records=%llu test_records=%llu known=%d format=%s ms=%llu",
+                j->id, (unsigned long long)dataset_info(j->model.train)->records,
+                (unsigned long long)(j->model.test != NULL ? dataset_info(j->model.test)->records
+                                                           : 0),
+                (int)j->model.data_known,
+                log_quote(dataset_format(j->model.train), format, sizeof format),
+                (unsigned long long)(chrono_now_ms() - begin));
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
+        } else if (j->load_err.code == ERR_UNAVAILABLE) {
+            worker_model_release(&j->model);
+            j->model = (struct worker_model){0};
+            j->loaded = false;
         }
     }
     return j->load_err.code == 0 ? 0 : err_set(err, j->load_err.code, "%s", j->load_err.msg);
@@ -124,6 +142,7 @@ static void describe_data(const struct worker_job *j, Gradus__V1__DataInfo *out)
     gradus__v1__data_info__init(out);
     wire_data_to_proto(dataset_info(j->model.train),
                        j->model.test != NULL ? dataset_info(j->model.test) : NULL, out);
+    out->bad_records = bad_records(j->model.train) + bad_records(j->model.test);
 }
 
 static void handle_inspect(struct worker_job *j, struct rpc_call *call,
@@ -217,6 +236,7 @@ static int make_client(struct worker_job *j, const char *worker, struct err *err
         .gradients = (enum value_type)j->model.spec.training.wire_gradients,
         .parameters = (enum value_type)j->model.spec.training.wire_parameters,
         .credentials = j->credentials,
+        .secret = j->secret,
         .local_sockets = j->local_sockets,
         .shared_memory = j->shared_memory,
         .trace = &j->trace.recorder,

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "execution/loop.h"
+#include "job/progress/fence.h"
 #include "worker/ps_client/ps_client.h"
 #include "worker/job/slow_down.h"
 #include "worker/job/step_clock.h"
@@ -66,6 +67,7 @@ struct worker_job {
     struct dataset_cache *data; /* the shell's */
     size_t message_bytes_max;
     const struct rpc_credentials *credentials;
+    uint8_t secret[FENCE_SECRET_BYTES];
     const char *local_sockets;
     bool shared_memory;
     struct loop *loop;

@@ -26,6 +26,9 @@ const struct field worker_fields[] = {
      "Id in the cluster; empty: the master chooses one"},
     {"slow_down", FIELD_FLOAT, offsetof(struct worker_settings, slow_down), "1", 1, SLOW_DOWN_MAX,
      NULL, "For experiments: every computation takes so many times as long; 1: off"},
+    {"data_root", FIELD_TEXTS, offsetof(struct worker_settings, data_root), "", 0, 0, NULL,
+     "Read data files below this directory or s3://BUCKET/PREFIX alone, or below one of a list "
+     "([/a, /b]), and quote nothing of them in messages; empty: any file that this user can read"},
 };
 const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
 
@@ -38,10 +41,21 @@ void worker_shell_set_job(struct worker_shell *w, struct worker_job *job)
         text_copy(w->work_id, sizeof w->work_id, w->job_id);
         atomic_store(&w->tells.generation, 0);
     }
+    w->job_start = 0;
     pthread_mutex_unlock(&w->mutex);
+    w->held = (struct worker_held){.start = 0};
     if (job != NULL) {
         membership_hurry(w->membership);
     }
+}
+
+void worker_shell_set_start(struct worker_shell *w, uint64_t start)
+{
+    w->held.start = start;
+    worker_starts_note(&w->starts, &w->held.fence, start);
+    pthread_mutex_lock(&w->mutex);
+    w->job_start = start;
+    pthread_mutex_unlock(&w->mutex);
 }
 
 /* Any thread. */
@@ -75,26 +89,28 @@ void worker_shell_drop_job(struct worker_shell *w, const char *why)
 struct stop_message {
     struct worker_shell *shell;
     char job[WIRE_ID_BYTES_MAX + 1]; /* empty: whichever it is */
+    uint64_t start;                  /* that is meant; 0: what is not started */
+    bool whatever;                   /* it has */
     char why[128];
 };
 
 static void stop_run(void *ctx)
 {
     struct stop_message *m = ctx;
-    struct worker_job *job = m->shell->job;
-    if (!loop_discarding(m->shell->loop) && job != NULL &&
-        (m->job[0] == '\0' || strcmp(worker_job_id(job), m->job) == 0)) {
-        worker_shell_drop_job(m->shell, m->why);
+    struct worker_shell *w = m->shell;
+    if (!loop_discarding(w->loop) && w->job != NULL &&
+        (m->job[0] == '\0' || strcmp(worker_job_id(w->job), m->job) == 0) &&
+        (m->whatever || worker_drop_decide(&w->held, m->start))) {
+        worker_shell_drop_job(w, m->why);
     }
     free(m);
 }
 
-static void post_stop(struct worker_shell *w, const char *job, const char *why)
+static void post_stop(struct worker_shell *w, const struct stop_message *what)
 {
     struct stop_message *m = mem_new(1, sizeof *m);
+    *m = *what;
     m->shell = w;
-    text_copy(m->job, sizeof m->job, job);
-    text_copy(m->why, sizeof m->why, why);
     if (loop_post(w->loop, stop_run, m, NULL) != 0) {
         free(m);
     }
@@ -112,12 +128,24 @@ static void on_lost(void *ctx, const struct err *reason)
     char quoted[512];
     log_warn("lost", "reason=%s", log_quote(reason->msg, quoted, sizeof quoted));
     service_set_absent(((struct worker_shell *)ctx)->sc, reason->msg);
-    post_stop(ctx, "", "the master does not know this worker any more");
+    post_stop(ctx, &(struct stop_message){.whatever = true,
+                                          .why = "the master does not know this worker any more"});
 }
 
 static void on_stop_job(void *ctx, const char *job)
 {
-    post_stop(ctx, job, "the master says that the job is over");
+    struct stop_message m = {.why = "the master says that the job is over"};
+    text_copy(m.job, sizeof m.job, job);
+    post_stop(ctx, &m);
+}
+
+static void on_stop_opening(void *ctx, uint64_t opening)
+{
+    if (opening != 0) { /* 0 would mean what is not started */
+        post_stop(ctx, &(struct stop_message){
+                           .start = opening,
+                           .why = "the master says that this start of the job is over"});
+    }
 }
 
 static void on_jobs(void *ctx, struct membership_jobs *jobs)
@@ -125,7 +153,7 @@ static void on_jobs(void *ctx, struct membership_jobs *jobs)
     struct worker_shell *w = ctx;
     pthread_mutex_lock(&w->mutex);
     if (w->job_id[0] != '\0') {
-        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation), 0);
+        membership_jobs_add(jobs, w->job_id, atomic_load(&w->tells.generation), w->job_start);
     }
     pthread_mutex_unlock(&w->mutex);
 }
@@ -155,6 +183,7 @@ static const struct membership_events membership_hooks = {
     .joined = on_joined,
     .lost = on_lost,
     .stop_job = on_stop_job,
+    .stop_opening = on_stop_opening,
     .jobs = on_jobs,
     .works = on_works,
     .trouble = on_trouble,
@@ -173,6 +202,10 @@ static void make_meters(struct worker_meters *m, struct meter_registry *r)
     m->given_up = meter_counter(
         r, "worker_batches_given_up_total",
         "Mini-batches whose parameters did not all come; they are computed again", NULL, 0);
+    m->bad_records = meter_counter(r, "worker_bad_records_total",
+                                   "Bad records left out of data files (data.bad_records), each "
+                                   "time that a file is read",
+                                   NULL, 0);
     m->steps = meter_counter(r, "worker_steps_total",
                              "Steps begun: global ones in sync mode, else batches", NULL, 0);
     for (int part = 0; part < STEP_PART_COUNT; part++) {
@@ -186,8 +219,14 @@ static void make_meters(struct worker_meters *m, struct meter_registry *r)
 int worker_shell_start(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = mem_new(1, sizeof *w);
+    int rc = data_roots_read(((const struct worker_settings *)service_config(sc))->data_root,
+                             &w->roots, err);
+    if (rc != 0) {
+        free(w);
+        return rc;
+    }
     w->sc = sc;
-    w->data = dataset_cache_new();
+    w->data = dataset_cache_new(&w->roots);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -205,13 +244,14 @@ int worker_shell_start(struct service_context *sc, struct err *err)
         .method_count = worker_shell_method_count,
         .ctx = w,
     };
-    int rc = service_serve(sc, &served, err);
+    rc = service_serve(sc, &served, err);
     if (rc == 0) {
         rc = loop_start(w->loop, "node", err);
     }
     if (rc != 0) {
         loop_free(w->loop);
         dataset_cache_free(w->data);
+        data_roots_release(&w->roots);
         pthread_cond_destroy(&w->drained_cond);
         pthread_mutex_destroy(&w->mutex);
         free(w);
@@ -309,6 +349,7 @@ void worker_shell_stop(struct service_context *sc)
     worker_job_free(w->job);
     membership_free(w->membership); /* its events post to the loop */
     dataset_cache_free(w->data);
+    data_roots_release(&w->roots);
     loop_free(w->loop);
     pthread_cond_destroy(&w->drained_cond);
     pthread_mutex_destroy(&w->mutex);

@@ -10,6 +10,7 @@ struct worker_settings {
     char *master; /* host:port */
     char *name;   /* wanted node id; empty: the master chooses */
     double slow_down;
+    char *data_root; /* data_roots_read() */
 };
 extern const struct field worker_fields[];
 extern const size_t worker_field_count;

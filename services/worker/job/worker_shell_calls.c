@@ -79,7 +79,7 @@ static bool is_master(const struct worker_shell *w, struct rpc_call *call,
 {
     const struct fence asked = wire_fence_from_proto(0, secret);
     struct err err;
-    if (fence_check_secret(&w->fence, &asked, &err) != 0) {
+    if (fence_check_secret(&w->held.fence, &asked, &err) != 0) {
         (void)rpc_fail(call, &err);
         return false;
     }
@@ -117,6 +117,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
         .data = w->data,
         .message_bytes_max = (size_t)service_common(w->sc)->message_bytes_max,
         .credentials = service_credentials(w->sc),
+        .secret = fence->secret,
         .local_sockets = service_local_dir(w->sc),
         .shared_memory = service_common(w->sc)->shared_memory,
         .slow_down = ((const struct worker_settings *)service_config(w->sc))->slow_down,
@@ -128,8 +129,7 @@ static struct worker_job *job_for(struct worker_shell *w, struct rpc_call *call,
     }
     log_info("job_taken", "job=%s", id);
     worker_shell_set_job(w, job);
-    w->start_generation = 0;
-    w->fence = *fence;
+    w->held.fence = *fence;
     return job;
 }
 
@@ -145,6 +145,20 @@ static struct worker_job *job_of(struct worker_shell *w, struct rpc_call *call, 
         return NULL;
     }
     return secret == NULL || is_master(w, call, secret) ? w->job : NULL;
+}
+
+/* The job @id when this worker has it, started with @start, for its master. NULL: the call is
+ * answered. */
+static struct worker_job *started_job(struct worker_shell *w, struct rpc_call *call, const char *id,
+                                      const ProtobufCBinaryData *secret, uint64_t start)
+{
+    struct worker_job *job = job_of(w, call, id, secret);
+    struct err err;
+    if (job != NULL && worker_held_check(&w->held, start, &err) != 0) {
+        (void)rpc_fail(call, &err);
+        return NULL;
+    }
+    return job;
 }
 
 static void handle_inspect(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
@@ -169,22 +183,21 @@ static void handle_start(struct worker_shell *w, struct rpc_call *call, struct r
     if (!is_meant(w, call, r->incarnation)) {
         return;
     }
-    if (w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0) {
-        switch (worker_start_decide(w->start_generation, &w->fence, r->generation, &fence, &err)) {
-        case WORKER_START_REFUSED:
-            (void)rpc_fail(call, &err);
-            return;
-        case WORKER_START_AGAIN:
-            worker_shell_drop_job(w, "the job is started again");
-            break;
-        case WORKER_START_NEW:
-        case WORKER_START_SAME:
-            break;
-        }
+    bool here = w->job != NULL && strcmp(worker_job_id(w->job), r->job) == 0;
+    switch (worker_start_decide(&w->starts, here ? &w->held : NULL, r->start, &fence, &err)) {
+    case WORKER_START_REFUSED:
+        (void)rpc_fail(call, &err);
+        return;
+    case WORKER_START_AGAIN:
+        worker_shell_drop_job(w, "the job is started again");
+        break;
+    case WORKER_START_NEW:
+    case WORKER_START_SAME:
+        break;
     }
     struct worker_job *job = job_for(w, call, r->job, r->text, &fence);
     if (job != NULL) {
-        w->start_generation = r->generation;
+        worker_shell_set_start(w, r->start);
         worker_job_start(job, call, msg);
     }
 }
@@ -192,7 +205,7 @@ static void handle_start(struct worker_shell *w, struct rpc_call *call, struct r
 static void handle_assign(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__AssignRequest *r = (const Gradus__V1__AssignRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job, &r->secret);
+    struct worker_job *job = started_job(w, call, r->job, &r->secret, r->start);
     if (job != NULL) {
         worker_job_assign(job, call, msg);
     }
@@ -201,7 +214,7 @@ static void handle_assign(struct worker_shell *w, struct rpc_call *call, struct 
 static void handle_evaluate(struct worker_shell *w, struct rpc_call *call, struct rpc_msg *msg)
 {
     const Gradus__V1__EvaluateRequest *r = (const Gradus__V1__EvaluateRequest *)msg->body;
-    struct worker_job *job = job_of(w, call, r->job, &r->secret);
+    struct worker_job *job = started_job(w, call, r->job, &r->secret, r->start);
     if (job != NULL) {
         worker_job_evaluate(job, call, msg);
     }
@@ -214,7 +227,9 @@ static void handle_stop(struct worker_shell *w, struct rpc_call *call, struct rp
     if (here && !is_master(w, call, &r->secret)) {
         return;
     }
-    if (here && worker_stop_decide(w->start_generation, r->generation)) {
+    const struct fence fence = wire_fence_from_proto(0, &r->secret);
+    worker_starts_note(&w->starts, &fence, r->start);
+    if (here && worker_stop_decide(&w->held, r->start)) {
         worker_shell_drop_job(w, r->reason[0] != '\0' ? r->reason : "stopped by the master");
     }
     Gradus__V1__StopJobResponse response = GRADUS__V1__STOP_JOB_RESPONSE__INIT;

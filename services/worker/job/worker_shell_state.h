@@ -8,6 +8,7 @@
 #include "data/dataset_cache.h"
 #include "execution/loop.h"
 #include "wire/wire.h"
+#include "worker/core/worker.h"
 #include "worker/job/worker_job.h"
 #include "worker/job/worker_shell.h"
 
@@ -19,13 +20,15 @@ struct worker_shell {
     struct worker_meters meters;
     struct loop *loop;
     struct worker_job *job;     /* NULL: none */
+    struct data_roots roots;    /* where data files may lie */
     struct dataset_cache *data; /* of the job, or the one before */
-    uint64_t start_generation;  /* of its StartJob; 0: none came yet */
-    struct fence fence;         /* that the job came with */
+    struct worker_held held;    /* of the job */
+    struct worker_starts starts;
     bool draining;
     struct worker_tells tells;           /* of the job, or the one that is being dropped */
     pthread_mutex_t mutex;               /* guards what follows */
     char job_id[WIRE_ID_BYTES_MAX + 1];  /* for the heartbeat */
+    uint64_t job_start;                  /* likewise: of it */
     char work_id[WIRE_ID_BYTES_MAX + 1]; /* of that job: it may be busy for a while when it is not
                                             named any more */
     bool drained;
@@ -34,6 +37,7 @@ struct worker_shell {
 
 /* On the node's loop. */
 void worker_shell_set_job(struct worker_shell *w, struct worker_job *job); /* NULL: none */
+void worker_shell_set_start(struct worker_shell *w, uint64_t start);       /* of the job */
 /* Stop and free the job, if there is one. */
 void worker_shell_drop_job(struct worker_shell *w, const char *why);
 

@@ -108,11 +108,14 @@ static int link_open(struct shard_link *link, struct err *err)
     if (link->stream != NULL) {
         return 0;
     }
+    const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = link->key};
     struct rpc_request request = {
         .service = &gradus__v1__parameter_server__descriptor,
         .method = "Exchange",
         .request_bulk = PS_CLIENT_VALUES_FIELD,
         .response_bulk = PS_CLIENT_VALUES_FIELD,
+        .headers = &key,
+        .header_count = link->key[0] != '\0' ? 1 : 0,
     };
     shared_memory_begin(link);
     link->stream = rpc_stream_open(link->channel, &request, &ps_client_events, link, err);
@@ -216,6 +219,7 @@ int ps_client_place(struct ps_client *c, uint32_t shard, const struct ps_client_
     free(link->address);
     link->address = mem_strdup(place->address);
     link->opening = place->opening;
+    shard_key(c->secret, c->job, shard, link->opening, link->key);
     return link_connect(link, err);
 }
 
@@ -234,6 +238,9 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->gradients = o->gradients;
     c->parameters = o->parameters;
     c->credentials = o->credentials;
+    if (o->secret != NULL) {
+        memcpy(c->secret, o->secret, sizeof c->secret);
+    }
     c->local_sockets = o->local_sockets;
     c->shared_memory = o->shared_memory;
     c->trace = o->trace;

@@ -76,6 +76,8 @@ struct ps_client_options {
     enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
                                               so do sums of several replicas */
     const struct rpc_credentials *credentials; /* by TCP; borrows; NULL: plain */
+    const uint8_t *secret; /* of the job, FENCE_SECRET_BYTES, for the keys of its shards
+                              (shard_key.h); NULL: none */
     /* Servers on this host are reached through their sockets there (local_socket.h) when they have
      * any; NULL: always by TCP. Borrows. */
     const char *local_sockets;

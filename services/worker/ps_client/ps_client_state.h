@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "auth/shard_key.h"
 #include "base/buf.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "rpc/rpc.h"
@@ -65,6 +66,7 @@ struct shard_link {
     uint64_t elements;
     char *address; /* NULL: it has no place yet */
     uint64_t opening;
+    char key[SHARD_KEY_BYTES];   /* shown by each stream; "": none */
     struct rpc_channel *channel; /* the job's thread makes, but any thread may cancel: `mutex` */
     bool local;                  /* it is a Unix-domain socket */
     struct rpc_stream *stream;   /* the job's thread opens and frees */
@@ -96,6 +98,7 @@ struct ps_client {
     uint32_t gradients_max;
     enum value_type gradients, parameters;
     const struct rpc_credentials *credentials;
+    uint8_t secret[SHARD_KEY_SECRET_BYTES]; /* zeros: none */
     const char *local_sockets;
     bool shared_memory;
     struct trace *trace;

@@ -153,6 +153,23 @@ static void test_times(void **state)
                        "                              10 %     40 %     20 %     10 %     20 %\n"
                        "since the start     2.500    0.250    1.000    0.500    0.250    0.500\n"
                        "                              10 %     40 %     20 %     10 %     20 %\n");
+    char pod[] = "gradus-worker-6d6c5f4896-8r6w4"; /* as wide as the longest name */
+    rows[0].worker = pod;
+    s.job.n_worker_times = 1;
+    text_times(&s.job, &out);
+    output_assert_text(&out,
+                       "\nTIME OF A STEP                       ms     load  compute     wire    "
+                       "apply     wait\n"
+                       "gradus-worker-6d6c5f4896-8r6w4    2.500    0.250    1.000    0.500    "
+                       "0.250    0.500\n"
+                       "                                            10 %     40 %     20 %     "
+                       "10 %     20 %\n"
+                       "since the start                   2.500    0.250    1.000    0.500    "
+                       "0.250    0.500\n"
+                       "                                            10 %     40 %     20 %     "
+                       "10 %     20 %\n");
+    rows[0].worker = s.worker;
+    s.job.n_worker_times = 2;
     all.wait_us = 4000000000; /* a step of a quarter of an hour keeps to its columns */
     text_times(&s.job, &out);
     for (const char *line = buf_str(&out); *line != '\0'; line += strcspn(line, "\n") + 1) {

@@ -177,6 +177,7 @@ static void test_all_that_status_says(void **state)
     s.job.n_worker_times = 1;
     s.job.generation = 3;
     s.job.examples = 32000;
+    s.job.bad_records = 7;
     s.job.submitted_ms = 11;
     s.job.started_ms = 12;
     s.job.finished_ms = 13;
@@ -197,7 +198,8 @@ static void test_all_that_status_says(void **state)
                       "\"epochs_total\": 5, \"examples\": 32000, \"eta_seconds\": 75.0, "
                       "\"submitted_ms\": 11, \"started_ms\": 12, \"finished_ms\": 13, "
                       "\"workers\": [\"worker-1\"], \"ps\": [\"ps-1\"], \"consistency\": null, "
-                      "\"staleness\": [], \"dropped\": 0, \"speculated\": 0, \"recoveries\": 0, "
+                      "\"staleness\": [], \"bad_records\": 7, \"dropped\": 0, \"speculated\": 0, "
+                      "\"recoveries\": 0, "
                       "\"shards\": [], \"times\": {" TIMES "}, "
                       "\"worker_times\": [{\"worker\": \"worker-1\", " TIMES "}], "
                       "\"evaluations\": [{\"step\": 100, \"epoch\": 1, \"train\": {}, "

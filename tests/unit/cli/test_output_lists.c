@@ -106,6 +106,33 @@ static void test_nodes(void **state)
     output_assert_text(&out, "no nodes have joined\n");
 }
 
+/* Pods have long names: the columns are as wide as the longest. */
+static void test_nodes_with_long_names(void **state)
+{
+    (void)state;
+    char pod[] = "gradus-worker-d79cdd7f5-sd42s", ps[] = "gradus-ps-0";
+    char of_pod[] = "10.88.0.11:7000", of_ps[] = "gradus-ps-0.gradus-ps.gradus:7000", job[] = "j-1";
+    char *jobs[] = {job};
+    Gradus__V1__NodeInfo rows[2];
+    Gradus__V1__NodeInfo *nodes[2] = {&rows[0], &rows[1]};
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__node_info__init(&rows[i]);
+        rows[i].id = i == 0 ? pod : ps;
+        rows[i].role = i == 0 ? GRADUS__V1__NODE_ROLE__WORKER : GRADUS__V1__NODE_ROLE__PS;
+        rows[i].address = i == 0 ? of_pod : of_ps;
+        rows[i].alive = 1;
+        rows[i].jobs = jobs;
+        rows[i].n_jobs = 1;
+    }
+    struct buf out = {0};
+    output_nodes_text(nodes, 2, &out);
+    output_assert_text(
+        &out,
+        "NODE                          ROLE    ALIVE  ADDRESS                           JOBS\n"
+        "gradus-worker-d79cdd7f5-sd42s WORKER  yes    10.88.0.11:7000                   j-1\n"
+        "gradus-ps-0                   PS      yes    gradus-ps-0.gradus-ps.gradus:7000 j-1\n");
+}
+
 static void test_seconds(void **state)
 {
     (void)state;
@@ -151,6 +178,7 @@ int main(void)
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_nodes_with_long_names),
         cmocka_unit_test(test_seconds),
         cmocka_unit_test(test_lines_fit_the_terminal),
     };

@@ -39,6 +39,9 @@ static void test_the_directory_that_is_sent(void **state)
     assert_dir("/data", "a", "b", NULL);
     assert_dir(".", "/data/a", "/data/b", NULL); /* nothing is relative to it */
     assert_dir(".", "/data/a", "b", "/usr/bin");
+    assert_dir(".", "s3://bucket/a", "", NULL);
+    assert_dir("s3://bucket/data", "a", "b", NULL);
+    assert_dir(".", "s3://bucket/a", "b", "/usr/bin");
 }
 
 int main(void)

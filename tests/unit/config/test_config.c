@@ -409,6 +409,48 @@ static void test_help_fits(void **state)
     release(&r);
 }
 
+/* A secret is taken from its variable, and neither typed, nor in a file, nor shown. */
+static void test_secrets(void **state)
+{
+    (void)state;
+    static char variable[] = "GRADUS_LISTEN=s3cret";
+    static char *const with[] = {variable, NULL};
+    static const char *const secret[] = {"listen", NULL};
+    struct common common = {0};
+    const struct config_group group = {"Flags", common_rows, 3, &common};
+    const struct config_command c = {.program = "demo",
+                                     .summary = "",
+                                     .arguments = "",
+                                     .groups = &group,
+                                     .group_count = 1,
+                                     .environment = with,
+                                     .secrets = secret,
+                                     .file = true};
+    struct config_line line = {0};
+    struct diags diags = {0};
+    struct buf text = {0};
+    assert_int_equal(config_read(&c, 0, NULL, &line, &diags), 0);
+    assert_string_equal(common.listen, "s3cret");
+    config_print(&c, &line, &text);
+    assert_null(strstr(buf_str(&text), "listen"));
+    assert_non_null(strstr(buf_str(&text), "heartbeat_ms"));
+    buf_reset(&text);
+    config_help(&c, &text);
+    assert_null(strstr(buf_str(&text), "--listen"));
+    assert_non_null(strstr(buf_str(&text), "  GRADUS_LISTEN\n"));
+    config_release(&c, &line);
+    buf_release(&text);
+
+    char flag[] = "--listen=x";
+    char *const typed[] = {flag};
+    line = (struct config_line){0};
+    common = (struct common){0};
+    assert_int_equal(config_read(&c, 1, typed, &line, &diags), ERR_INVALID);
+    assert_non_null(strstr(diags.items[0].message, "unknown flag --listen"));
+    config_release(&c, &line);
+    diags_release(&diags);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_value_of_an_unknown_flag),
         cmocka_unit_test(test_all_problems_of_a_file),
         cmocka_unit_test(test_help_goes_before_problems),
+        cmocka_unit_test(test_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

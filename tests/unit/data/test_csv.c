@@ -10,7 +10,7 @@ static int read_all(char separator, struct buf *out, struct err *err)
     char *path = file_join(fixture_dir, "t");
     struct csv *c = NULL;
     const struct csv_row *row = NULL;
-    int rc = csv_open(path, separator, &c, err);
+    int rc = csv_open(path, NULL, separator, &c, err);
     while (rc == 0 && (rc = csv_next(c, &row, err)) == 0 && row != NULL) {
         buf_printf(out, "%d:", (int)row->line);
         for (size_t i = 0; i < row->count; i++) {

@@ -9,7 +9,7 @@ static void lists(const char *names, const char *expected)
     struct file_list list = {0};
     struct err err = {0};
     struct buf joined = {0};
-    if (file_list_make(fixture_dir, names, "data.train.file", &list, &err) != 0) {
+    if (file_list_make(NULL, fixture_dir, names, "data.train.file", &list, &err) != 0) {
         fail_msg("%s: %s", names, err.msg);
     }
     for (size_t i = 0; i < list.count; i++) {
@@ -26,7 +26,8 @@ static void refused(const char *names, int code, const char *message)
 {
     struct file_list list = {0};
     struct err err = {0};
-    assert_int_equal(file_list_make(fixture_dir, names, "data.train.file", &list, &err), code);
+    assert_int_equal(file_list_make(NULL, fixture_dir, names, "data.train.file", &list, &err),
+                     code);
     char *expected = mem_printf("data.train.file: %s", message);
     if (strstr(err.msg, expected) == NULL) {
         fail_msg("\"%s\" has no \"%s\"", err.msg, expected);
@@ -67,11 +68,11 @@ static void directories_are_taken_literally(void **state)
     assert_int_equal(file_make_dirs(dir, NULL), 0);
     assert_int_equal(file_write_atomic(file, "1", 1, NULL), 0);
     struct file_list list = {0};
-    assert_int_equal(file_list_make(dir, "x*", "", &list, NULL), 0);
+    assert_int_equal(file_list_make(NULL, dir, "x*", "", &list, NULL), 0);
     assert_int_equal(list.count, 1);
     assert_string_equal(list.paths[0], file);
     file_list_release(&list);
-    assert_int_equal(file_list_make("/nowhere", file, "", &list, NULL), 0);
+    assert_int_equal(file_list_make(NULL, "/nowhere", file, "", &list, NULL), 0);
     assert_string_equal(list.paths[0], file);
     file_list_release(&list);
     free(dir);

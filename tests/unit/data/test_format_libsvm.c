@@ -198,6 +198,45 @@ static void other_text_is_not_taken_for_it(void **state)
 }
 
 /* Lines longer than the buffer that they are read through, and a head that ends within a word. */
+/* One bad line, the first among them, makes no other format of a file; who reads it is told why it
+ * was taken for what. */
+static void a_bad_line_makes_no_other_format(void **state)
+{
+    (void)state;
+    struct data_spec spec = libsvm_spec("what is this\n1 1:2\n0 2:1\n1 3:1\n");
+    spec.format = DATA_FORMAT_AUTO;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    ":1:1: \"what\" is no label; expected a number; data.format: auto takes the "
+                    "file for libsvm, because 3 of its first 4 lines are a label and index:value "
+                    "pairs");
+    spec.bad_records = 1;
+    struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+    assert_int_equal(dataset_info(d)->records, 3);
+    dataset_free(d);
+    /* Half is enough, and less is not: nobody can tell, whichever line comes first. */
+    spec = libsvm_spec("1 1:2\nx,y\n");
+    spec.format = DATA_FORMAT_AUTO;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "auto takes the file for libsvm");
+    spec = libsvm_spec("1 1:2\nx,y\n1,2\n");
+    spec.format = DATA_FORMAT_AUTO;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "data.format: auto cannot tell what this is: 1 of its first 3 lines are a "
+                    "label and index:value pairs (libsvm), the others are something else; set "
+                    "data.format");
+    /* Labels alone are of both; what is sure is not explained. */
+    spec = libsvm_spec("0\n0\n0\n0\n1 2:1\n");
+    spec.format = DATA_FORMAT_AUTO;
+    d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+    assert_int_equal(dataset_info(d)->records, 5);
+    dataset_free(d);
+    spec = libsvm_spec("0 1:1\n0 1:x 1:1\n");
+    spec.format = DATA_FORMAT_LIBSVM;
+    struct err err = {0};
+    struct dataset *train, *test;
+    assert_int_equal(dataset_open(&spec, DATA_LABEL_CLASS, &train, &test, &err), ERR_INVALID);
+    assert_null(strstr(err.msg, "data.format"));
+}
+
 static void long_lines_are_read(void **state)
 {
     (void)state;
@@ -233,6 +272,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(zeros_stay_zeros),
         cmocka_unit_test(other_text_is_not_taken_for_it),
+        cmocka_unit_test(a_bad_line_makes_no_other_format),
         cmocka_unit_test(long_lines_are_read),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

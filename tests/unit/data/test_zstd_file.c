@@ -11,7 +11,7 @@ static struct source *open_fixture(const char *name)
     struct source *s = NULL;
     struct err err = {0};
     char *path = file_join(fixture_dir, name);
-    if (source_open(path, &s, &err) != 0) {
+    if (source_open(path, NULL, &s, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     free(path);

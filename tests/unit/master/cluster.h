@@ -51,7 +51,7 @@ struct fake_checkpoint { /* the newest of a job: what its manifest says */
 struct fake_worker_job { /* what a worker was told */
     bool started, assigned, hold;
     char job[64];
-    uint64_t generation, step, limit, sequence;
+    uint64_t generation, start, step, limit, sequence;
     int mode;
     bool idle_sent;
     bool leasing, leased, done; /* async, bounded */
@@ -77,7 +77,7 @@ struct fake_node {
     enum master_call_kind slow_kind;
     bool says_works;                /* in heartbeats: what it was asked for and has not answered, */
     uint64_t work_done, work_total; /* and how far it is */
-    uint64_t says_opening;          /* a server: that its shards are of this one */
+    uint64_t says_opening;          /* that its shards, or its job, are of this one */
     uint64_t step_since_ms;         /* likewise: a worker computes since then; 0: it does not */
 };
 

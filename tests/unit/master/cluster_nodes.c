@@ -117,6 +117,7 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
         }
     }
     if (n->job.started) {
+        openings[count] = n->says_opening != 0 ? n->says_opening : n->job.start;
         jobs[count++] = n->job.job;
     }
     struct master_event e = {.kind = MASTER_HEARTBEAT, .request = ++c->request};
@@ -138,6 +139,11 @@ void fake_heartbeat(struct cluster *c, struct fake_node *n)
     }
     for (size_t i = 0; i < c->reply.stop_job_count; i++) {
         fake_drop_job(n, c->reply.stop_jobs[i]);
+    }
+    for (size_t i = 0; i < c->reply.stop_opening_count; i++) {
+        if (n->job.started && n->job.start == c->reply.stop_openings[i]) {
+            forget_worker_job(n);
+        }
     }
 }
 
@@ -415,6 +421,7 @@ static int answer_of_worker(struct cluster *c, struct flight *f, struct fake_nod
     case MASTER_CALL_START:
         forget_worker_job(n);
         w->started = true;
+        w->start = f->c.start;
         snprintf(w->job, sizeof w->job, "%s", f->job);
         return 0;
     case MASTER_CALL_ASSIGN:

@@ -65,6 +65,33 @@ static void a_shard_of_an_earlier_start_is_none(void **state)
     cluster_free(c);
 }
 
+/* A worker that has been made to take the job anew by a message of another time does nothing,
+ * though it names the job. */
+static void another_start_of_a_worker_is_none(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new(655, 2, 2);
+    char id[64];
+    cluster_submit(c, "demo", id, SETS("training.epochs=30"));
+    cluster_until_in(c, id, "TRAIN");
+    uint64_t generation = cluster_job(c, id)->generation;
+    struct fake_node *worker = cluster_node(c, "worker-1");
+    uint64_t start = worker->job.start;
+    assert_true(start >> 32 == 1); /* of generation 1 */
+    worker->says_opening = 12345;
+    fake_heartbeat(c, worker);
+    assert_int_equal(c->reply.stop_job_count, 0);
+    assert_int_equal(c->reply.stop_opening_count, 1);
+    assert_int_equal(c->reply.stop_openings[0], 12345);
+    assert_int_equal(cluster_job(c, id)->generation, generation); /* one may be on its way */
+    fake_heartbeat(c, worker);
+    worker->says_opening = 0;
+    cluster_run_to_end(c, id);
+    assert_true(cluster_job(c, id)->generation > generation);
+    assert_int_equal(cluster_job(c, id)->recoveries, 0);
+    cluster_free(c);
+}
+
 /* It says how far it is: it may take as long as it wants, as long as it gets on. */
 static void a_copy_may_take_an_hour(void **state)
 {
@@ -314,6 +341,7 @@ int main(void)
         cmocka_unit_test(initial_values_may_take_minutes),
         cmocka_unit_test(a_long_step_is_shown),
         cmocka_unit_test(a_shard_of_an_earlier_start_is_none),
+        cmocka_unit_test(another_start_of_a_worker_is_none),
         cmocka_unit_test(a_copy_may_take_an_hour),
         cmocka_unit_test(a_node_that_does_not_get_on_is_given_up),
         cmocka_unit_test(a_master_that_stood_still_gives_nobody_up),

@@ -173,6 +173,7 @@ struct master_call call_of(enum master_call_kind kind)
                                .job = "demo-1",
                                .fence = {.opening = 22},
                                .generation = 23,
+                               .start = 24,
                                .shard = 1,
                                .text = TEXT};
     memcpy(call.fence.secret, SECRET, sizeof call.fence.secret);

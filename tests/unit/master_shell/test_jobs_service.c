@@ -85,13 +85,24 @@ static int get(struct store *s, const char *job, struct buf *packed, struct err 
                                      : err_set(err, ERR_NOT_FOUND, "no row");
 }
 
+/* Bad records of a job's data; of others nothing was stored. */
+static int get_text(struct store *s, const char *key, struct buf *value, struct err *err)
+{
+    (void)s;
+    if (strcmp(key, "bad_records:old-1") == 0) {
+        buf_add_str(value, "41");
+        return 0;
+    }
+    return err_set(err, ERR_NOT_FOUND, "no text");
+}
+
 /* ---- the rig ---- */
 
 static int set_up(void **state)
 {
     (void)state;
     struct err err;
-    static const struct store_ops ops = {.get = get};
+    static const struct store_ops ops = {.get = get, .get_text = get_text};
     const char *addresses[] = {"127.0.0.1:0"};
     const struct rpc_server_options options = {
         .addresses = addresses, .address_count = 1, .grace_ms = 200};
@@ -193,12 +204,14 @@ static void jobs_are_shown(void **state)
     assert_string_equal(job->reason, reason);
     assert_int_equal(job->state, JOB_RUNNING);
     assert_int_equal(job->step, 12);
+    assert_int_equal(job->bad_records, 0);
     rpc_msg_unref(reply);
     q.job = old; /* that only the store has */
     job = well("Get", &q.base, &reply);
     assert_string_equal(job->id, old);
     assert_string_equal(job->text, text);
     assert_int_equal(job->state, JOB_CANCELLED);
+    assert_int_equal(job->bad_records, 41);
     rpc_msg_unref(reply);
     q.job = none;
     refused("Get", &q.base, ERR_NOT_FOUND, "no job none-1");

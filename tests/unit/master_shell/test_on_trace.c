@@ -66,6 +66,13 @@ const struct job_record *master_job(struct master *m, const char *id, uint64_t n
     return strcmp(id, record.id) == 0 ? &record : NULL;
 }
 
+const struct job_record *master_job_at(struct master *m, size_t i, uint64_t now_ms)
+{
+    (void)m;
+    (void)now_ms;
+    return i == 0 ? &record : NULL;
+}
+
 bool master_node_at(struct master *m, size_t i, uint64_t now_ms, struct master_node_info *out)
 {
     (void)m;

@@ -41,6 +41,7 @@ static void a_start_says_what_the_job_is(void **state)
     assert_int_equal(q->data->train_records, 50);
     assert_int_equal(q->data->test_records, 20);
     assert_int_equal(q->generation, 23);
+    assert_int_equal(q->start, 24);
     assert_int_equal(q->incarnation, 21);
     call_expect_secret(&q->secret);
     call_expect_well();
@@ -89,6 +90,7 @@ static void an_assignment_says_all(void **state)
             (const Gradus__V1__AssignRequest *)call_carry_out(&call, "Assign", &well.base);
         assert_string_equal(q->job, "demo-1");
         assert_int_equal(q->generation, 23);
+        assert_int_equal(q->start, 24);
         call_expect_consistency(q->consistency);
         call_expect_ledger(q->ledger);
         assert_int_equal(q->replica_first, 61);
@@ -135,6 +137,7 @@ static void evaluations_have_sums(void **state)
     assert_int_equal(q->first, 1024);
     assert_int_equal(q->count, 77);
     assert_int_equal(q->generation, 23);
+    assert_int_equal(q->start, 24);
     expect_places(q->shards, q->n_shards);
     call_expect_secret(&q->secret);
     call_expect_well();
@@ -155,7 +158,7 @@ static void stops_have_a_reason(void **state)
         (const Gradus__V1__StopJobRequest *)call_carry_out(&call, "StopJob", &well.base);
     assert_string_equal(q->job, "demo-1");
     assert_string_equal(q->reason, "it was cancelled");
-    assert_int_equal(q->generation, 23);
+    assert_int_equal(q->start, 24);
     call_expect_secret(&q->secret);
     call_expect_well();
 }

@@ -81,8 +81,11 @@ void exchange_open(struct client *c, struct ps_rig *rig)
     for (size_t i = 0; i < EXCHANGES; i++) {
         c->answers[i].values = mem_new(ps_rig_elements(), sizeof(float));
     }
+    const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = "Exchange",
+                                  .headers = &key,
+                                  .header_count = rig->key != NULL ? 1 : 0,
                                   .request_bulk = VALUES,
                                   .response_bulk = VALUES,
                                   .wait_for_ready = true};

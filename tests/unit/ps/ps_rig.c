@@ -39,6 +39,14 @@ static void ps_rig_listen_locally(struct ps_rig *rig)
     assert_int_equal(rpc_server_bind_also(rig->server, address, &err), 0);
 }
 
+static void on_refused(void *ctx, struct rpc_call *call, const char *of_job, const struct err *why)
+{
+    struct ps_rig *rig = ctx;
+    assert_non_null(rpc_peer(call));
+    assert_true(of_job[0] != '\0' && why->code == ERR_UNAUTHENTICATED);
+    atomic_fetch_add(&rig->refused, 1);
+}
+
 void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_max, uint64_t gradient_bytes_max,
                        unsigned apply_threads)
 {
@@ -52,7 +60,9 @@ void ps_rig_start_full(struct ps_rig *rig, uint64_t memory_bytes_max, uint64_t g
                                  .chunk_bytes = 64 << 10,
                                  .apply_threads = apply_threads,
                                  .shared_memory = true,
-                                 .meters = rig->meters};
+                                 .meters = rig->meters,
+                                 .refused = on_refused,
+                                 .refused_ctx = rig};
     rig->ps = ps_new(&options, &err);
     assert_non_null(rig->ps);
     const char *addresses[] = {"127.0.0.1:0"};
@@ -106,6 +116,7 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
     struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
     bool pushes = strncmp(method, "Push", 4) == 0;
     bool pulls = strstr(method, "Pull") != NULL;
+    const struct rpc_header key = {.key = SHARD_KEY_HEADER, .value = rig->key};
     struct rpc_request request = {.service = &gradus__v1__parameter_server__descriptor,
                                   .method = method,
                                   .body = body,
@@ -113,7 +124,9 @@ int ps_rig_call(struct ps_rig *rig, const char *method, const ProtobufCMessage *
                                   .request_bulk = pushes ? VALUES : 0,
                                   .response_bulk = pulls ? VALUES : 0,
                                   .timeout_ms = 20000,
-                                  .wait_for_ready = true};
+                                  .wait_for_ready = true,
+                                  .headers = &key,
+                                  .header_count = rig->key != NULL ? 1 : 0};
     return rpc_call_blocking(rig->channel, &request, reply, err);
 }
 

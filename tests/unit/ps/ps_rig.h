@@ -8,11 +8,13 @@
 #include "support/tmp_dir.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "auth/shard_key.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
@@ -54,7 +56,9 @@ struct ps_rig {
     struct rpc_server *server;
     struct rpc_channel *channel;
     char *dir;
-    char local[80]; /* where its local socket is */
+    char local[80];      /* where its local socket is */
+    const char *key;     /* in the metadata of calls; NULL: none */
+    atomic_uint refused; /* calls without the right one */
 };
 
 /* @gradient_bytes_max 0: no limit of its own; @apply_threads: 0 for as many as the server likes. */

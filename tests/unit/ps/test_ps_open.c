@@ -94,7 +94,8 @@ static void close_all(struct ps_rig *rig, char *id, uint32_t shards)
 
 #define STEPS 3
 
-/* Open job a-1 on two shards with adam, make STEPS updates and write a-1/step-000000003. */
+/* Open job a-1 on two shards with adam, make STEPS updates and write a-1/step-000000003, which
+ * becomes b-2's: it moves there. */
 static void write_checkpoint(struct ps_rig *rig)
 {
     char pin_id[] = "p";
@@ -137,6 +138,10 @@ static void write_checkpoint(struct ps_rig *rig)
     char *path = mem_printf("%s/%s", rig->dir, directory);
     ps_rig_expect(manifest_write(path, &m, &err), 0, &err, "");
     free(path);
+    char *from = mem_printf("%s/%s", rig->dir, job), *to = mem_printf("%s/%s", rig->dir, other);
+    assert_int_equal(rename(from, to), 0);
+    free(from);
+    free(to);
     manifest_release(&m);
     plan_release(&plan);
 }
@@ -160,7 +165,7 @@ static void test_restore(void **state)
     struct ps_rig rig;
     struct err err;
     struct rpc_msg *reply;
-    char directory[] = "a-1/step-000000003";
+    char directory[] = "b-2/step-000000003";
     ps_rig_start(&rig, 0);
     write_checkpoint(&rig);
     push_all(&rig, job, 2, STEPS);
@@ -202,15 +207,20 @@ static void test_a_checkpoint_that_cannot_be_restored(void **state)
     (void)state;
     struct ps_rig rig;
     struct err err;
-    char directory[] = "a-1/step-000000003";
-    char nowhere[] = "a-1/step-000000004";
-    char *outside[] = {(char[]){"../x"}, (char[]){"/tmp/x"}, (char[]){"a/../b"}, (char[]){"a/"}};
+    char directory[] = "b-2/step-000000003";
+    char nowhere[] = "b-2/step-000000004";
+    char *outside[] = {(char[]){"../x"},
+                       (char[]){"/tmp/x"},
+                       (char[]){"b-2/../a-1/step-000000003"},
+                       (char[]){"b-2/"},
+                       (char[]){"a-1/step-000000003"},
+                       (char[]){"b-2/step-000000003/.."}};
     ps_rig_start(&rig, 0);
     write_checkpoint(&rig);
     close_all(&rig, job, 2);
     struct ps_rig_opening o = restoring(nowhere);
     ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_NOT_FOUND, &err,
-                  "job b-2 shard 0: restore a-1/step-000000004: ");
+                  "job b-2 shard 0: restore b-2/step-000000004: ");
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
         o.restore = outside[i];
         ps_rig_expect(ps_rig_open_as(&rig, &o, NULL, &err), ERR_INVALID, &err,
@@ -356,7 +366,11 @@ static void test_a_shard_is_its_masters(void **state)
     ps_rig_expect(ps_rig_call(&rig, "Pull", &pull.base, NULL, 0, NULL, &err), ERR_ABORTED, &err,
                   "or by another cluster");
     ref.opening = 77;
+    char key[SHARD_KEY_BYTES];
+    shard_key(own, job, 0, 77, key);
+    rig.key = key;
     ps_rig_expect(ps_rig_call(&rig, "Pull", &pull.base, NULL, 0, NULL, &err), 0, &err, "");
+    rig.key = NULL;
     ps_rig_expect(call_shard(&rig, "SetMembership", 2, 77, &secret, &err), 0, &err, "");
     ps_set_incarnation(rig.ps, 5); /* it has joined */
     o.generation = 9;

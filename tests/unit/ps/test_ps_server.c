@@ -212,10 +212,23 @@ static void test_pins_and_checkpoints(void **state)
         &err, "");
     assert_int_equal(version, 0);
     assert_memory_equal(values[0], values[1], sizeof values[0]);
-    char *paths[] = {"../x", "/tmp/x", "a/../b", "a//b", "a/", "", ".", "a/./b"};
+    char *paths[] = {"../x",
+                     "/tmp/x",
+                     "",
+                     ".",
+                     "a-1",
+                     "a-1/",
+                     "a-1//step-000000000",
+                     "a-1/step-",
+                     "a-1/step-0/../../b-2",
+                     "a-1/step-00000000000000000000",
+                     "a-1/step-000000000/",
+                     "b-2/step-000000000",
+                     "a-10/step-000000000",
+                     "a-1/step-\n"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         ps_rig_expect(checkpoint(&rig, job, id, paths[i], NULL, &err), ERR_INVALID, &err,
-                      "directory");
+                      "is no checkpoint of job a-1; expected a-1/step-000000500");
     }
     for (int twice = 0; twice < 2; twice++) {
         ps_rig_expect(checkpoint(&rig, job, id, directory, &reply, &err), 0, &err, "");
@@ -254,9 +267,9 @@ static void test_a_checkpoint_that_cannot_be_written(void **state)
     struct err err;
     char job[] = "a-1";
     char id[] = "p";
-    char directory[] = "file/below";
+    char directory[] = "a-1/step-000000000";
     ps_rig_start(&rig, 0);
-    char *in_the_way = mem_printf("%s/file", rig.dir);
+    char *in_the_way = mem_printf("%s/a-1", rig.dir);
     assert_int_equal(file_write_atomic(in_the_way, "x", 1, &err), 0);
     ps_rig_expect(ps_rig_open(&rig, job, "sync", "sgd", 1, 1, &err), 0, &err, "");
     ps_rig_expect(pin(&rig, "Pin", job, id, &err), 0, &err, "");

@@ -143,11 +143,48 @@ static void test_a_name_is_asked_for_again(void **state)
     free(target);
 }
 
+/* A server at the address of the name which does not have the service: a proxy that answers for
+ * names nobody knows, or who else has the address now. Its connections are well. */
+static void test_whoever_answers_there_is_left_when_the_name_has_another_address(void **state)
+{
+    (void)state;
+    if (!own_hosts) {
+        print_message("no namespace with a hosts file of its own can be made here\n");
+        skip();
+    }
+    struct echo echo;
+    struct err err = {0};
+    name_is_at("127.0.0.2");
+    const char *const addresses[] = {"127.0.0.2:0"};
+    const struct rpc_server_options strange = {.addresses = addresses, .address_count = 1};
+    struct rpc_server *stranger = rpc_server_new(&strange, &err);
+    assert_non_null(stranger);
+    assert_int_equal(rpc_server_start(stranger, &err), 0);
+    const char *port = strrchr(rpc_server_address(stranger, 0), ':');
+    char *there = mem_printf("127.0.0.3%s", port);
+    char *target = mem_printf("ps-0.test%s", port);
+    const struct rpc_channel_options options = {.target = target};
+    struct rpc_channel *channel = rpc_channel_new(&options, &err);
+    assert_non_null(channel);
+    assert_int_equal(call(channel, &err), ERR_UNSUPPORTED);
+    struct rpc_server *server = serve(&echo, there);
+    name_is_at("127.0.0.3");
+    print_message("found after %llu ms\n", (unsigned long long)call_until_well(channel));
+    stop(&echo, server);
+    rpc_server_free(stranger);
+    rpc_channel_free(channel);
+    free(there);
+    free(target);
+}
+
 int main(void)
 {
     char *dir = tmp_dir_make("names");
     own_hosts = own_hosts_file(dir);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_is_asked_for_again)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_name_is_asked_for_again),
+        cmocka_unit_test(test_whoever_answers_there_is_left_when_the_name_has_another_address),
+    };
     rpc_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rpc_shutdown();

@@ -2,6 +2,7 @@
 /* Streams, both ends ours. */
 #include "support/test.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,47 @@ static void test_server_stream(void **state)
     assert_int_equal(rpc_stream_send(stream, &item.base, NULL, &err), ERR_CANCELLED);
     rpc_stream_free(stream);
     seen_release(&seen);
+    stop(&f);
+}
+
+/* Streams on which nobody says anything are calls, too. */
+static void test_calls_are_limited(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct seen seen[4];
+    struct rpc_stream *streams[4];
+    start(&f, &(struct rpc_server_options){.calls_max = 2, .pollers = 1});
+    for (size_t i = 0; i < 3; i++) {
+        seen_init(&seen[i]);
+        streams[i] = open_stream(&f, &seen[i], "Sum", NULL);
+        while (i < 2 && rpc_server_calls(f.server) <= i) {
+            (void)sched_yield(); /* one after the other: the third one is too much */
+        }
+    }
+    assert_true(latch_wait(&seen[2].done, 1));
+    assert_int_equal(seen[2].code, ERR_EXHAUSTED);
+    assert_non_null(strstr(seen[2].message, "this server has 2 calls in hand and takes no more"));
+    send_number(streams[0], 5); /* those that are there go on */
+    assert_int_equal(rpc_stream_half_close(streams[0]), 0);
+    assert_true(latch_wait(&seen[0].done, 1));
+    assert_int_equal(seen[0].numbers, 5);
+    while (rpc_server_calls(f.server) > 1) {
+        (void)sched_yield(); /* the client knew first */
+    }
+    seen_init(&seen[3]);
+    streams[3] = open_stream(&f, &seen[3], "Sum", NULL);
+    assert_int_equal(rpc_stream_half_close(streams[3]), 0);
+    assert_true(latch_wait(&seen[3].done, 1));
+    assert_int_equal(seen[3].code, 0);
+    for (size_t i = 0; i < 4; i++) {
+        rpc_stream_free(streams[i]);
+    }
+    rpc_channel_cancel(f.channel);
+    assert_true(latch_wait(&seen[1].done, 1));
+    for (size_t i = 0; i < 4; i++) {
+        seen_release(&seen[i]);
+    }
     stop(&f);
 }
 
@@ -567,6 +609,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server_stream),
+        cmocka_unit_test(test_calls_are_limited),
         cmocka_unit_test(test_client_stream),
         cmocka_unit_test(test_chat_large),
         cmocka_unit_test(test_back_pressure),

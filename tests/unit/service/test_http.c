@@ -14,14 +14,15 @@
 struct fixture {
     struct meter_registry *meters;
     struct http *http;
-    const char *reason; /* NULL: well */
+    _Atomic(const char *) reason; /* NULL: well; the server's thread reads it */
 };
 
 static bool healthy(void *ctx, char *reason, size_t n)
 {
     const struct fixture *f = ctx;
-    (void)snprintf(reason, n, "%s", f->reason != NULL ? f->reason : "");
-    return f->reason == NULL;
+    const char *why = f->reason;
+    (void)snprintf(reason, n, "%s", why != NULL ? why : "");
+    return why == NULL;
 }
 
 static bool other(void *ctx, char *reason, size_t n)
@@ -124,6 +125,14 @@ static void test_unhealthy_says_why(void **state)
     f->reason = NULL;
     assert_int_equal(http_probe(http_address(f->http), 2000, &err), 0);
     assert_int_equal(http_probe("nonsense", 2000, &err), ERR_INVALID);
+    char other[ADDRESS_BYTES + 16];
+    (void)snprintf(other, sizeof other, "%s/other", http_address(f->http));
+    assert_int_equal(http_probe(other, 2000, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "/other: never (HTTP 503)"));
+    (void)snprintf(other, sizeof other, "%s/healthz", http_address(f->http));
+    assert_int_equal(http_probe(other, 2000, &err), 0);
+    assert_int_equal(http_probe("127.0.0.1:1/a b", 2000, &err), ERR_INVALID);
+    assert_int_equal(http_probe("127.0.0.1:1/longer_than_any_page_is", 2000, &err), ERR_INVALID);
 }
 
 static void test_other_requests(void **state)

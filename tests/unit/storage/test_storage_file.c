@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "storage/storage.h"
+#include "storage/storage_stream.h"
 
 static char *root;
 
@@ -54,6 +55,83 @@ static void locations_are_paths_or_urls(void **state)
     assert_non_null(strstr(err.msg, "gs://a/b: a path, or a URL with file://"));
     assert_int_equal(storage_check("filee:///a", &err), ERR_UNSUPPORTED);
     assert_int_equal(storage_check("fil:///a", &err), ERR_UNSUPPORTED);
+}
+
+static void assert_joined(const char *dir, const char *name, const char *expected)
+{
+    char *joined = storage_join(dir, name);
+    assert_string_equal(joined, expected);
+    free(joined);
+}
+
+static void locations_are_joined(void **state)
+{
+    (void)state;
+    assert_joined("s3://b/c", "d", "s3://b/c/d");
+    assert_joined("s3://b/c/", "d", "s3://b/c/d");
+    assert_joined("s3://b/c", "/d", "/d");
+    assert_joined("/c", "s3://b/d", "s3://b/d");
+    assert_joined("s3://b/c", "s3://e/d", "s3://e/d");
+    assert_joined(NULL, "d", "d");
+}
+
+/* A stamp is another one when the file is. */
+static void files_have_stamps(void **state)
+{
+    (void)state;
+    struct buf one = {0}, again = {0}, other = {0};
+    char *path = file_join(root, "stamped");
+    assert_int_equal(storage_stamp(path, &one, NULL), ERR_NOT_FOUND);
+    assert_int_equal(storage_write(path, "a", 1, NULL), 0);
+    assert_int_equal(storage_stamp(path, &one, NULL), 0);
+    assert_int_equal(storage_stamp(path, &again, NULL), 0);
+    assert_int_equal(storage_write(path, "ab", 2, NULL), 0);
+    assert_int_equal(storage_stamp(path, &other, NULL), 0);
+    assert_string_equal(buf_str(&one), buf_str(&again));
+    assert_string_not_equal(buf_str(&one), buf_str(&other));
+    buf_release(&one);
+    buf_release(&again);
+    buf_release(&other);
+    free(path);
+}
+
+static void patterns_are_for_stores(void **state)
+{
+    (void)state;
+    struct storage_names names = {0};
+    assert_int_equal(storage_find(root, "*", &names, NULL), ERR_UNSUPPORTED);
+    assert_null(names.items);
+}
+
+static void a_stream_ends_where_the_file_does(void **state)
+{
+    (void)state;
+    const size_t bytes = STREAM_HEAD_BYTES + 1000;
+    char *path = file_join(root, "stream"), *url = mem_printf("file://%s", path);
+    uint8_t *data = mem_new(bytes, 1), *out = mem_new(bytes + 1, 1);
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (uint8_t)(i * 7 >> 3);
+    }
+    struct storage_stream *s = NULL;
+    size_t at = 0, got = 1;
+    assert_int_equal(storage_stream_open(url, &s, NULL), ERR_NOT_FOUND);
+    assert_int_equal(storage_write(path, data, bytes, NULL), 0);
+    assert_int_equal(storage_stream_open(url, &s, NULL), 0);
+    assert_int_equal(storage_stream_bytes(s), bytes);
+    assert_int_equal(storage_stream_peek(s, out, 10, &got, NULL), 0);
+    assert_int_equal(got, 10);
+    while (got > 0) {
+        assert_int_equal(storage_stream_read(s, out + at, bytes + 1 - at, &got, NULL), 0);
+        at += got;
+    }
+    assert_int_equal(at, bytes);
+    assert_memory_equal(out, data, bytes);
+    storage_stream_close(s);
+    storage_stream_close(NULL);
+    free(data);
+    free(out);
+    free(url);
+    free(path);
 }
 
 static void a_location_becomes_absolute(void **state)
@@ -264,6 +342,10 @@ int main(void)
         cmocka_unit_test(locations_are_paths_or_urls),
         cmocka_unit_test(a_location_becomes_absolute),
         cmocka_unit_test(a_refused_scheme_is_refused_everywhere),
+        cmocka_unit_test(locations_are_joined),
+        TEST(files_have_stamps),
+        TEST(patterns_are_for_stores),
+        TEST(a_stream_ends_where_the_file_does),
         TEST(what_is_not_there_is_told_from_what_cannot_be_seen),
         TEST(ranges_are_read_whole_or_not),
         TEST(nothing_is_seen_of_a_file_before_it_is_committed),

@@ -80,8 +80,8 @@ static void assert_refused(const struct tls_files *f, int64_t now_s, const char 
 static void test_what_is_made_is_taken(void **state)
 {
     struct rig *r = *state;
-    const char *names[] = {"node", "client"};
-    for (size_t i = 0; i < 2; i++) {
+    const char *names[] = {"node", "admin", "submitter", "viewer"};
+    for (size_t i = 0; i < 4; i++) {
         char *crt = mem_printf("%s/%s.crt", r->own, names[i]);
         char *key = mem_printf("%s/%s.key", r->own, names[i]);
         char *ca = mem_printf("%s/ca.crt", r->own);
@@ -102,6 +102,17 @@ static void test_what_is_made_is_taken(void **state)
         free(key);
         free(ca);
     }
+}
+
+/* A client with a token needs none of its own. */
+static void test_a_ca_alone(void **state)
+{
+    struct rig *r = *state;
+    struct tls_files f = {NULL, NULL, path(r, r->own, "ca.crt")};
+    struct err err = {0};
+    assert_int_equal(tls_files_check(&f, (int64_t)time(NULL), &err), 0);
+    f.ca = path(r, r->own, "ca.key");
+    assert_refused(&f, (int64_t)time(NULL), "ca.key", "");
 }
 
 static void test_dates(void **state)
@@ -170,11 +181,11 @@ static void test_init_writes_over_nothing(void **state)
     struct certificates_options o = {.dir = r->own, .days = 1};
     struct err err = {0};
     struct buf before = {0}, after = {0};
-    const char *client = path(r, r->own, "client.key"), *node = path(r, r->own, "node.crt");
+    const char *client = path(r, r->own, "viewer.key"), *node = path(r, r->own, "node.crt");
     assert_int_equal(file_read(node, 1 << 20, &before, NULL), 0);
     assert_int_equal(certificates_init(&o, &err), ERR_EXISTS);
     /* One that is left is enough. */
-    const char *gone[] = {"ca.key", "ca.crt", "node.key", "client.crt"};
+    const char *gone[] = {"ca.key", "ca.crt", "node.key", "admin.crt"};
     for (size_t i = 0; i < 4; i++) {
         char *p = file_join(r->own, gone[i]);
         assert_int_equal(unlink(p), 0);
@@ -217,6 +228,15 @@ static void test_renew(void **state)
     assert_int_equal(certificates_renew(&o, &err), 0);
     assert_int_equal(tls_files_check(&f, (int64_t)time(NULL), &err), 0);
     assert_true(tls_files_expire_s(&f) > before_s + 29 * DAY_S);
+    /* All others, too, and those that an older version did not make. */
+    const struct tls_files admin = {path(r, r->own, "admin.crt"), path(r, r->own, "admin.key"),
+                                    path(r, r->own, "ca.crt")};
+    const char *viewer = path(r, r->own, "viewer.crt");
+    assert_true(tls_files_expire_s(&admin) > before_s + 29 * DAY_S);
+    assert_int_equal(unlink(viewer), 0);
+    assert_int_equal(unlink(path(r, r->own, "viewer.key")), 0);
+    assert_int_equal(certificates_renew(&o, &err), 0);
+    assert_true(file_exists(viewer));
     const struct certificates_options longer = {.dir = r->own, .days = 3651};
     assert_int_equal(certificates_renew(&longer, &err), ERR_INVALID);
     assert_non_null(strstr(err.msg, "the CA ends on 20"));
@@ -224,11 +244,38 @@ static void test_renew(void **state)
     assert_int_equal(certificates_renew(&nowhere, &err), ERR_NOT_FOUND);
 }
 
+static void test_issue(void **state)
+{
+    struct rig *r = *state;
+    struct certificates_options o = {.dir = r->own, .days = 20, .role = "submitter", .name = "ann"};
+    const struct tls_files f = {path(r, r->own, "ann.crt"), path(r, r->own, "ann.key"),
+                                path(r, r->own, "ca.crt")};
+    struct err err = {0};
+    assert_int_equal(certificates_issue(&o, &err), 0);
+    assert_int_equal(tls_files_check(&f, (int64_t)time(NULL), &err), 0);
+    assert_int_equal(certificates_issue(&o, &err), ERR_EXISTS);
+    o.role = "node";
+    o.name = "ps-1";
+    assert_int_equal(certificates_issue(&o, &err), 0);
+    static const char *const bad[][2] = {{"client", "x"}, {"", "x"},         {"admin", ""},
+                                         {"admin", "ca"}, {"admin", "../x"}, {"admin", "a b"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        o.role = bad[i][0];
+        o.name = bad[i][1];
+        assert_int_equal(certificates_issue(&o, &err), ERR_INVALID);
+    }
+    o.dir = "/nowhere";
+    o.role = "node";
+    o.name = "x";
+    assert_int_equal(certificates_issue(&o, &err), ERR_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(test_what_is_made_is_taken),
+        TEST(test_a_ca_alone),
         TEST(test_dates),
         TEST(test_files_that_do_not_belong_together),
         TEST(test_files_that_cannot_be_read),
@@ -236,6 +283,7 @@ int main(void)
         TEST(test_init_writes_over_nothing),
         TEST(test_bad_hosts),
         TEST(test_renew),
+        TEST(test_issue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

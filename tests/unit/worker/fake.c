@@ -215,7 +215,10 @@ void fake_run(struct fake *f, uint64_t seed)
 
 void fake_setup(struct fake *f, bool overlap)
 {
-    *f = (struct fake){.now_ms = 1, .generation = 1, .overlap = overlap};
+    memset(f, 0, sizeof *f); /* of 4 MiB: no second one on the stack */
+    f->now_ms = 1;
+    f->generation = 1;
+    f->overlap = overlap;
     struct worker_config config = {
         .generation = 1,
         .shard_count = SHARDS,

@@ -29,7 +29,7 @@ static void test_it_obeys_its_master_alone(void **state)
     for (size_t i = 0; i < 3; i++) {
         Gradus__V1__StopJobRequest stop = GRADUS__V1__STOP_JOB_REQUEST__INIT;
         stop.job = job_id;
-        stop.generation = UINT64_MAX;
+        stop.start = UINT64_MAX;
         stop.secret = secrets[i];
         assert_refused(&f, "StopJob", &stop.base, ERR_UNAUTHENTICATED);
         Gradus__V1__AssignRequest hold = GRADUS__V1__ASSIGN_REQUEST__INIT;
@@ -44,6 +44,7 @@ static void test_it_obeys_its_master_alone(void **state)
         Gradus__V1__StartJobRequest start = GRADUS__V1__START_JOB_REQUEST__INIT;
         start.job = job_id;
         start.generation = 999;
+        start.start = 999;
         start.secret = secrets[i];
         start.incarnation = atomic_load(&f.incarnation);
         assert_refused(&f, "StartJob", &start.base, ERR_UNAUTHENTICATED);
@@ -60,6 +61,7 @@ static void test_it_obeys_its_master_alone(void **state)
         start.job = other_job;
         start.text = f.text;
         start.generation = 1;
+        start.start = 1;
         start.secret = secret;
         start.incarnation = inspect.incarnation;
         assert_refused(&f, "StartJob", &start.base, ERR_ABORTED);
@@ -80,6 +82,16 @@ static void wait_for_heartbeat(struct fixture *f, const char *held)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* A job is named a moment before its number is. */
+static void wait_for_start(struct fixture *f, uint64_t start)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->held_start != start) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 static void assert_refused_saying(struct fixture *f, const char *method,
                                   const ProtobufCMessage *body, int code, const char *says)
 {
@@ -90,13 +102,13 @@ static void assert_refused_saying(struct fixture *f, const char *method,
     }
 }
 
-static void stop_job(struct fixture *f, uint64_t generation)
+static void stop_job(struct fixture *f, uint64_t start)
 {
     struct err err = {0};
     char reason[] = "enough";
     Gradus__V1__StopJobRequest stop = GRADUS__V1__STOP_JOB_REQUEST__INIT;
     stop.job = job_id;
-    stop.generation = generation;
+    stop.start = start;
     stop.reason = reason;
     stop.secret = secret;
     if (shell_call(f, "StopJob", &stop.base, &err) != 0) {
@@ -105,7 +117,7 @@ static void stop_job(struct fixture *f, uint64_t generation)
 }
 
 /* Heartbeats say which job this is, and of which generation the newest assignment; a stop of a
- * generation that is over changes nothing. */
+ * start that is over changes nothing. */
 static void test_heartbeats_say_what_it_holds(void **state)
 {
     (void)state;
@@ -119,13 +131,98 @@ static void test_heartbeats_say_what_it_holds(void **state)
     wait_for_heartbeat(&f, "job-1/3");
     assert_int_equal(shell_assign(&f, GENERATION + 1, true, NULL), 0);
     wait_for_heartbeat(&f, "job-1/4");
-    stop_job(&f, GENERATION - 1);
+    stop_job(&f, f.start - 1);
     shell_start_job(&f); /* what is there already is answered well */
     wait_for_heartbeat(&f, "job-1/4");
-    stop_job(&f, GENERATION + 1);
+    stop_job(&f, f.start);
     wait_for_heartbeat(&f, "");
     assert_int_equal(shell_assign(&f, GENERATION + 2, true, NULL), ERR_NOT_FOUND);
-    stop_job(&f, GENERATION + 1); /* unknown is fine */
+    stop_job(&f, f.start); /* unknown is fine */
+    spawn_ask_end(&f.worker);
+    shell_assert_ended(&f);
+    shell_end(&f);
+}
+
+static void restart_refused(struct fixture *f, uint64_t start, int code)
+{
+    Gradus__V1__StartJobRequest r = GRADUS__V1__START_JOB_REQUEST__INIT;
+    r.job = job_id;
+    r.text = f->text;
+    r.start = start;
+    r.secret = secret;
+    r.incarnation = atomic_load(&f->incarnation);
+    assert_refused(f, "StartJob", &r.base, code);
+}
+
+static void tell_in_heartbeats(struct fixture *f, char *stop_job, uint64_t stop_opening)
+{
+    pthread_mutex_lock(&f->lock);
+    f->stop_job = stop_job;
+    f->stop_opening = stop_opening;
+    unsigned answered = f->heartbeats + 3; /* the first of them has been answered by then */
+    while (f->heartbeats < answered) {
+        pthread_cond_wait(&f->changed, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* What was said of another start, by name or by number, is not for what is here now; nor is a start
+ * begun again that is over. */
+static void test_what_is_of_another_start_changes_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shell_begin(&f, "async", "600s");
+    shell_start_job(&f);
+    assert_int_equal(shell_assign(&f, GENERATION, true, NULL), 0);
+    wait_for_heartbeat(&f, "job-1/3");
+    wait_for_start(&f, START);
+    tell_in_heartbeats(&f, job_id, START - 1);
+    wait_for_heartbeat(&f, "job-1/3");
+    tell_in_heartbeats(&f, NULL, 0);
+    for (f.start = START - 1; f.start <= START + 1; f.start += 2) {
+        assert_int_equal(shell_assign(&f, GENERATION + 1, true, NULL), ERR_NOT_FOUND);
+    }
+    restart_refused(&f, START - 1, ERR_ABORTED);
+    restart_refused(&f, 0, ERR_INVALID);
+    wait_for_heartbeat(&f, "job-1/3");
+
+    f.start = START + 1; /* which drops the one before */
+    shell_start_job(&f);
+    wait_for_start(&f, START + 1);
+    wait_for_heartbeat(&f, "job-1/0");
+    tell_in_heartbeats(&f, NULL, START + 1);
+    tell_in_heartbeats(&f, NULL, 0);
+    wait_for_heartbeat(&f, "");
+    restart_refused(&f, START + 1, ERR_ABORTED);
+    stop_job(&f, START + 5); /* overtakes what it is for */
+    restart_refused(&f, START + 5, ERR_ABORTED);
+    f.start = START + 6;
+    shell_start_job(&f);
+    wait_for_heartbeat(&f, "job-1/0");
+    spawn_ask_end(&f.worker);
+    shell_assert_ended(&f);
+    shell_end(&f);
+}
+
+/* Until it is started, the name of a job is all that there is to say. */
+static void test_what_is_not_started_is_dropped_by_name(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shell_begin(&f, "sync", "600s");
+    shell_wait_joined(&f);
+    Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
+    q.job = job_id;
+    q.text = f.text;
+    q.secret = secret;
+    q.incarnation = atomic_load(&f.incarnation);
+    assert_int_equal(shell_call(&f, "InspectData", &q.base, NULL), 0);
+    wait_for_heartbeat(&f, "job-1/0");
+    assert_int_equal(f.held_start, 0);
+    tell_in_heartbeats(&f, job_id, 0);
+    tell_in_heartbeats(&f, NULL, 0);
+    wait_for_heartbeat(&f, "");
     spawn_ask_end(&f.worker);
     shell_assert_ended(&f);
     shell_end(&f);
@@ -200,6 +297,7 @@ static void test_starts_that_cannot_be(void **state)
         r.plan = wrong == 1 ? NULL : &plan;
         r.data = &data;
         r.generation = GENERATION;
+        r.start = f.start;
         r.secret = secret;
         r.incarnation = atomic_load(&f.incarnation);
         static const char *const SAYS[] = {"train records", "plan"};
@@ -209,12 +307,13 @@ static void test_starts_that_cannot_be(void **state)
         assert_non_null(strstr(err.msg, "not started"));
         Gradus__V1__EvaluateRequest evaluate = GRADUS__V1__EVALUATE_REQUEST__INIT;
         evaluate.job = job_id;
+        evaluate.start = f.start;
         evaluate.secret = secret;
         assert_refused_saying(&f, "Evaluate", &evaluate.base, ERR_STATE, "not started");
         r.plan = &plan;
         assert_refused_saying(&f, "StartJob", &r.base, ERR_STATE, "an earlier start");
         wire_plan_release(&plan);
-        stop_job(&f, GENERATION);
+        stop_job(&f, f.start++);
     }
     shell_start_job(&f); /* and now nothing is */
     assert_int_equal(shell_assign(&f, GENERATION, true, NULL), 0);
@@ -237,6 +336,7 @@ static void test_evaluations_are_of_a_pin(void **state)
     assert_int_equal(shell_assign(&f, GENERATION, true, NULL), 0);
     Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
     q.job = job_id;
+    q.start = f.start;
     q.secret = secret;
     q.first = 10;
     q.count = 20;
@@ -456,6 +556,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_obeys_its_master_alone),
         cmocka_unit_test(test_heartbeats_say_what_it_holds),
+        cmocka_unit_test(test_what_is_of_another_start_changes_nothing),
+        cmocka_unit_test(test_what_is_not_started_is_dropped_by_name),
         cmocka_unit_test(test_data_are_inspected),
         cmocka_unit_test(test_starts_that_cannot_be),
         cmocka_unit_test(test_evaluations_are_of_a_pin),

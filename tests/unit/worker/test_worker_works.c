@@ -86,13 +86,13 @@ static void expect_works(struct fixture *f, const char *works)
     pthread_mutex_unlock(&f->lock);
 }
 
-static void stop_job(struct fixture *f, uint64_t generation)
+static void stop_job(struct fixture *f, uint64_t start)
 {
     struct err err = {0};
     char reason[] = "enough";
     Gradus__V1__StopJobRequest stop = GRADUS__V1__STOP_JOB_REQUEST__INIT;
     stop.job = job_id;
-    stop.generation = generation;
+    stop.start = start;
     stop.reason = reason;
     stop.secret = secret;
     if (shell_call(f, "StopJob", &stop.base, &err) != 0) {
@@ -132,6 +132,7 @@ static void *run_evaluate(void *ctx)
     struct shell_location location;
     shell_locate(f, &location);
     q.generation = GENERATION;
+    q.start = f->start;
     q.shards = &location.list;
     q.n_shards = 1;
     assert_int_equal(shell_call(f, "Evaluate", &q.base, &err), 0);
@@ -221,7 +222,7 @@ static void test_data_are_read_once(void **state)
     shell_begin(&f, "sync", "600s");
     for (int again = 0; again < 2; again++) {
         shell_start_job(&f);
-        stop_job(&f, GENERATION);
+        stop_job(&f, f.start++);
     }
     spawn_ask_end(&f.worker);
     shell_assert_ended(&f);

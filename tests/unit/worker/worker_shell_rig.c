@@ -47,6 +47,7 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
     pthread_mutex_lock(&f->lock);
     assert_true(q->n_jobs <= 1);
     f->held[0] = '\0';
+    f->held_start = q->n_jobs == 1 ? q->jobs[0]->opening : 0;
     if (q->n_jobs == 1) {
         (void)snprintf(f->held, sizeof f->held, "%s/%d", q->jobs[0]->job,
                        (int)q->jobs[0]->generation);
@@ -58,9 +59,13 @@ static void on_heartbeat(struct rpc_call *call, struct rpc_msg *msg, void *servi
                        q->works[i]->what);
     }
     f->heartbeats++;
+    r.stop_jobs = &f->stop_job;
+    r.n_stop_jobs = f->stop_job != NULL;
+    r.stop_openings = &f->stop_opening;
+    r.n_stop_openings = f->stop_opening != 0;
     pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
     (void)rpc_reply(call, &r.base, NULL);
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void on_leave(struct rpc_call *call, struct rpc_msg *msg, void *service)
@@ -366,6 +371,7 @@ static void start_worker(struct fixture *f, const char *grace)
 void shell_begin(struct fixture *f, const char *mode, const char *grace)
 {
     memset(f, 0, sizeof *f);
+    f->start = START;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     make_data(f);
@@ -423,6 +429,7 @@ void shell_start_job(struct fixture *f)
     r.text = f->text;
     r.plan = &plan;
     r.generation = GENERATION;
+    r.start = f->start;
     r.secret = secret;
     struct err err = {0};
     int rc;
@@ -469,6 +476,7 @@ int shell_assign(struct fixture *f, uint64_t generation, bool hold, struct err *
     r.leases = &leases;
     r.n_leases = 1;
     r.hold = hold;
+    r.start = f->start;
     r.secret = secret;
     struct shell_location location;
     shell_locate(f, &location);

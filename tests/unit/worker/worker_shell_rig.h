@@ -35,6 +35,7 @@
 #define SPLIT_BATCHES 4
 #define SPLITS 2
 #define GENERATION 3
+#define START 7
 #define STALENESS 6        /* of each push that was applied */
 #define STALENESS_BUCKET 4 /* 0, 1, 2, 3 to 4, 5 to 8 */
 #define NOTES_MAX 32
@@ -62,6 +63,7 @@ struct fixture {
     struct rpc_channel *channel;
     char http[64]; /* where the worker's metrics are */
     enum shell_place place;
+    uint64_t start; /* number of the next StartJob; calls after it are for that start */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -80,8 +82,11 @@ struct fixture {
     int32_t code; /* of the failure that it reported */
     char message[256];
     unsigned heartbeats;
-    char held[64];   /* what the last one said: "job-1/3" */
-    char works[128]; /* and that it is at: "job-1 step;" for each */
+    char held[64]; /* what the last one said: "job-1/3" */
+    uint64_t held_start;
+    char *stop_job;        /* each answer says that this one is over; NULL: none */
+    uint64_t stop_opening; /* likewise; 0: none */
+    char works[128];       /* and that it is at: "job-1 step;" for each */
     uint64_t sequence;
     enum note notes[NOTES_MAX];
     size_t note_count;

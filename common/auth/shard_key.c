@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HMAC-SHA256 with the secret over "gradus-shard-key", the opening (8 bytes) and the number of the
+ * shard (4 bytes), little-endian both, and the name of the job. */
+#include "auth/shard_key.h"
+
+#include <string.h>
+
+#include "auth/auth_openssl.h"
+#include "auth/base64url.h"
+
+static void add_number(struct buf *out, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++) {
+        buf_add_char(out, (char)(unsigned char)(value >> (8 * i) & 255));
+    }
+}
+
+void shard_key(const uint8_t secret[SHARD_KEY_SECRET_BYTES], const char *job, uint32_t shard,
+               uint64_t opening, char out[SHARD_KEY_BYTES])
+{
+    static const uint8_t none[SHARD_KEY_SECRET_BYTES];
+    unsigned char mac[EVP_MAX_MD_SIZE];
+    unsigned n = sizeof mac;
+    struct buf data = {0}, text = {0};
+    out[0] = '\0';
+    if (memcmp(secret, none, sizeof none) == 0) {
+        return;
+    }
+    buf_add_str(&data, SHARD_KEY_HEADER);
+    add_number(&data, opening, 8);
+    add_number(&data, shard, 4);
+    buf_add_str(&data, job);
+    if (HMAC(EVP_sha256(), secret, SHARD_KEY_SECRET_BYTES, (unsigned char *)data.data, data.len,
+             mac, &n) != NULL) {
+        base64url_encode(mac, n, &text);
+        memcpy(out, text.data, SHARD_KEY_BYTES);
+    }
+    buf_release(&data);
+    buf_release(&text);
+}
+
+bool shard_key_equal(const char *a, const char *b)
+{
+    size_t n = strlen(a);
+    return strlen(b) == n && CRYPTO_memcmp(a, b, n) == 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a file is another one than before, for who reads it again when it changes. */
+#ifndef GRADUS_BASE_FILE_VERSION_H
+#define GRADUS_BASE_FILE_VERSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What changes when a file is replaced or written; zeroed: there is none. */
+struct file_version {
+    uint64_t inode;
+    uint64_t bytes;
+    int64_t changed_s;
+    int64_t changed_ns;
+};
+
+/* Of @path as it is now. */
+struct file_version file_version(const char *path);
+bool file_version_same(const struct file_version *a, const struct file_version *b);
+
+#endif

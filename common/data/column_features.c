@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First everything is measured on the train records, then each part is written anew with the width
+ * that results. */
+#include "data/column_features.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/column_vocabulary.h"
+#include "data/encode.h"
+
+/* A number that stays one: feature = (log?(x) − mean) ÷ deviation. */
+struct plain_number {
+    size_t source; /* number of the record */
+    bool log;
+    double mean, deviation;
+};
+
+/* A number with boundaries. */
+struct bucketed_number {
+    size_t source;
+    bool log, own_missing;
+    double *boundaries;
+    size_t count;
+    size_t first; /* feature of the record */
+};
+
+struct category_group {
+    struct column_vocabulary vocabulary;
+    size_t first;
+};
+
+struct layout {
+    struct plain_number *plain;
+    struct bucketed_number *bucketed;
+    struct category_group *categories;
+    size_t plain_count, bucketed_count, category_count;
+    size_t width;
+};
+
+static void layout_release(struct layout *l)
+{
+    for (size_t i = 0; i < l->bucketed_count; i++) {
+        free(l->bucketed[i].boundaries);
+    }
+    for (size_t i = 0; i < l->category_count; i++) {
+        column_vocabulary_release(&l->categories[i].vocabulary);
+    }
+    free(l->plain);
+    free(l->bucketed);
+    free(l->categories);
+    *l = (struct layout){0};
+}
+
+static double transformed(double x, bool log)
+{
+    return log ? copysign(log1p(fabs(x)), x) : x;
+}
+
+/* Mean and deviation over the train records, in two passes, because E[x²] − E[x]² cancels. */
+static void measure(struct plain_number *p, const struct records *train)
+{
+    double sum = 0, squares = 0;
+    for (uint64_t i = 0; i < train->count; i++) {
+        sum += transformed(train->values[i * train->numbers + p->source], p->log);
+    }
+    p->mean = sum / (double)train->count;
+    for (uint64_t i = 0; i < train->count; i++) {
+        double d = transformed(train->values[i * train->numbers + p->source], p->log) - p->mean;
+        squares += d * d;
+    }
+    p->deviation = sqrt(squares / (double)train->count);
+    if (!(p->deviation > 0) || !isfinite(p->deviation)) {
+        p->deviation = 1; /* a column that never varies becomes 0 */
+    }
+}
+
+static int add_number(struct layout *l, const struct data_column *c, const struct records *train,
+                      size_t source, struct err *err)
+{
+    double *boundaries;
+    size_t count;
+    int rc = data_column_boundaries(c, &boundaries, &count, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (count > 0) {
+        l->bucketed[l->bucketed_count++] = (struct bucketed_number){
+            .source = source,
+            .log = c->log,
+            .own_missing = c->missing == COLUMN_MISSING_OWN,
+            .boundaries = boundaries,
+            .count = count,
+        };
+        return 0;
+    }
+    struct plain_number p = {.source = source, .log = c->log, .deviation = 1};
+    if (c->standardise && c->deviation > 0) {
+        p.mean = c->mean;
+        p.deviation = c->deviation;
+    } else if (c->standardise) {
+        measure(&p, train);
+    }
+    l->plain[l->plain_count++] = p;
+    return 0;
+}
+
+/* What each column becomes. @l is to be released in any case. */
+static int measure_columns(struct layout *l, const struct data_spec *spec,
+                           const struct records *train, struct err *err)
+{
+    l->plain = mem_new(train->numbers + 1, sizeof *l->plain);
+    l->bucketed = mem_new(train->numbers + 1, sizeof *l->bucketed);
+    l->categories = mem_new(train->category_count + 1, sizeof *l->categories);
+    int rc = 0;
+    for (size_t j = 0; j < train->numbers && rc == 0; j++) {
+        rc = add_number(l, &spec->columns[train->declared[j]], train, j, err);
+    }
+    for (size_t k = 0; k < train->category_count && rc == 0; k++) {
+        size_t number = train->declared[train->numbers + k];
+        bool own = spec->columns[number].missing == COLUMN_MISSING_OWN;
+        rc = column_vocabulary_init(&l->categories[k].vocabulary, spec, number, own,
+                                    &train->categories[k], train->count, err);
+        l->category_count += rc == 0;
+    }
+    return rc;
+}
+
+static int place_features(struct layout *l, const char *where, struct err *err)
+{
+    l->width = l->plain_count;
+    for (size_t i = 0; i < l->bucketed_count; i++) {
+        struct bucketed_number *b = &l->bucketed[i];
+        b->first = l->width;
+        l->width += b->own_missing + b->count + 1;
+    }
+    for (size_t i = 0; i < l->category_count; i++) {
+        l->categories[i].first = l->width;
+        l->width += l->categories[i].vocabulary.width;
+    }
+    if (l->width == 0 || l->width > ENCODE_FEATURES_MAX) {
+        return err_set(err, l->width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
+                       "%s: the declared columns give %zu features; allowed are 1 to %u", where,
+                       l->width, ENCODE_FEATURES_MAX);
+    }
+    return 0;
+}
+
+/* The bucket of @x: how many boundaries are not above it. */
+static size_t bucket_of(const struct bucketed_number *b, double x)
+{
+    size_t low = 0, high = b->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (b->boundaries[middle] <= x) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void set_numbers(const struct layout *l, const struct records *r, float *values)
+{
+    for (uint64_t i = 0; i < r->count; i++) {
+        const float *in = r->values + i * r->numbers;
+        float *out = values + i * l->width;
+        for (size_t j = 0; j < l->plain_count; j++) {
+            const struct plain_number *p = &l->plain[j];
+            out[j] = (float)((transformed(in[p->source], p->log) - p->mean) / p->deviation);
+        }
+        for (size_t j = 0; j < l->bucketed_count; j++) {
+            const struct bucketed_number *b = &l->bucketed[j];
+            double x = in[b->source];
+            size_t feature = isnan(x) ? 0 : b->own_missing + bucket_of(b, transformed(x, b->log));
+            out[b->first + feature] = 1.0F;
+        }
+    }
+}
+
+static void set_categories(const struct category_group *g, const struct category_column *c,
+                           uint64_t records, float *values, size_t width)
+{
+    struct column_ids ids = {0};
+    size_t *ends = mem_new(c->values.count + 1, sizeof *ends); /* of each text, behind a 0 */
+    for (size_t i = 0; i < c->values.count; i++) {
+        column_vocabulary_ids(&g->vocabulary, c->values.texts[i], &ids);
+        ends[i + 1] = ids.count;
+    }
+    for (uint64_t i = 0; i < records; i++) {
+        float *out = values + i * width + g->first;
+        uint32_t cell = c->cells[i];
+        if (cell == RECORDS_CATEGORY_NONE) {
+            if (g->vocabulary.missing != RECORDS_CATEGORY_NONE) {
+                out[g->vocabulary.missing] = 1.0F;
+            }
+            continue;
+        }
+        for (size_t k = ends[cell]; k < ends[cell + 1]; k++) {
+            out[ids.ids[k]] = 1.0F;
+        }
+    }
+    free(ends);
+    free(ids.ids);
+}
+
+static int write_features(const struct layout *l, struct records *r, struct err *err)
+{
+    int rc = records_check_memory(r->count, l->width * sizeof(float), r->where, err);
+    if (rc != 0) {
+        return rc;
+    }
+    float *values = mem_try_aligned(r->count * l->width, sizeof *values, "features", err);
+    if (values == NULL) {
+        return ERR_EXHAUSTED;
+    }
+    set_numbers(l, r, values);
+    for (size_t k = 0; k < l->category_count; k++) {
+        set_categories(&l->categories[k], &r->categories[k], r->count, values, l->width);
+    }
+    free(r->values);
+    r->values = values;
+    records_drop_columns(r);
+    r->numbers = l->width;
+    r->shape = (struct shape){.rank = 1, .dims = {l->width}};
+    r->usual_scale = DATA_SCALE_NONE;
+    return 0;
+}
+
+int column_features_make(const struct data_spec *spec, struct records *train, struct records *test,
+                         size_t *numbers, struct err *err)
+{
+    struct layout layout = {0};
+    int rc = measure_columns(&layout, spec, train, err);
+    if (rc == 0) {
+        rc = place_features(&layout, train->where, err);
+    }
+    if (rc == 0) {
+        rc = write_features(&layout, train, err);
+    }
+    if (rc == 0 && test != NULL) {
+        rc = write_features(&layout, test, err);
+    }
+    *numbers = layout.plain_count;
+    layout_release(&layout);
+    return rc;
+}

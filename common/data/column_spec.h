@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The declared columns of CSV data, `data.columns` of a job file: what a cell means and which
+ * features it becomes (docs/data.md has the formulas). */
+#ifndef GRADUS_DATA_COLUMN_SPEC_H
+#define GRADUS_DATA_COLUMN_SPEC_H
+
+#include "config/field.h"
+
+#define COLUMNS_DECLARED_MAX 1024 /* by hand, as everything in a job file; a range is one */
+#define COLUMN_BOUNDARIES_MAX 1000
+
+enum column_kind { COLUMN_NUMBER, COLUMN_CATEGORY, COLUMN_LIST, COLUMN_LABEL, COLUMN_IGNORE };
+enum column_hash { COLUMN_HASH_XXH3, COLUMN_HASH_FNV1A };
+/* What an empty cell becomes; the first is what data.missing says. */
+enum column_missing {
+    COLUMN_MISSING_DATA,
+    COLUMN_MISSING_ERROR,
+    COLUMN_MISSING_SKIP,
+    COLUMN_MISSING_ZERO,
+    COLUMN_MISSING_MEAN,
+    COLUMN_MISSING_MEDIAN,
+    COLUMN_MISSING_OWN
+};
+enum column_unknown { COLUMN_UNKNOWN_AUTO, COLUMN_UNKNOWN_OWN, COLUMN_UNKNOWN_ZERO };
+
+struct data_column {
+    char *column;          /* a name, a number from 0 (negative from the end), or a range A..B */
+    int as;                /* enum column_kind */
+    int missing;           /* enum column_missing */
+    bool log;              /* number: sign(x) · ln(1 + |x|) */
+    char *boundaries;      /* number; FIELD_TEXTS of rising numbers: one feature for each bucket */
+    bool standardise;      /* number: (x − mean) ÷ deviation */
+    double mean;           /* with deviation */
+    double deviation;      /* 0: both are measured on the train records */
+    int hash;              /* enum column_hash */
+    int64_t buckets;       /* category, list: hashed into so many features; 0: by a vocabulary */
+    char *vocabulary;      /* FIELD_TEXTS: the categories */
+    char *vocabulary_file; /* or a file with one in each line; neither: those of train records */
+    int unknown;           /* enum column_unknown */
+    char *separator;       /* list: one character between two categories of a cell */
+};
+
+extern const struct field data_column_fields[];
+extern const size_t data_column_field_count;
+
+/* Has the column a use for this key? */
+bool data_column_has(const struct data_column *c, const struct field *field);
+/* Do the values of one column fit each other? @seen: which rows of the table were given.
+ * Errors: ERR_INVALID "key: what is wrong; allowed: …". */
+int data_column_check(const struct data_column *c, const bool *seen, struct err *err);
+/* The boundaries as rising numbers, owned; *@count 0 and NULL where there are none.
+ * Errors: ERR_INVALID as data_column_check(). */
+int data_column_boundaries(const struct data_column *c, double **out, size_t *count,
+                           struct err *err);
+void data_columns_free(struct data_column *columns, size_t count);
+
+#endif

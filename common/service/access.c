@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guard of a service's calls. Refusals are counted all, and written down up to a rate: whoever
+ * is refused in a loop must not fill a disk. */
+#include "service/access.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "auth/auth_table.h"
+#include "auth/bearer.h"
+#include "base/chrono.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "service/audit.h"
+#include "service/service_context.h"
+
+#define WRITTEN_PER_SECOND_MAX 20
+
+struct access {
+    struct rpc_guard guard;
+    bool open; /* nobody is asked who they are */
+    struct audit *audit;
+    struct bearer *bearer; /* NULL: no tokens are known */
+    struct meter *refusals[ACCESS_LACK_COUNT];
+
+    pthread_mutex_t lock; /* guards what follows */
+    uint64_t second_ms;   /* when the present second began */
+    unsigned written;     /* refusals, in it */
+    uint64_t unwritten;   /* since the last one that was */
+};
+
+/* ---- refusals ---- */
+
+static bool may_write(struct access *a, uint64_t *unwritten)
+{
+    uint64_t now_ms = chrono_now_ms();
+    pthread_mutex_lock(&a->lock);
+    if (now_ms - a->second_ms >= 1000) {
+        a->second_ms = now_ms;
+        a->written = 0;
+    }
+    bool may = a->written < WRITTEN_PER_SECOND_MAX;
+    if (may) {
+        a->written++;
+        *unwritten = a->unwritten;
+        a->unwritten = 0;
+    } else {
+        a->unwritten++;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return may;
+}
+
+static void refuse(struct access *a, enum access_lack lack, struct audit_record *r)
+{
+    meter_add(a->refusals[lack], 1);
+    if (may_write(a, &r->unwritten)) {
+        audit_write(a->audit, r);
+    }
+}
+
+/* ---- the guard ---- */
+
+/* What is in the files now counts; while it cannot be used, what was there before. */
+static void refresh_tokens(struct access *a)
+{
+    char quoted[ERR_MESSAGE_BYTES + 64];
+    struct err err = {0};
+    if (bearer_refresh(a->bearer, chrono_now_ms(), &err) != 0) {
+        log_warn("tokens_not_taken", "reason=%s consequence=\"those of before stay\"",
+                 log_quote(err.msg, quoted, sizeof quoted));
+    }
+}
+
+/* Who shows a token wants to be known by it, whatever else the connection proves. Where none are
+ * known it is passed over, so that nodes may send theirs before all services know them. */
+static int identify(const struct access *a, const struct rpc_arriving *call,
+                    struct auth_identity *who, struct err *err)
+{
+    if (call->authorization != NULL && a->bearer != NULL) {
+        return bearer_check(a->bearer, call->authorization, chrono_wall_ms() / 1000, who, err);
+    }
+    if (call->certified) {
+        auth_identity_certificate(&call->certificate, who);
+    } else if (call->local) { /* who can connect there can read our memory */
+        auth_identity_same_user(who);
+    } else if (call->authorization != NULL) {
+        return err_set(err, ERR_UNAUTHENTICATED,
+                       "this service knows no tokens (--tokens, --jwt-keys), and nothing else says "
+                       "who calls");
+    }
+    return 0;
+}
+
+static int admit(void *ctx, const struct rpc_arriving *call, struct auth_identity *who,
+                 struct err *err)
+{
+    struct access *a = ctx;
+    struct err why;
+    enum access_lack lack = ACCESS_TOKEN;
+    const struct auth_row *row = auth_row_find(call->method);
+    if (a->bearer != NULL) {
+        refresh_tokens(a);
+    }
+    int rc = identify(a, call, who, &why);
+    if (rc != 0 && row != NULL && row->anybody) { /* a probe with a token of yesterday */
+        *who = (struct auth_identity){0};
+        rc = 0;
+    }
+    if (rc == 0) {
+        rc = auth_decide(who, call->method, &why);
+        lack = rc == ERR_UNAUTHENTICATED ? ACCESS_IDENTITY : ACCESS_ROLE;
+    }
+    if (rc == 0) {
+        return 0;
+    }
+    struct audit_record r = {
+        .action = call->method, .who = who, .peer = rpc_peer(call->call), .refusal = &why};
+    refuse(a, lack, &r);
+    *err = why;
+    return why.code;
+}
+
+/* ---- life ---- */
+
+static void register_meters(struct access *a, struct meter_registry *meters)
+{
+    static const char *const names[] = {"identity", "token", "role", "node", "owner", "secret"};
+    for (int i = 0; i < ACCESS_LACK_COUNT; i++) {
+        const struct meter_label label = {"lack", names[i]};
+        a->refusals[i] =
+            meter_counter(meters, "access_refusals_total",
+                          "Calls that were refused, by what their caller lacked", &label, 1);
+    }
+}
+
+struct access *access_new(const struct access_options *o, struct err *err)
+{
+    struct audit *audit = audit_open(o->audit_log, err);
+    if (audit == NULL) {
+        bearer_free(o->bearer);
+        return NULL;
+    }
+    struct access *a = mem_new(1, sizeof *a);
+    a->audit = audit;
+    a->guard = (struct rpc_guard){.admit = admit, .ctx = a};
+    a->bearer = o->bearer;
+    a->open = !o->certificates && o->bearer == NULL;
+    pthread_mutex_init(&a->lock, NULL);
+    register_meters(a, o->meters);
+    if (a->open) {
+        log_info("access_open", "reason=\"without --tls-cert and --tokens whoever reaches this "
+                                "service is taken for an admin\"");
+    }
+    return a;
+}
+
+void access_free(struct access *a)
+{
+    if (a != NULL) {
+        audit_free(a->audit);
+        bearer_free(a->bearer);
+        pthread_mutex_destroy(&a->lock);
+        free(a);
+    }
+}
+
+const struct rpc_guard *access_guard(const struct access *a)
+{
+    return a->open ? NULL : &a->guard;
+}
+
+/* ---- for services ---- */
+
+void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
+                  const char *job)
+{
+    const struct audit_record r = {
+        .action = action, .job = job, .who = rpc_caller(call), .peer = rpc_peer(call)};
+    audit_write(sc->access->audit, &r);
+}
+
+void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
+                     const char *job, const struct err *why)
+{
+    struct audit_record r = {.action = rpc_method_name(call),
+                             .job = job,
+                             .who = rpc_caller(call),
+                             .peer = rpc_peer(call),
+                             .refusal = why};
+    refuse(sc->access, lack, &r);
+}

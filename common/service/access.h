@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may do what at this service: looks at each call as it arrives (auth_table.h decides), counts
+ * what is refused, and keeps the audit log. */
+#ifndef GRADUS_SERVICE_ACCESS_H
+#define GRADUS_SERVICE_ACCESS_H
+
+#include "metrics/meter.h"
+#include "rpc/rpc.h"
+
+struct access;
+struct bearer;
+struct service_context;
+
+struct access_options {
+    bool certificates;     /* calls over TCP come with TLS, and may have a certificate */
+    struct bearer *bearer; /* takes it; NULL: no tokens are known */
+    const char *audit_log;
+    struct meter_registry *meters;
+};
+
+/* Why a call was refused, for /metrics. */
+enum access_lack {
+    ACCESS_IDENTITY, /* neither certificate nor token */
+    ACCESS_TOKEN,    /* there was one, and it is not taken */
+    ACCESS_ROLE,
+    ACCESS_NODE,   /* it spoke as another node than its certificate's */
+    ACCESS_OWNER,  /* of the job */
+    ACCESS_SECRET, /* of the job */
+    ACCESS_LACK_COUNT
+};
+
+/* Copies. Returns owned. Errors: the audit log cannot be opened; then the bearer is gone, too. */
+struct access *access_new(const struct access_options *options, struct err *err);
+void access_free(struct access *a); /* NULL is fine */
+/* For the server; NULL: nothing is asked for, with neither TLS nor tokens whoever reaches it is an
+ * admin. */
+const struct rpc_guard *access_guard(const struct access *a);
+
+/* ---- for services; any thread ---- */
+
+/* @call, which the guard let in, has done @action ("submit") to @job. */
+void service_done(struct service_context *sc, struct rpc_call *call, const char *action,
+                  const char *job);
+/* It is refused all the same, as @why says. */
+void service_refused(struct service_context *sc, struct rpc_call *call, enum access_lack lack,
+                     const char *job, const struct err *why);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data.columns of a job file: what is read, what is written back, and what is refused where. */
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "job/spec/job_internal.h"
+
+#define TAIL "model: {layers: [dense: {units: 2}], loss: mean_squared_error}\nupdate: {rule: sgd}\n"
+
+/* A job whose data section goes on with @data, from line 4 on. */
+static int parse(const char *data, struct job_spec *spec, struct buf *problems)
+{
+    char *text = mem_printf("name: j\ndata:\n  train: {file: x}\n%s" TAIL, data);
+    struct diags d = {0};
+    *spec = (struct job_spec){0};
+    int rc = job_spec_parse(text, strlen(text), "job", NULL, 0, spec, &d);
+    buf_reset(problems);
+    diags_format(&d, problems);
+    diags_release(&d);
+    free(text);
+    return rc;
+}
+
+static void refused(const char *data, const char *expected)
+{
+    struct job_spec spec;
+    struct buf problems = {0};
+    int rc = parse(data, &spec, &problems);
+    if (rc == 0 || strcmp(buf_str(&problems), expected) != 0) {
+        fail_msg("%s\n--- is\n%s--- not\n%s", data, buf_str(&problems), expected);
+    }
+    job_spec_release(&spec);
+    buf_release(&problems);
+}
+
+/* One more entry beside the label, in line 5. */
+static void entry_refused(const char *entry, const char *expected)
+{
+    char *data = mem_printf("  columns: [{column: y, as: label},\n  %s]\n", entry);
+    refused(data, expected);
+    free(data);
+}
+
+static const char every_kind[] = "  columns:\n"
+                                 "    - {column: y, as: label, missing: skip}\n"
+                                 "    - {column: 1..13, log: true, standardise: true, mean: 2, "
+                                 "deviation: 0.5, missing: zero}\n"
+                                 "    - {column: age, boundaries: [18, 30.5], missing: own}\n"
+                                 "    - {column: city, as: category, buckets: 100, hash: fnv1a}\n"
+                                 "    - {column: colour, as: category, vocabulary: [red, 'a, b'], "
+                                 "unknown: zero}\n"
+                                 "    - {column: tags, as: list, separator: ';', vocabulary_file: "
+                                 "tags.txt}\n"
+                                 "    - {column: id, as: ignore}\n";
+
+static void test_every_kind(void **state)
+{
+    (void)state;
+    struct job_spec spec, again = {0};
+    struct buf problems = {0};
+    if (parse(every_kind, &spec, &problems) != 0) {
+        fail_msg("%s", buf_str(&problems));
+    }
+    assert_int_equal(spec.data.column_count, 7);
+    const struct data_column *c = spec.data.columns;
+    assert_int_equal(c[0].as, COLUMN_LABEL);
+    assert_int_equal(c[0].missing, COLUMN_MISSING_SKIP);
+    assert_string_equal(c[1].column, "1..13");
+    assert_int_equal(c[1].as, COLUMN_NUMBER);
+    assert_true(c[1].log && c[1].standardise);
+    assert_float_equal(c[1].mean, 2, 0);
+    assert_float_equal(c[1].deviation, 0.5, 0);
+    double *boundaries;
+    size_t count;
+    assert_int_equal(data_column_boundaries(&c[2], &boundaries, &count, NULL), 0);
+    assert_int_equal(count, 2);
+    assert_float_equal(boundaries[0], 18, 0);
+    assert_float_equal(boundaries[1], 30.5, 0);
+    free(boundaries);
+    assert_int_equal(c[2].missing, COLUMN_MISSING_OWN);
+    assert_int_equal(c[3].buckets, 100);
+    assert_int_equal(c[3].hash, COLUMN_HASH_FNV1A);
+    assert_string_equal(c[4].vocabulary, "[red, \"a, b\"]");
+    assert_int_equal(c[4].unknown, COLUMN_UNKNOWN_ZERO);
+    assert_int_equal(c[5].as, COLUMN_LIST);
+    assert_string_equal(c[5].separator, ";");
+    assert_string_equal(c[5].vocabulary_file, "tags.txt");
+    assert_int_equal(c[6].as, COLUMN_IGNORE);
+    /* What nodes tell each other reads back as the same. */
+    struct diags d = {0};
+    if (job_spec_parse(spec.text, strlen(spec.text), "job", NULL, 0, &again, &d) != 0) {
+        diags_format(&d, &problems);
+        fail_msg("%s", buf_str(&problems));
+    }
+    assert_string_equal(again.text, spec.text);
+    assert_int_equal(again.data.column_count, 7);
+    job_spec_release(&again);
+    job_spec_release(&spec);
+    buf_release(&problems);
+}
+
+static void test_entries(void **state)
+{
+    (void)state;
+    entry_refused("{as: number}", "job:5:3: data.columns.1.column is missing; allowed: text\n");
+    entry_refused("{column: a, as: numbr}", "job:5:19: data.columns.1.as: 'numbr' is not known "
+                                            "(did you mean 'number'?); allowed: one of "
+                                            "number, category, list, label, ignore\n");
+    entry_refused("{column: ''}",
+                  "job:5:12: data.columns.1.column: it is empty; allowed: a name or a number\n");
+    entry_refused("{column: a, buckets: 5}",
+                  "job:5:24: data.columns.1.buckets: this column ('as: number') has no use for it; "
+                  "allowed: with 'as: category' or 'as: list'\n");
+    entry_refused("{column: a, as: category, log: true}",
+                  "job:5:34: data.columns.1.log: this column ('as: category') has no use for it; "
+                  "allowed: with 'as: number'\n");
+    entry_refused("{column: a, mean: 1, deviation: 2}",
+                  "job:5:21: data.columns.1.mean: this column ('as: number') has no use for it; "
+                  "allowed: with 'standardise: true'\n");
+    entry_refused("{column: a, standardise: true, mean: 1}",
+                  "job:5:40: data.columns.1.mean: a mean without deviation; allowed: both, or "
+                  "neither to have them measured\n");
+    entry_refused("{column: a, boundaries: [1, 1]}",
+                  "job:5:27: data.columns.1.boundaries: '1' is not a number above the one before; "
+                  "allowed: rising numbers\n");
+    entry_refused("{column: a, boundaries: [1, x]}",
+                  "job:5:27: data.columns.1.boundaries: 'x' is not a number above the one before; "
+                  "allowed: rising numbers\n");
+    entry_refused("{column: a, boundaries: 1, standardise: true}",
+                  "job:5:43: data.columns.1.standardise: buckets are 0 or 1 already; allowed: "
+                  "boundaries or standardise\n");
+    entry_refused("{column: a, missing: own}",
+                  "job:5:24: data.columns.1.missing: own is not for 'as: number'; allowed: data, "
+                  "error, skip, zero, mean or median, or own together with boundaries\n");
+    entry_refused("{column: a, as: list, missing: mean}",
+                  "job:5:34: data.columns.1.missing: mean is not for 'as: list'; allowed: data, "
+                  "error, skip, zero or own\n");
+    entry_refused("{column: a, as: category, hash: fnv1a}",
+                  "job:5:35: data.columns.1.hash: this column ('as: category') has no use for it; "
+                  "allowed: with categories and buckets\n");
+    entry_refused("{column: a, as: category, buckets: 5, vocabulary: [b]}",
+                  "job:5:53: data.columns.1.vocabulary: this column ('as: category') has no use "
+                  "for it; allowed: with categories that are not hashed (buckets)\n");
+    entry_refused("{column: a, as: category, vocabulary: [b], vocabulary_file: c}",
+                  "job:5:63: data.columns.1.vocabulary_file: the column has a vocabulary; allowed: "
+                  "one of the two\n");
+    entry_refused("{column: a, as: list, separator: '||'}",
+                  "job:5:36: data.columns.1.separator: not one character; allowed: one ASCII "
+                  "character, no quote\n");
+    entry_refused("{column: a, as: category, separator: ';'}",
+                  "job:5:40: data.columns.1.separator: this column ('as: category') has no use for "
+                  "it; allowed: with 'as: list'\n");
+}
+
+static void test_all_together(void **state)
+{
+    (void)state;
+    refused("  columns: a\n", "job:4:12: data.columns: this is not a list of columns; allowed: a "
+                              "list of 1 to 1024 sections with the key column\n");
+    refused("  columns: [{column: a}]\n",
+            "job:4:12: data.columns: 0 columns are the label; allowed: one entry with 'as: "
+            "label'\n");
+    refused("  columns: [{column: a, as: label}, {column: b, as: ignore}]\n",
+            "job:4:12: data.columns: no column is a number, a category or a list of categories, so "
+            "there are no features; allowed: at least one\n");
+    refused("  format: libsvm\n  label: q\n  columns: [{column: a, as: label}, {column: b}]\n",
+            "job:4:11: data.format: only CSV has columns to declare (data.columns); allowed: csv "
+            "or auto\n"
+            "job:5:10: data.label: data.columns says which column is what; allowed: one of the "
+            "two\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_all_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
