@@ -21,7 +21,8 @@ struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct s
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
         if (!g->used) {
-            *g = (struct http_guest){.used = true, .fd = fd, .since_ms = now_ms};
+            *g = (struct http_guest){
+                .used = true, .fd = fd, .since_ms = now_ms, .number = ++c->entered};
             peer_copy(g->peer, peer);
             return g;
         }
@@ -54,6 +55,11 @@ static size_t count_of(const struct http_crowd *c, const struct http_guest *like
     return n;
 }
 
+static bool waits_longer(const struct http_guest *a, const struct http_guest *b)
+{
+    return a->since_ms != b->since_ms ? a->since_ms < b->since_ms : a->number < b->number;
+}
+
 struct http_guest *http_crowd_surplus(struct http_crowd *c)
 {
     if (count_of(c, NULL) <= HTTP_CONNECTIONS_MAX) {
@@ -64,7 +70,7 @@ struct http_guest *http_crowd_surplus(struct http_crowd *c)
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
         size_t n = stays(g) ? count_of(c, g) : 0;
-        if (n > most || (n == most && n > 0 && g->since_ms < goes->since_ms)) {
+        if (n > most || (n == most && n > 0 && waits_longer(g, goes))) {
             most = n;
             goes = g;
         }

@@ -26,12 +26,14 @@ struct http_guest {
     bool leaving; /* it was told to go */
     int fd;       /* borrows */
     uint64_t since_ms;
+    uint64_t number; /* of those that began in one millisecond, the lower came first */
     unsigned char peer[8]; /* an IPv4 address, or the network of an IPv6 address */
 };
 
 /* Zeroed is empty. */
 struct http_crowd {
     struct http_guest guests[HTTP_CROWD_ROOM];
+    uint64_t entered;
 };
 
 /* NULL: there is no room. @peer may be NULL. */

@@ -13,6 +13,7 @@
 
 #define TLS_RECORD_HANDSHAKE 0x16
 #define DRAIN_READS 16 /* in one turn, from a client that never stops */
+#define ACCEPTS 8 /* in one turn; the next begins when the server has closed whom these replace */
 #define ACCEPT_PAUSE_MS 100
 
 struct chunk { /* bytes on their way in one direction */
@@ -309,7 +310,7 @@ static void receive(struct http_tls *t, int fd, const struct sockaddr *peer, soc
 
 static void receive_all(struct http_tls *t)
 {
-    for (int left = HTTP_TLS_LINES; left > 0 && t->now_ms >= t->accept_at_ms; left--) {
+    for (int left = ACCEPTS; left > 0 && t->now_ms >= t->accept_at_ms; left--) {
         struct sockaddr_storage peer;
         socklen_t n = sizeof peer;
         int fd = accept4(t->listen_fd, (struct sockaddr *)&peer, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -50,6 +50,26 @@ static void test_the_oldest_of_the_busiest_peer_goes(void **state)
     assert_ptr_equal(enter(&c, 1, 500), first); /* its place is free */
 }
 
+/* All within one millisecond; a newer one has the lowest place. */
+static void test_of_those_that_came_at_once_the_first_goes(void **state)
+{
+    (void)state;
+    struct http_crowd c = {0};
+    struct http_guest *early = enter(&c, 1, 10);
+    struct http_guest *first = enter(&c, 1, 10);
+    http_crowd_leave(early);
+    for (int i = 2; i < HTTP_CONNECTIONS_MAX; i++) {
+        (void)enter(&c, 1, 10);
+    }
+    struct http_guest *newer = &c.guests[0];
+    assert_true(newer->used);
+    assert_null(http_crowd_surplus(&c));
+    (void)enter(&c, 1, 10);
+    (void)enter(&c, 1, 10);
+    assert_ptr_equal(http_crowd_surplus(&c), first);
+    assert_false(newer->leaving);
+}
+
 static void test_room(void **state)
 {
     (void)state;
@@ -70,6 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request_has_a_deadline),
         cmocka_unit_test(test_the_oldest_of_the_busiest_peer_goes),
+        cmocka_unit_test(test_of_those_that_came_at_once_the_first_goes),
         cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

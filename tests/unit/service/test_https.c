@@ -2,6 +2,7 @@
 /* The HTTP port with TLS: who may see what, and that slow and foreign clients keep nobody out. */
 #include "support/test.h"
 
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@ struct fixture {
     struct meter_registry *meters;
     struct http *http;
     struct address at;
+    sem_t resume; /* what /waits waits for */
+    sem_t waits;
     char answer[(size_t)1 << 20];
 };
 
@@ -36,7 +39,17 @@ static bool healthy(void *ctx, char *reason, size_t n)
     return n > 0;
 }
 
-static const struct http_check checks[] = {{"/healthz", healthy}};
+/* Holds the thread of the server. */
+static bool wait_for_resume(void *ctx, char *reason, size_t n)
+{
+    struct fixture *f = ctx;
+    reason[0] = '\0';
+    (void)sem_post(&f->waits);
+    (void)sem_wait(&f->resume);
+    return n > 0;
+}
+
+static const struct http_check checks[] = {{"/healthz", healthy}, {"/waits", wait_for_resume}};
 
 static char *authority(const char *dir, const char *name)
 {
@@ -46,7 +59,7 @@ static char *authority(const char *dir, const char *name)
     return path;
 }
 
-static struct http *serve(const struct fixture *f, const char *dir, struct err *err)
+static struct http *serve(struct fixture *f, const char *dir, struct err *err)
 {
     char *files[] = {file_join(dir, "node.crt"), file_join(dir, "node.key"),
                      file_join(dir, "ca.crt")};
@@ -54,7 +67,8 @@ static struct http *serve(const struct fixture *f, const char *dir, struct err *
     const struct http_options options = {.address = "127.0.0.1:0",
                                          .meters = f->meters,
                                          .checks = checks,
-                                         .check_count = 1,
+                                         .check_count = 2,
+                                         .ctx = f,
                                          .tls = &tls};
     struct http *h = http_start(&options, err);
     for (size_t i = 0; i < 3; i++) {
@@ -73,6 +87,8 @@ static int start(void **state)
     f->own = authority(f->dir, "own");
     f->other = authority(f->dir, "other");
     f->meters = meter_registry_new();
+    (void)sem_init(&f->resume, 0, 0);
+    (void)sem_init(&f->waits, 0, 0);
     for (int i = 0; i < GAUGES; i++) {
         char number[16];
         (void)snprintf(number, sizeof number, "%d", i);
@@ -165,12 +181,8 @@ static void test_who_may_see_what(void **state)
     assert_non_null(strstr(f->answer, "gradus_numbers{number=\"2999\"} 2999\n"));
 }
 
-static void test_a_plain_client_is_told(void **state)
+static void assert_refused_plain(int fd)
 {
-    struct fixture *f = *state;
-    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
-    int fd = connected(f);
-    assert_int_equal(send(fd, request, sizeof request - 1, MSG_NOSIGNAL), sizeof request - 1);
     char answer[1024] = "";
     for (size_t have = 0, n = 1; n > 0; have += n) {
         ssize_t k = recv(fd, answer + have, sizeof answer - 1 - have, 0);
@@ -178,6 +190,15 @@ static void test_a_plain_client_is_told(void **state)
     }
     (void)close(fd);
     assert_answer(answer, "400", "\r\n\r\nthis port speaks HTTPS\n");
+}
+
+static void test_a_plain_client_is_told(void **state)
+{
+    struct fixture *f = *state;
+    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = connected(f);
+    assert_int_equal(send(fd, request, sizeof request - 1, MSG_NOSIGNAL), sizeof request - 1);
+    assert_refused_plain(fd);
 }
 
 static void test_a_probe_finds_out(void **state)
@@ -224,6 +245,50 @@ static void test_strangers_leave_room_for_a_probe(void **state)
     assert_answer(get(f, f->own, "/metrics"), "200", "gradus_numbers");
 }
 
+static SSL *shake_hands(SSL_CTX *context, int fd)
+{
+    SSL *ssl = SSL_new(context);
+    assert_int_equal(SSL_set_fd(ssl, fd), 1);
+    assert_int_equal(SSL_connect(ssl), 1);
+    return ssl;
+}
+
+/* The server gets no processor for a while; all who came meanwhile come in one millisecond. */
+static void test_a_crowd_at_once_leaves_room_for_who_came_last(void **state)
+{
+    struct fixture *f = *state;
+    static const char wait[] = "GET /waits HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    static const char probe[] = "GET /healthz HTTP/1.0\r\n\r\n";
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    int waiting = connected(f);
+    SSL *ssl = shake_hands(context, waiting);
+    size_t n = 0;
+    assert_int_equal(SSL_write_ex(ssl, wait, sizeof wait - 1, &n), 1);
+    assert_int_equal(sem_wait(&f->waits), 0);
+    int fds[4 * HTTP_CONNECTIONS_MAX];
+    const size_t count = sizeof fds / sizeof fds[0];
+    for (size_t i = 0; i < count; i++) {
+        fds[i] = connected(f);
+    }
+    int last = connected(f);
+    assert_int_equal(send(last, probe, sizeof probe - 1, MSG_NOSIGNAL), sizeof probe - 1);
+    assert_int_equal(sem_post(&f->resume), 0);
+    assert_refused_plain(last);
+    for (size_t i = 0; i < count; i++) {
+        char byte;
+        if (i < count - HTTP_CONNECTIONS_MAX) {
+            assert_int_equal(recv(fds[i], &byte, 1, 0), 0); /* sent away */
+        } else if (i >= count - HTTP_CONNECTIONS_MAX / 2) {
+            assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), -1);
+        }
+        (void)close(fds[i]);
+    }
+    SSL_free(ssl);
+    (void)close(waiting);
+    SSL_CTX_free(context);
+    ERR_clear_error();
+}
+
 /* Each asks for a large page and reads none of it. */
 static void test_clients_that_do_not_read(void **state)
 {
@@ -244,10 +309,8 @@ static void test_clients_that_do_not_read(void **state)
     for (size_t i = 0; i < sizeof clients / sizeof clients[0]; i++) {
         size_t n = 0;
         clients[i].fd = connected(f);
-        clients[i].ssl = SSL_new(context);
         (void)setsockopt(clients[i].fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
-        assert_int_equal(SSL_set_fd(clients[i].ssl, clients[i].fd), 1);
-        assert_int_equal(SSL_connect(clients[i].ssl), 1);
+        clients[i].ssl = shake_hands(context, clients[i].fd);
         assert_int_equal(SSL_write_ex(clients[i].ssl, request, sizeof request - 1, &n), 1);
     }
     test_a_probe_finds_out(state);
@@ -267,6 +330,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_probe_finds_out, start, stop),
         cmocka_unit_test_setup_teardown(test_files_that_are_none, start, stop),
         cmocka_unit_test_setup_teardown(test_strangers_leave_room_for_a_probe, start, stop),
+        cmocka_unit_test_setup_teardown(test_a_crowd_at_once_leaves_room_for_who_came_last, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(test_clients_that_do_not_read, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
