@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import unittest
 import urllib.request
 
@@ -242,10 +243,12 @@ class Failures(TraceTest):
 
         def recording():  # the workers say that they are busy with that one
             if not tracing or tracing[-1].poll() is not None:
+                head_start = 0.1 * 2 ** len(tracing)  # or each probe would come first again
                 if os.path.exists(self.dir + "/stopped.json"):
                     os.remove(self.dir + "/stopped.json")  # of one worker: a probe was at the other first
                 tracing.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
                 self.processes.append(tracing[-1])
+                time.sleep(head_start)
             probe = gradus("trace", job, "--steps", "1", "--timeout", "1ms", "-o", self.dir + "/probe.json",
                            "--master", master.address)
             return probe.returncode == 1 and "is being recorded already" in probe.stderr
