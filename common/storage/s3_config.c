@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the settings of the object store from the environment, and credentials from there or from
- * the shared file, which is in the format of an INI file. */
+/* Reads the settings of the object store from the environment. */
 #include "storage/s3_config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CREDENTIALS_BYTES_MAX (1U << 20)
 #define DEFAULT_REGION "us-east-1"
+#define DEFAULT_SESSION "gradus"
 #define DEFAULT_ATTEMPTS 10
 #define DEFAULT_STALL_SECONDS 30
 
-/* An empty variable is one that is not set. */
-static const char *variable(const char *name)
+const char *s3_variable(const char *name)
 {
     const char *value = getenv(name);
     return value == NULL || value[0] == '\0' ? NULL : value;
@@ -24,15 +21,15 @@ static const char *variable(const char *name)
 
 static const char *one_of(const char *first, const char *second)
 {
-    const char *value = variable(first);
-    return value != NULL ? value : variable(second);
+    const char *value = s3_variable(first);
+    return value != NULL ? value : s3_variable(second);
 }
 
 /* ---- settings ---- */
 
 static int read_number(const char *name, int64_t max, int64_t *out, struct err *err)
 {
-    const char *text = variable(name);
+    const char *text = s3_variable(name);
     int64_t value = 0;
     if (text == NULL) {
         return 0;
@@ -47,7 +44,7 @@ static int read_number(const char *name, int64_t max, int64_t *out, struct err *
 
 static int read_bool(const char *name, bool *out, struct err *err)
 {
-    const char *text = variable(name);
+    const char *text = s3_variable(name);
     if (text == NULL) {
         return 0;
     }
@@ -55,6 +52,23 @@ static int read_bool(const char *name, bool *out, struct err *err)
         return err_set(err, ERR_INVALID, "%s: '%.64s' is not true or false", name, text);
     }
     *out = strcmp(text, "true") == 0;
+    return 0;
+}
+
+/* @text without slashes at its end, into @out. */
+static int read_url(const char *text, const char *what, char **out, struct err *err)
+{
+    const char *host = strncmp(text, "https://", 8) == 0  ? text + 8
+                       : strncmp(text, "http://", 7) == 0 ? text + 7
+                                                          : NULL;
+    size_t n = host == NULL ? 0 : strcspn(host, "/");
+    if (n == 0 || host[n + strspn(host + n, "/")] != '\0' || strpbrk(host, "?#@ ") != NULL) {
+        return err_set(err, ERR_INVALID,
+                       "the endpoint of the %s '%.128s' is not http://HOST[:PORT] or "
+                       "https://HOST[:PORT]",
+                       what, text);
+    }
+    *out = mem_printf("%.*s", (int)(host + n - text), text);
     return 0;
 }
 
@@ -66,17 +80,36 @@ static int read_endpoint(struct s3_config *c, struct err *err)
         c->endpoint = mem_printf("https://s3.%s.amazonaws.com", c->region);
         return 0;
     }
-    const char *host = strncmp(text, "https://", 8) == 0  ? text + 8
-                       : strncmp(text, "http://", 7) == 0 ? text + 7
-                                                          : NULL;
-    size_t n = host == NULL ? 0 : strcspn(host, "/");
-    if (n == 0 || host[n + strspn(host + n, "/")] != '\0' || strpbrk(host, "?#@ ") != NULL) {
-        return err_set(err, ERR_INVALID,
-                       "the endpoint of the object store '%.128s' is not http://HOST[:PORT] or "
-                       "https://HOST[:PORT]",
-                       text);
+    return read_url(text, "object store", &c->endpoint, err);
+}
+
+/* Stores other than AWS answer at the address of the store itself. */
+static int read_sts_endpoint(struct s3_config *c, bool own_store, struct err *err)
+{
+    const char *text = s3_variable("AWS_ENDPOINT_URL_STS");
+    if (text != NULL) {
+        return read_url(text, "token service", &c->sts_endpoint, err);
     }
-    c->endpoint = mem_printf("%.*s", (int)(host + n - text), text);
+    c->sts_endpoint =
+        own_store ? mem_strdup(c->endpoint) : mem_printf("https://sts.%s.amazonaws.com", c->region);
+    return 0;
+}
+
+static int read_identity(struct s3_config *c, struct err *err)
+{
+    const char *file = s3_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+    const char *role = s3_variable("AWS_ROLE_ARN");
+    const char *session = s3_variable("AWS_ROLE_SESSION_NAME");
+    if (file == NULL) {
+        return 0; /* a role alone is for other tools */
+    }
+    if (role == NULL) {
+        return err_set(err, ERR_INVALID,
+                       "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
+    }
+    c->identity_file = mem_strdup(file);
+    c->role_arn = mem_strdup(role);
+    c->role_session = mem_strdup(session != NULL ? session : DEFAULT_SESSION);
     return 0;
 }
 
@@ -89,8 +122,10 @@ int s3_config_read(struct s3_config *c, struct err *err)
         return err_set(err, ERR_INVALID, "AWS_REGION: '%.64s' is no region", region);
     }
     struct s3_config made = {.region = mem_strdup(region),
-                             .ca_bundle = mem_strdup(variable("AWS_CA_BUNDLE"))};
+                             .ca_bundle = mem_strdup(s3_variable("AWS_CA_BUNDLE"))};
     int rc = read_endpoint(&made, err);
+    rc = rc != 0 ? rc : read_sts_endpoint(&made, made.path_style, err);
+    rc = rc != 0 ? rc : read_identity(&made, err);
     rc = rc != 0 ? rc : read_bool("GRADUS_S3_PATH_STYLE", &made.path_style, err);
     rc = rc != 0 ? rc : read_number("GRADUS_S3_ATTEMPTS", S3_ATTEMPTS_MAX, &attempts, err);
     rc = rc != 0
@@ -111,132 +146,9 @@ void s3_config_release(struct s3_config *c)
     free(c->endpoint);
     free(c->region);
     free(c->ca_bundle);
+    free(c->sts_endpoint);
+    free(c->identity_file);
+    free(c->role_arn);
+    free(c->role_session);
     *c = (struct s3_config){0};
-}
-
-/* ---- credentials ---- */
-
-static void wipe(char *secret)
-{
-    if (secret != NULL) {
-        explicit_bzero(secret, strlen(secret));
-        free(secret);
-    }
-}
-
-void s3_credentials_release(struct s3_credentials *c)
-{
-    wipe(c->key);
-    wipe(c->secret);
-    wipe(c->token);
-    *c = (struct s3_credentials){0};
-}
-
-static char *trimmed(char *text)
-{
-    text += strspn(text, " \t\r");
-    size_t n = strlen(text);
-    while (n > 0 && strchr(" \t\r", text[n - 1]) != NULL) {
-        text[--n] = '\0';
-    }
-    return text;
-}
-
-static void set(char **to, const char *value)
-{
-    wipe(*to);
-    *to = value[0] == '\0' ? NULL : mem_strdup(value);
-}
-
-/* "name = value" of the profile that is wanted. */
-static void take_line(struct s3_credentials *c, char *line)
-{
-    char *equals = strchr(line, '=');
-    if (equals == NULL) {
-        return;
-    }
-    *equals = '\0';
-    const char *name = trimmed(line), *value = trimmed(equals + 1);
-    if (strcmp(name, "aws_access_key_id") == 0) {
-        set(&c->key, value);
-    } else if (strcmp(name, "aws_secret_access_key") == 0) {
-        set(&c->secret, value);
-    } else if (strcmp(name, "aws_session_token") == 0) {
-        set(&c->token, value);
-    }
-}
-
-/* @text is changed. */
-static void parse_file(struct s3_credentials *c, char *text, const char *profile)
-{
-    bool wanted = false;
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        line = trimmed(line);
-        char *end = line[0] == '[' ? strchr(line, ']') : NULL;
-        if (end != NULL) {
-            *end = '\0';
-            wanted = strcmp(trimmed(line + 1), profile) == 0;
-        } else if (wanted && line[0] != '#' && line[0] != ';') {
-            take_line(c, line);
-        }
-    }
-}
-
-static int read_file(struct s3_credentials *c, struct err *err)
-{
-    const char *given = variable("AWS_SHARED_CREDENTIALS_FILE"), *home = variable("HOME");
-    const char *profile = variable("AWS_PROFILE");
-    char *path = given != NULL ? mem_strdup(given) : file_join(home, ".aws/credentials");
-    struct buf text = {0};
-    int rc = file_read(path, CREDENTIALS_BYTES_MAX, &text, err);
-    if (rc == 0 && text.data != NULL) {
-        parse_file(c, text.data, profile != NULL ? profile : "default");
-        explicit_bzero(text.data, text.len);
-    }
-    buf_release(&text);
-    if (rc == 0 && (c->key == NULL || c->secret == NULL)) {
-        rc = err_set(err, ERR_UNAUTHENTICATED,
-                     "%s has no aws_access_key_id and aws_secret_access_key of profile %.64s", path,
-                     profile != NULL ? profile : "default");
-    } else if (rc == ERR_NOT_FOUND && given == NULL) {
-        rc = err_set(err, ERR_UNAUTHENTICATED,
-                     "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                     "or write them to %s",
-                     path);
-    } else if (rc != 0) {
-        (void)err_wrap(err, "the file of credentials");
-        rc = ERR_UNAUTHENTICATED;
-        if (err != NULL) {
-            err->code = rc;
-        }
-    }
-    free(path);
-    return rc;
-}
-
-int s3_credentials_read(struct s3_credentials *c, struct err *err)
-{
-    const char *key = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
-    struct s3_credentials made = {0};
-    if ((key == NULL) != (secret == NULL)) {
-        return err_set(err, ERR_UNAUTHENTICATED, "%s is set, and %s is not",
-                       key != NULL ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
-                       key != NULL ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
-    }
-    int rc = 0;
-    if (key != NULL) {
-        made = (struct s3_credentials){.key = mem_strdup(key),
-                                       .secret = mem_strdup(secret),
-                                       .token = mem_strdup(variable("AWS_SESSION_TOKEN"))};
-    } else {
-        rc = read_file(&made, err);
-    }
-    if (rc != 0) {
-        s3_credentials_release(&made);
-        return rc;
-    }
-    *c = made;
-    return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which object store is meant, and who we are there. As the tools of AWS do, this looks into the
- * environment and into the shared file of credentials, so that one set of variables serves all
- * programs of a machine or container:
+/* Which object store is meant. The names in the environment are those of AWS's tools, so that one
+ * set of variables serves all programs of a machine or container:
  *
  *     GRADUS_S3_ENDPOINT, AWS_ENDPOINT_URL     http://host:port; else AWS's own, by the region
  *     AWS_REGION, AWS_DEFAULT_REGION           us-east-1
@@ -10,8 +9,10 @@
  *     GRADUS_S3_ATTEMPTS                       of a request in a row that bring nothing; 10
  *     GRADUS_S3_STALL_SECONDS                  without a byte, and an attempt has failed; 30
  *     AWS_CA_BUNDLE                            the authorities that sign the store's certificate
- *     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
- *     AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE ~/.aws/credentials, default
+ *     AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN, AWS_ROLE_SESSION_NAME
+ *                                              s3_identity.h; the session: gradus
+ *     AWS_ENDPOINT_URL_STS                     where roles are had; else the endpoint that is named
+ *                                              above, else AWS's own, by the region
  */
 #ifndef GRADUS_STORAGE_S3_CONFIG_H
 #define GRADUS_STORAGE_S3_CONFIG_H
@@ -31,18 +32,15 @@ struct s3_config {
     bool path_style;
     unsigned attempts;
     uint64_t stall_ms;
+    char *sts_endpoint;
+    char *identity_file; /* NULL: none; and neither are the two below */
+    char *role_arn, *role_session;
 };
 /* Errors: ERR_INVALID says which variable. @c is written on success. */
 int s3_config_read(struct s3_config *c, struct err *err);
 void s3_config_release(struct s3_config *c); /* safe on a zeroed struct */
 
-struct s3_credentials {
-    char *key, *secret;
-    char *token; /* NULL: none */
-};
-/* Read anew each time: they may be exchanged while we run. Errors: ERR_UNAUTHENTICATED there are
- * none, or half of them. */
-int s3_credentials_read(struct s3_credentials *c, struct err *err);
-void s3_credentials_release(struct s3_credentials *c); /* also wipes them */
+/* NULL: it is not set, or empty. */
+const char *s3_variable(const char *name);
 
 #endif

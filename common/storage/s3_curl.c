@@ -13,6 +13,7 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "storage/s3_retry.h"
 #include "storage/s3_sha256.h"
 
 #define CONNECT_MS_MAX 10000
@@ -179,7 +180,7 @@ static int on_progress(void *ctx, curl_off_t down_total, curl_off_t down, curl_o
         t->moved_bytes = moved;
         t->moved_ms = now_ms;
     }
-    return now_ms - t->moved_ms > t->stall_ms || s3_stopped(t->request);
+    return now_ms - t->moved_ms > t->stall_ms || s3_stopped(t->request->stop);
 }
 
 /* ---- what is sent ---- */
@@ -226,15 +227,19 @@ static struct curl_slist *headers_of(const struct s3_credentials *who, const str
     return list;
 }
 
-static void set_request(CURL *h, const struct s3_config *c, const struct s3_credentials *who,
-                        const struct s3_request *r, struct attempt *t)
+static void sign(CURL *h, const struct s3_config *c, const struct s3_credentials *who)
 {
-    char *sign = mem_printf("aws:amz:%s:s3", c->region);
-    (void)curl_easy_setopt(h, CURLOPT_AWS_SIGV4, sign);
-    free(sign);
+    char *how = mem_printf("aws:amz:%s:s3", c->region);
+    (void)curl_easy_setopt(h, CURLOPT_AWS_SIGV4, how);
+    free(how);
     /* Not as one text: a key may have a colon in it. */
     (void)curl_easy_setopt(h, CURLOPT_USERNAME, who->key);
     (void)curl_easy_setopt(h, CURLOPT_PASSWORD, who->secret);
+}
+
+static void set_request(CURL *h, const struct s3_config *c, const struct s3_request *r,
+                        struct attempt *t)
+{
     (void)curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);
     (void)curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -265,7 +270,7 @@ static void set_request(CURL *h, const struct s3_config *c, const struct s3_cred
     }
 }
 
-static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const struct s3_config *c,
+static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const char *endpoint,
                                   const char *detail, struct err *err)
 {
     if (code == CURLE_OK) {
@@ -274,19 +279,19 @@ static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const struct
     const char *why = detail[0] != '\0' ? detail : curl_easy_strerror(code);
     if (t->wrong_range) {
         (void)err_set(err, ERR_INTERNAL, "%s sends other bytes than those that were asked for",
-                      c->endpoint);
+                      endpoint);
         return S3_HOPELESS;
     }
-    if (code == CURLE_ABORTED_BY_CALLBACK && s3_stopped(t->request)) {
+    if (code == CURLE_ABORTED_BY_CALLBACK && s3_stopped(t->request->stop)) {
         (void)err_set(err, ERR_CANCELLED, "given up");
         return S3_HOPELESS;
     }
     if (code == CURLE_ABORTED_BY_CALLBACK) {
-        (void)err_set(err, ERR_UNAVAILABLE, "%s has sent and taken nothing for %llu s", c->endpoint,
+        (void)err_set(err, ERR_UNAVAILABLE, "%s has sent and taken nothing for %llu s", endpoint,
                       (unsigned long long)t->stall_ms / 1000);
         return S3_BROKEN;
     }
-    (void)err_set(err, ERR_UNAVAILABLE, "%s: %s", c->endpoint, why);
+    (void)err_set(err, ERR_UNAVAILABLE, "%s: %s", endpoint, why);
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -302,35 +307,65 @@ static enum s3_outcome outcome_of(CURLcode code, struct attempt *t, const struct
     }
 }
 
+/* What is sent where. */
+struct sending {
+    const char *endpoint; /* for messages */
+    char *url;
+    struct curl_slist *headers;
+    const struct s3_credentials *who; /* NULL: it is not signed */
+};
+
+/* Takes @s. */
+static enum s3_outcome perform(struct sending *s, const struct s3_config *config,
+                            const struct s3_request *r, struct s3_answer *a,
+                            uint64_t *retry_after_s, struct err *err)
+{
+    CURL *h = take_handle();
+    enum s3_outcome outcome = S3_HOPELESS;
+    if (h == NULL) {
+        (void)err_set(err, ERR_EXHAUSTED, "no memory for a request");
+    } else {
+        struct attempt t = {.request = r,
+                            .answer = a,
+                            .first = r->first + a->got,
+                            .moved_ms = chrono_now_ms(),
+                            .stall_ms = config->stall_ms};
+        char detail[CURL_ERROR_SIZE] = "";
+        a->status = 0;
+        a->etag[0] = a->nonce[0] = '\0';
+        buf_reset(&a->body);
+        if (s->who != NULL) {
+            sign(h, config, s->who);
+        }
+        set_request(h, config, r, &t);
+        (void)curl_easy_setopt(h, CURLOPT_URL, s->url);
+        (void)curl_easy_setopt(h, CURLOPT_HTTPHEADER, s->headers);
+        (void)curl_easy_setopt(h, CURLOPT_ERRORBUFFER, detail);
+        outcome = outcome_of(curl_easy_perform(h), &t, s->endpoint, detail, err);
+        *retry_after_s = t.retry_after_s;
+        give_handle(h);
+    }
+    curl_slist_free_all(s->headers);
+    free(s->url);
+    return outcome;
+}
+
 enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_credentials *who,
                                 const struct s3_request *r, struct s3_answer *a,
                                 uint64_t *retry_after_s, struct err *err)
 {
-    CURL *h = take_handle();
-    if (h == NULL) {
-        (void)err_set(err, ERR_EXHAUSTED, "no memory for a request");
-        return S3_HOPELESS;
-    }
-    struct attempt t = {.request = r,
-                        .answer = a,
-                        .first = r->first + a->got,
-                        .moved_ms = chrono_now_ms(),
-                        .stall_ms = config->stall_ms};
-    char detail[CURL_ERROR_SIZE] = "";
-    char *url = url_of(config, r);
-    struct curl_slist *headers = headers_of(who, r);
-    a->status = 0;
-    a->etag[0] = a->nonce[0] = '\0';
-    buf_reset(&a->body);
-    set_request(h, config, who, r, &t);
-    (void)curl_easy_setopt(h, CURLOPT_URL, url);
-    (void)curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
-    (void)curl_easy_setopt(h, CURLOPT_ERRORBUFFER, detail);
-    CURLcode code = curl_easy_perform(h);
-    enum s3_outcome outcome = outcome_of(code, &t, config, detail, err);
-    *retry_after_s = t.retry_after_s;
-    give_handle(h);
-    curl_slist_free_all(headers);
-    free(url);
-    return outcome;
+    struct sending s = {config->endpoint, url_of(config, r), headers_of(who, r), who};
+    return perform(&s, config, r, a, retry_after_s, err);
+}
+
+enum s3_outcome s3_curl_form(const struct s3_config *config, const char *endpoint,
+                             const struct buf *form, const atomic_bool *stop, struct s3_answer *a,
+                             uint64_t *retry_after_s, struct err *err)
+{
+    const struct s3_request r = {
+        .method = "POST", .body = form->data, .body_bytes = form->len, .stop = stop};
+    struct sending s = {endpoint, mem_printf("%s/", endpoint),
+                        curl_slist_append(NULL, "content-type: application/x-www-form-urlencoded"),
+                        NULL};
+    return perform(&s, config, &r, a, retry_after_s, err);
 }

@@ -4,6 +4,7 @@
 #define GRADUS_STORAGE_S3_CURL_H
 
 #include "storage/s3_config.h"
+#include "storage/s3_credentials.h"
 #include "storage/s3_request.h"
 
 enum s3_outcome {
@@ -19,7 +20,9 @@ enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_
                                 const struct s3_request *r, struct s3_answer *a,
                                 uint64_t *retry_after_s, struct err *err);
 
-/* Has s3_request.stop been set? */
-bool s3_stopped(const struct s3_request *r);
+/* A form to a service beside the store, not signed; the answer is XML. */
+enum s3_outcome s3_curl_form(const struct s3_config *config, const char *endpoint,
+                             const struct buf *form, const atomic_bool *stop, struct s3_answer *a,
+                             uint64_t *retry_after_s, struct err *err);
 
 #endif

@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repeats requests that may work later, and turns refusals of the store into errors that say what
- * is to be done. */
+/* Carries requests out, and turns refusals of the store into errors that say what is to be done. */
 #include "storage/s3_request.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/backoff.h"
-#include "base/mem.h"
 #include "storage/s3_curl.h"
+#include "storage/s3_retry.h"
 #include "storage/s3_xml.h"
-
-#define PAUSE_MS_MIN 200
-#define PAUSE_MS_MAX 10000
-#define RETRY_AFTER_S_MAX 30
-#define STEP_MS 50 /* from one look at s3_request.stop to the next */
 
 /* ---- settings: of the process, read once ---- */
 
@@ -36,19 +27,16 @@ static void read_config(void)
     (void)atexit(release_config);
 }
 
-static int ready(struct s3_credentials *who, struct err *err)
+static int settings(struct err *err)
 {
     (void)pthread_once(&once, read_config);
-    return config_err.code != 0 ? err_set(err, config_err.code, "%s", config_err.msg)
-                                : s3_credentials_read(who, err);
+    return config_err.code != 0 ? err_set(err, config_err.code, "%s", config_err.msg) : 0;
 }
 
 int s3_ready(struct err *err)
 {
-    struct s3_credentials who = {0};
-    int rc = ready(&who, err);
-    s3_credentials_release(&who);
-    return rc;
+    int rc = settings(err);
+    return rc != 0 ? rc : s3_credentials_check(&config, err);
 }
 
 /* ---- refusals ---- */
@@ -134,71 +122,40 @@ int s3_answer_error(const struct s3_answer *a, struct err *err)
 
 /* ---- attempts ---- */
 
-bool s3_stopped(const struct s3_request *r)
-{
-    return r->stop != NULL && atomic_load(r->stop);
-}
+struct attempt {
+    const struct s3_request *request;
+    const struct s3_credentials *who;
+    struct s3_answer *answer;
+};
 
-/* False: the call is to end. */
-static bool wait_ms(const struct s3_request *r, uint64_t ms)
+static int attempt(void *ctx, struct s3_attempt *now, struct err *err)
 {
-    for (uint64_t slept_ms = 0; slept_ms < ms && !s3_stopped(r); slept_ms += STEP_MS) {
-        uint64_t step_ms = ms - slept_ms < STEP_MS ? ms - slept_ms : STEP_MS;
-        struct timespec left = {0, (long)step_ms * 1000000};
-        while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-        }
-    }
-    return !s3_stopped(r);
-}
-
-/* Half of the pause is by chance, so that those who were refused together do not come together. */
-static uint64_t pause_ms(unsigned failures, uint64_t retry_after_s)
-{
-    uint64_t most = backoff_ms(failures, PAUSE_MS_MIN, PAUSE_MS_MAX);
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t ms = most / 2 + (uint64_t)now.tv_nsec / 1000 % (most / 2 + 1);
-    uint64_t wished = retry_after_s < RETRY_AFTER_S_MAX ? retry_after_s : RETRY_AFTER_S_MAX;
-    return ms < wished * 1000 ? wished * 1000 : ms;
-}
-
-/* One attempt. @again: another one may succeed. */
-static int attempt(const struct s3_request *r, const struct s3_credentials *who,
-                   struct s3_answer *a, bool *again, uint64_t *retry_after_s, struct err *err)
-{
-    enum s3_outcome outcome = s3_curl_attempt(&config, who, r, a, retry_after_s, err);
-    *again = outcome == S3_NEVER_ASKED || outcome == S3_BROKEN;
+    const struct attempt *t = ctx;
+    const struct s3_request *r = t->request;
+    struct s3_answer *a = t->answer;
+    size_t had = a->got;
+    enum s3_outcome outcome = s3_curl_attempt(&config, t->who, r, a, &now->retry_after_s, err);
+    now->again = outcome == S3_NEVER_ASKED || outcome == S3_BROKEN;
+    now->brought = a->got > had;
     a->repeated = a->repeated || outcome == S3_BROKEN;
     if (outcome != S3_ANSWERED) {
         return err->code;
     }
     int rc = a->status < 300 && (r->out != NULL || r->body == NULL) ? 0 : s3_answer_error(a, err);
-    *again = rc == ERR_UNAVAILABLE;
-    a->repeated = a->repeated || *again; /* a proxy may have said so */
+    now->again = rc == ERR_UNAVAILABLE;
+    a->repeated = a->repeated || now->again; /* a proxy may have said so */
     return rc;
 }
 
 int s3_call(const struct s3_request *r, struct s3_answer *a, struct err *err)
 {
     struct s3_credentials who = {0};
+    struct attempt ctx = {r, &who, a};
     struct err last = {0};
     *a = (struct s3_answer){0};
-    int rc = ready(&who, &last);
-    unsigned failures = 0;
-    for (bool again = rc == 0; again;) {
-        size_t had = a->got;
-        uint64_t retry_after_s = 0;
-        rc = attempt(r, &who, a, &again, &retry_after_s, &last);
-        failures = rc == 0 ? 0 : a->got > had ? 1 : failures + 1;
-        if (again && failures >= config.attempts) {
-            (void)err_wrap(&last, "after %u attempts", failures);
-            break;
-        }
-        if (again && !wait_ms(r, pause_ms(failures, retry_after_s))) {
-            rc = err_set(&last, ERR_CANCELLED, "given up");
-            break;
-        }
-    }
+    int rc = settings(&last);
+    rc = rc != 0 ? rc : s3_credentials_read(&config, r->stop, &who, &last);
+    rc = rc != 0 ? rc : s3_retry(config.attempts, r->stop, attempt, &ctx, &last);
     s3_credentials_release(&who);
     return rc == 0 ? 0
                    : err_set(err, rc, "%s s3://%s/%s: %s", r->method, r->place->bucket,

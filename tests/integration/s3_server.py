@@ -46,6 +46,9 @@ class Store:
         self.requests = []
         self.lock = threading.RLock()
         self.tags = True  # False: answers have no entity tags
+        self.identities = {}  # web identity token -> role that it may have
+        self.life = 3600  # of what is given for one, in seconds
+        self.given = {}  # key -> secret, session token, end
         self.server = None
 
     def __enter__(self):
@@ -67,6 +70,29 @@ class Store:
     def environment(self):
         return {"GRADUS_S3_ENDPOINT": self.endpoint, "AWS_ACCESS_KEY_ID": self.key,
                 "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_REGION": self.region}
+
+    def give(self, token, role):
+        """AssumeRoleWithWebIdentity: a key of its own for each call."""
+        with self.lock:
+            if token not in self.identities:
+                raise Refusal(400, "InvalidIdentityToken", "the token is not known")
+            if self.identities[token] != role:
+                raise Refusal(403, "AccessDenied", f"not authorized to assume {role}")
+            key, until = f"GIVEN{len(self.given)}", time.time() + self.life
+            self.given[key] = (f"secret {key}/+", f"session {key}+/=", until)
+            return key, *self.given[key]
+
+    def who(self, key):
+        """Secret and session token."""
+        with self.lock:
+            if key == self.key:
+                return self.secret, self.token
+            if key not in self.given:
+                raise Refusal(403, "InvalidAccessKeyId")
+            secret, token, until = self.given[key]
+            if time.time() >= until:
+                raise Refusal(400, "ExpiredToken")
+            return secret, token
 
     def fail(self, kind, method="", pattern="", times=1, **more):
         fault = Fault(kind, method, pattern, times, **more)
@@ -127,8 +153,11 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def refuse(self, r):
-        body = f"<?xml version='1.0'?><Error><Code>{r.code}</Code><Message>{escape(r.message)}</Message></Error>"
+    def refuse(self, r, by_sts=False):
+        body = f"<Error><Code>{r.code}</Code><Message>{escape(r.message)}</Message></Error>"
+        if by_sts:
+            body = f"<ErrorResponse><Error><Type>Sender</Type>{body[7:]}<RequestId>1</RequestId></ErrorResponse>"
+        body = "<?xml version='1.0'?>" + body
         self.answer(r.status, body.encode(), **r.headers)
 
     # ---- requests ----
@@ -157,17 +186,38 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
             if f:
                 headers = {"Retry_After": "1"} if f.more.get("retry_after") else {}
                 raise Refusal(f.more["status"], f.more.get("code", "Trouble"), "as told", **headers)
+            if self.command == "POST" and self.path == "/":
+                self.give(body)
+                return
             self.verify(body)
             if self.store.fault(self.command, self.path, ("lost-answer",)):
                 self.answer = lambda *a, **k: self.hang_up()
             self.act(body)
             self.__dict__.pop("answer", None)
         except Refusal as r:
-            self.refuse(r)
+            self.refuse(r, self.path == "/")
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+
+    # ---- the token service ----
+
+    def give(self, body):
+        if self.headers.get("Content-Type") != "application/x-www-form-urlencoded" or "Authorization" in self.headers:
+            raise Refusal(400, "InvalidAction")
+        form = dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True))
+        if (form["Action"], form["Version"]) != ("AssumeRoleWithWebIdentity", "2011-06-15"):
+            raise Refusal(400, "InvalidAction")
+        if not re.fullmatch(r"[\w+=,.@-]{2,64}", form["RoleSessionName"]):
+            raise Refusal(400, "ValidationError", "RoleSessionName")
+        key, secret, token, until = self.store.give(form["WebIdentityToken"], form["RoleArn"])
+        end = datetime.datetime.fromtimestamp(until, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self.answer(200, ('<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
+                          "<AssumeRoleWithWebIdentityResult><SubjectFromWebIdentityToken>x</SubjectFromWebIdentityToken>"
+                          f"<Credentials><SessionToken>{token}</SessionToken><SecretAccessKey>{secret}</SecretAccessKey>"
+                          f"<Expiration>{end}</Expiration><AccessKeyId>{key}</AccessKeyId></Credentials>"
+                          "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>").encode())
 
     # ---- Signature Version 4 ----
 
@@ -178,8 +228,7 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
         if not given:
             raise Refusal(403, "AccessDenied", "no signature")
         key, day, region, names, signature = given.groups()
-        if key != s.key:
-            raise Refusal(403, "InvalidAccessKeyId")
+        secret, session = s.who(key)
         if region != s.region:
             raise Refusal(400, "AuthorizationHeaderMalformed", f"expecting {s.region}")
         stamp = self.headers["X-Amz-Date"]
@@ -204,12 +253,12 @@ class RequestHandler(http.server.BaseHTTPRequestHandler):
                               + ["", names, content])
         scope = f"{day}/{region}/s3/aws4_request"
         text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-        k = ("AWS4" + s.secret).encode()
+        k = ("AWS4" + secret).encode()
         for part in (day, region, "s3", "aws4_request"):
             k = hmac.new(k, part.encode(), hashlib.sha256).digest()
         if not hmac.compare_digest(hmac.new(k, text.encode(), hashlib.sha256).hexdigest(), signature):
             raise Refusal(403, "SignatureDoesNotMatch")
-        if s.token is not None and self.headers.get("X-Amz-Security-Token") != s.token:
+        if session is not None and self.headers.get("X-Amz-Security-Token") != session:
             raise Refusal(400, "ExpiredToken")
 
     # ---- the store ----

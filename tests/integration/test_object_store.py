@@ -294,6 +294,67 @@ class ObjectStoreTest(unittest.TestCase):
             self.env["AWS_PROFILE"] = "missing"
             self.assertIn("profile missing", self.error("unauthenticated", "read", f"{ROOT}/a"))
 
+    def take_identity(self, token="eyJ.a+b/c.sig=", role="arn:aws:iam::1:role/training"):
+        """No keys, but a file with a token that the store gives keys of a role for."""
+        file = tempfile.NamedTemporaryFile("w")
+        self.addCleanup(file.close)
+        file.write(token + "\n")
+        file.flush()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            self.env.pop(name, None)
+        self.env.update(AWS_WEB_IDENTITY_TOKEN_FILE=file.name, AWS_ROLE_ARN=role)
+        self.store.identities = {token: role}
+        return file.name
+
+    def test_keys_for_a_web_identity(self):
+        self.take_identity()
+        self.ok("upload", f"{ROOT}/f", 5 * PART)  # several threads, one question
+        self.assertEqual(len(self.store.given), 1)
+        self.env["AWS_ROLE_SESSION_NAME"] = "of-this-pod"
+        self.ok("download", f"{ROOT}/f", 5 * PART, PART)
+        self.assertEqual(len(self.store.given), 2)
+        self.env["AWS_ACCESS_KEY_ID"], self.env["AWS_SECRET_ACCESS_KEY"] = self.store.key, self.store.secret
+        self.ok("look", f"{ROOT}/f")  # keys that are set come first
+        self.assertEqual(len(self.store.given), 2)
+
+    def test_a_web_identity_that_gets_nothing(self):
+        path = self.take_identity()
+        self.store.identities = {}
+        answer = self.error("unauthenticated", "look", f"{ROOT}/a")
+        for part in ("does not give us the role arn:aws:iam::1:role/training", "InvalidIdentityToken: the token is not"):
+            self.assertIn(part, answer)
+        self.assertNotIn("eyJ", answer)
+        self.assertEqual(len(self.store.requests), 1)
+        open(path, "w").close()
+        self.assertIn("is empty", self.error("unauthenticated", "check", ROOT))
+        self.env["AWS_WEB_IDENTITY_TOKEN_FILE"] = "/nonexistent/token"
+        self.assertIn("/nonexistent/token", self.error("unauthenticated", "check", ROOT))
+        self.env["AWS_ROLE_ARN"] = ""
+        self.assertIn("AWS_ROLE_ARN is not", self.error("invalid", "check", ROOT))
+
+    def test_a_token_service_in_trouble(self):
+        self.take_identity()
+        passes = self.store.fail("status", "POST", "^/$", times=2, status=503)
+        broken = self.store.fail("hang-up", "POST", "^/$", times=1)
+        self.ok("write", f"{ROOT}/a", "x")
+        self.assertEqual((passes.hits, broken.hits), (2, 1))
+        self.store.fail("status", "POST", "^/$", times=99, status=503)
+        self.assertIn("after 4 attempts", self.error("unavailable", "read", f"{ROOT}/a"))
+        self.store.faults.clear()
+        self.env["AWS_ENDPOINT_URL_STS"] = "http://127.0.0.1:1"
+        self.assertIn("127.0.0.1:1", self.error("unavailable", "read", f"{ROOT}/a"))
+
+    def test_keys_are_renewed_before_they_end(self):
+        self.take_identity()
+        self.store.life = 3
+        answer = self.change_while_open(lambda: time.sleep(3.5))
+        self.assertEqual(answer.split()[0], "ok", answer)
+        # while the service cannot be asked, what is still good is used
+        self.store.life = 8
+        answer = self.change_while_open(lambda: (self.store.fail("status", "POST", "^/$", times=99, status=503),
+                                                 time.sleep(6.5)))
+        self.assertEqual(answer.split()[0], "ok", answer)
+
     def test_a_bucket_that_does_not_exist_is_no_missing_file(self):
         for what in (("look",), ("read",), ("list",), ("write", "x"), ("claim", "x"), ("remove",), ("remove-tree",)):
             answer = self.error("state", what[0], "s3://nowhere/a", *what[1:])

@@ -7,9 +7,12 @@
 
 #include "storage/s3_config.h"
 
-static const char *const names[] = {
-    "GRADUS_S3_ENDPOINT", "AWS_ENDPOINT_URL",     "AWS_REGION",         "AWS_DEFAULT_REGION",
-    "AWS_CA_BUNDLE",      "GRADUS_S3_PATH_STYLE", "GRADUS_S3_ATTEMPTS", "GRADUS_S3_STALL_SECONDS"};
+static const char *const names[] = {"GRADUS_S3_ENDPOINT",   "AWS_ENDPOINT_URL",
+                                    "AWS_REGION",           "AWS_DEFAULT_REGION",
+                                    "AWS_CA_BUNDLE",        "GRADUS_S3_PATH_STYLE",
+                                    "GRADUS_S3_ATTEMPTS",   "GRADUS_S3_STALL_SECONDS",
+                                    "AWS_ENDPOINT_URL_STS", "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                    "AWS_ROLE_ARN",         "AWS_ROLE_SESSION_NAME"};
 
 static int set_up(void **state)
 {
@@ -54,7 +57,7 @@ static void what_is_wrong_is_named(void **state)
         {"GRADUS_S3_ENDPOINT", "http://a/b"}, {"GRADUS_S3_ENDPOINT", "http://u:p@a"},
         {"GRADUS_S3_ENDPOINT", "http://a?b"}, {"AWS_REGION", "a/b"},
         {"GRADUS_S3_PATH_STYLE", "yes"},      {"GRADUS_S3_ATTEMPTS", "101"},
-        {"GRADUS_S3_STALL_SECONDS", "0"},
+        {"GRADUS_S3_STALL_SECONDS", "0"},     {"AWS_ENDPOINT_URL_STS", "sts:443"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct s3_config c = {.attempts = 77};
@@ -86,6 +89,48 @@ static void numbers_have_defaults(void **state)
     s3_config_release(&c);
 }
 
+static void assert_sts(const char *endpoint)
+{
+    struct s3_config c;
+    assert_int_equal(s3_config_read(&c, NULL), 0);
+    assert_string_equal(c.sts_endpoint, endpoint);
+    s3_config_release(&c);
+}
+
+static void the_token_service_is_that_of_the_store(void **state)
+{
+    (void)state;
+    assert_sts("https://sts.us-east-1.amazonaws.com");
+    assert_int_equal(setenv("AWS_REGION", "eu-west-1", 1), 0);
+    assert_sts("https://sts.eu-west-1.amazonaws.com");
+    assert_int_equal(setenv("GRADUS_S3_PATH_STYLE", "true", 1), 0);
+    assert_sts("https://sts.eu-west-1.amazonaws.com");
+    assert_int_equal(setenv("GRADUS_S3_ENDPOINT", "http://minio:9000", 1), 0);
+    assert_sts("http://minio:9000");
+    assert_int_equal(setenv("AWS_ENDPOINT_URL_STS", "https://sts.internal/", 1), 0);
+    assert_sts("https://sts.internal");
+}
+
+static void an_identity_is_a_file_and_a_role(void **state)
+{
+    (void)state;
+    struct s3_config c;
+    struct err err = {0};
+    assert_int_equal(setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/a", 1), 0);
+    assert_int_equal(s3_config_read(&c, NULL), 0);
+    assert_null(c.identity_file);
+    s3_config_release(&c);
+    assert_int_equal(setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/t", 1), 0);
+    assert_int_equal(s3_config_read(&c, NULL), 0);
+    assert_string_equal(c.identity_file, "/t");
+    assert_string_equal(c.role_arn, "arn:aws:iam::1:role/a");
+    assert_string_equal(c.role_session, "gradus");
+    s3_config_release(&c);
+    assert_int_equal(unsetenv("AWS_ROLE_ARN"), 0);
+    assert_int_equal(s3_config_read(&c, &err), ERR_INVALID);
+    assert_non_null(strstr(err.msg, "AWS_ROLE_ARN is not"));
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, set_up)
 
 int main(void)
@@ -94,6 +139,8 @@ int main(void)
         TEST(the_endpoint_is_that_of_the_region_unless_one_is_named),
         TEST(what_is_wrong_is_named),
         TEST(numbers_have_defaults),
+        TEST(the_token_service_is_that_of_the_store),
+        TEST(an_identity_is_a_file_and_a_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
