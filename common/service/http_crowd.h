@@ -26,7 +26,7 @@ struct http_guest {
     bool leaving; /* it was told to go */
     int fd;       /* borrows */
     uint64_t since_ms;
-    uint64_t number; /* of those that began in one millisecond, the lower came first */
+    uint64_t number;       /* of those that began in one millisecond, the lower came first */
     unsigned char peer[8]; /* an IPv4 address, or the network of an IPv6 address */
 };
 

@@ -317,8 +317,8 @@ struct sending {
 
 /* Takes @s. */
 static enum s3_outcome perform(struct sending *s, const struct s3_config *config,
-                            const struct s3_request *r, struct s3_answer *a,
-                            uint64_t *retry_after_s, struct err *err)
+                               const struct s3_request *r, struct s3_answer *a,
+                               uint64_t *retry_after_s, struct err *err)
 {
     CURL *h = take_handle();
     enum s3_outcome outcome = S3_HOPELESS;
