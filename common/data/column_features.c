@@ -29,15 +29,17 @@ struct bucketed_number {
 
 struct category_group {
     struct column_vocabulary vocabulary;
+    size_t source; /* category of the record */
     size_t first;
 };
 
 struct layout {
     struct plain_number *plain;
     struct bucketed_number *bucketed;
-    struct category_group *categories;
-    size_t plain_count, bucketed_count, category_count;
+    struct category_group *categories, *sparse;
+    size_t plain_count, bucketed_count, category_count, sparse_count;
     size_t width;
+    bool any_fields; /* the records have sparse fields */
 };
 
 static void layout_release(struct layout *l)
@@ -48,9 +50,13 @@ static void layout_release(struct layout *l)
     for (size_t i = 0; i < l->category_count; i++) {
         column_vocabulary_release(&l->categories[i].vocabulary);
     }
+    for (size_t i = 0; i < l->sparse_count; i++) {
+        column_vocabulary_release(&l->sparse[i].vocabulary);
+    }
     free(l->plain);
     free(l->bucketed);
     free(l->categories);
+    free(l->sparse);
     *l = (struct layout){0};
 }
 
@@ -114,6 +120,7 @@ static int measure_columns(struct layout *l, const struct data_spec *spec,
     l->plain = mem_new(train->numbers + 1, sizeof *l->plain);
     l->bucketed = mem_new(train->numbers + 1, sizeof *l->bucketed);
     l->categories = mem_new(train->category_count + 1, sizeof *l->categories);
+    l->sparse = mem_new(train->category_count + 1, sizeof *l->sparse);
     int rc = 0;
     for (size_t j = 0; j < train->numbers && rc == 0; j++) {
         rc = add_number(l, &spec->columns[train->declared[j]], train, j, err);
@@ -121,10 +128,15 @@ static int measure_columns(struct layout *l, const struct data_spec *spec,
     for (size_t k = 0; k < train->category_count && rc == 0; k++) {
         size_t number = train->declared[train->numbers + k];
         bool own = spec->columns[number].missing == COLUMN_MISSING_OWN;
-        rc = column_vocabulary_init(&l->categories[k].vocabulary, spec, number, own,
-                                    &train->categories[k], train->count, err);
-        l->category_count += rc == 0;
+        bool sparse = spec->columns[number].as == COLUMN_SPARSE;
+        size_t *count = sparse ? &l->sparse_count : &l->category_count;
+        struct category_group *g = &(sparse ? l->sparse : l->categories)[*count];
+        g->source = k;
+        rc = column_vocabulary_init(&g->vocabulary, spec, number, own, &train->categories[k],
+                                    train->count, err);
+        *count += rc == 0;
     }
+    l->any_fields = l->sparse_count > 0 || train->fields.count > 0;
     return rc;
 }
 
@@ -140,7 +152,7 @@ static int place_features(struct layout *l, const char *where, struct err *err)
         l->categories[i].first = l->width;
         l->width += l->categories[i].vocabulary.width;
     }
-    if (l->width == 0 || l->width > ENCODE_FEATURES_MAX) {
+    if ((l->width == 0 && !l->any_fields) || l->width > ENCODE_FEATURES_MAX) {
         return err_set(err, l->width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
                        "%s: the declared columns give %zu features; allowed are 1 to %u", where,
                        l->width, ENCODE_FEATURES_MAX);
@@ -207,9 +219,73 @@ static void set_categories(const struct category_group *g, const struct category
     free(ids.ids);
 }
 
-static int write_features(const struct layout *l, struct records *r, struct err *err)
+/* The keys of each different cell of a column. */
+struct cell_keys {
+    struct column_keys keys;
+    size_t *ends; /* of each text, behind a 0 */
+};
+
+static struct cell_keys make_keys(const struct category_group *g, const struct category_column *c)
+{
+    struct cell_keys made = {.ends = mem_new(c->values.count + 1, sizeof *made.ends)};
+    for (size_t i = 0; i < c->values.count; i++) {
+        column_vocabulary_keys(&g->vocabulary, c->values.texts[i], &made.keys);
+        made.ends[i + 1] = made.keys.count;
+    }
+    return made;
+}
+
+static int add_fields(const struct layout *l, const struct cell_keys *keys, struct records *r,
+                      struct err *err)
+{
+    struct sparse_draft draft = {0};
+    int rc = 0;
+    for (uint64_t i = 0; i < r->count && rc == 0; i++) {
+        for (size_t k = 0; k < l->sparse_count; k++) {
+            uint32_t cell = r->categories[l->sparse[k].source].cells[i];
+            bool missing = cell == RECORDS_CATEGORY_NONE;
+            size_t at = missing ? 0 : keys[k].ends[cell],
+                   end = missing ? 0 : keys[k].ends[cell + 1];
+            for (; at < end && rc == 0; at++) {
+                rc = sparse_draft_add(&draft, (uint32_t)k, keys[k].keys.keys[at], 1, err);
+            }
+        }
+        (void)sparse_draft_sort(&draft, true);
+        rc = rc != 0 ? rc : sparse_fields_add(&r->fields, &draft, r->where, err);
+    }
+    sparse_draft_release(&draft);
+    return rc;
+}
+
+/* Sparse columns as sparse fields. */
+static int write_fields(const struct layout *l, const struct data_spec *spec, struct records *r,
+                        struct err *err)
+{
+    int rc = 0;
+    struct cell_keys *keys = mem_new(l->sparse_count + 1, sizeof *keys);
+    for (size_t k = 0; k < l->sparse_count && rc == 0; k++) {
+        const struct category_column *c = &r->categories[l->sparse[k].source];
+        const struct data_column *d = &spec->columns[r->declared[r->numbers + l->sparse[k].source]];
+        keys[k] = make_keys(&l->sparse[k], c);
+        rc = sparse_fields_declare(&r->fields, c->name, (uint32_t)d->width, SPARSE_FOLD_NONE,
+                                   r->where, err);
+    }
+    if (rc == 0 && l->sparse_count > 0) {
+        rc = add_fields(l, keys, r, err);
+    }
+    for (size_t k = 0; k < l->sparse_count; k++) {
+        free(keys[k].keys.keys);
+        free(keys[k].ends);
+    }
+    free(keys);
+    return rc;
+}
+
+static int write_features(const struct layout *l, const struct data_spec *spec, struct records *r,
+                          struct err *err)
 {
     int rc = records_check_memory(r->count, l->width * sizeof(float), r->where, err);
+    rc = rc != 0 ? rc : write_fields(l, spec, r, err);
     if (rc != 0) {
         return rc;
     }
@@ -219,7 +295,8 @@ static int write_features(const struct layout *l, struct records *r, struct err 
     }
     set_numbers(l, r, values);
     for (size_t k = 0; k < l->category_count; k++) {
-        set_categories(&l->categories[k], &r->categories[k], r->count, values, l->width);
+        set_categories(&l->categories[k], &r->categories[l->categories[k].source], r->count, values,
+                       l->width);
     }
     free(r->values);
     r->values = values;
@@ -239,10 +316,10 @@ int column_features_make(const struct data_spec *spec, struct records *train, st
         rc = place_features(&layout, train->where, err);
     }
     if (rc == 0) {
-        rc = write_features(&layout, train, err);
+        rc = write_features(&layout, spec, train, err);
     }
     if (rc == 0 && test != NULL) {
-        rc = write_features(&layout, test, err);
+        rc = write_features(&layout, spec, test, err);
     }
     *numbers = layout.plain_count;
     layout_release(&layout);

@@ -3,7 +3,8 @@
  * vocabularies) comes from the train records and is applied to both parts.
  *
  * A feature vector is the numbers without boundaries, then the 0/1 features of each other column:
- * those with boundaries, then categories and lists, each kind in the order of the file. */
+ * those with boundaries, then categories and lists, each kind in the order of the file. Sparse
+ * columns become sparse fields of the records, and no features. */
 #ifndef GRADUS_DATA_COLUMN_FEATURES_H
 #define GRADUS_DATA_COLUMN_FEATURES_H
 

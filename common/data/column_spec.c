@@ -11,8 +11,9 @@
 #include "config/field_texts.h"
 #include "data/encode.h"
 
-static const char *const kinds[] = {"number", "category", "list", "label", "ignore", NULL};
-static const char *const hashes[] = {"xxh3", "fnv1a", NULL};
+static const char *const kinds[] = {"number", "category", "list", "label",
+                                    "ignore", "sparse",   NULL};
+static const char *const hashes[] = {"xxh3", "fnv1a", "none", NULL};
 static const char *const missings[] = {"data", "error",  "skip", "zero",
                                        "mean", "median", "own",  NULL};
 static const char *const unknowns[] = {"auto", "own", "zero", NULL};
@@ -32,6 +33,7 @@ enum {
     ROW_VOCABULARY_FILE,
     ROW_UNKNOWN,
     ROW_SEPARATOR,
+    ROW_WIDTH,
     ROW_COUNT
 };
 
@@ -48,7 +50,7 @@ const struct field data_column_fields[] = {
                 .def = "number",
                 .choices = kinds,
                 .help = "What its cells are: a number, a category, a list of categories, the label "
-                        "to predict, or nothing to learn from"},
+                        "to predict, nothing to learn from, or sparse: a list of 64-bit keys"},
     [ROW_MISSING] = {.path = "missing",
                      .type = FIELD_ENUM,
                      .offset = AT(missing),
@@ -102,7 +104,9 @@ const struct field data_column_fields[] = {
                   .def = "xxh3",
                   .choices = hashes,
                   .help = "Buckets: the hash of a category's bytes, 64 bits, whose remainder by "
-                          "buckets is the feature: XXH3 with seed 0, or FNV-1a"},
+                          "buckets is the feature: XXH3 with seed 0, or FNV-1a; sparse: the same, "
+                          "of texts to make keys of them, of keys that are numbers to make columns "
+                          "of them, where none takes the number itself"},
     [ROW_VOCABULARY] = {.path = "vocabulary",
                         .type = FIELD_TEXTS,
                         .offset = AT(vocabulary),
@@ -127,7 +131,14 @@ const struct field data_column_fields[] = {
                        .type = FIELD_STRING,
                        .offset = AT(separator),
                        .def = "|",
-                       .help = "List: the character between two categories of a cell"},
+                       .help = "List, sparse: the character between two categories of a cell"},
+    [ROW_WIDTH] = {.path = "width",
+                   .type = FIELD_INT,
+                   .offset = AT(width),
+                   .def = "0",
+                   .max = ENCODE_FEATURES_MAX,
+                   .help = "Sparse: the columns that the field is fed to the model as: column "
+                           "(hash of the key) mod width is the sum of the weights of its keys"},
 };
 const size_t data_column_field_count = sizeof data_column_fields / sizeof data_column_fields[0];
 _Static_assert(sizeof data_column_fields / sizeof data_column_fields[0] == ROW_COUNT, "rows");
@@ -196,11 +207,13 @@ bool data_column_has(const struct data_column *c, const struct field *field)
     case ROW_BUCKETS:
         return is_categories(c);
     case ROW_HASH:
-        return is_categories(c) && c->buckets > 0;
+        return (is_categories(c) && c->buckets > 0) || c->as == COLUMN_SPARSE;
     case ROW_SEPARATOR:
-        return c->as == COLUMN_LIST;
+        return c->as == COLUMN_LIST || c->as == COLUMN_SPARSE;
+    case ROW_WIDTH:
+        return c->as == COLUMN_SPARSE;
     default:
-        return is_categories(c) && c->buckets == 0;
+        return (is_categories(c) && c->buckets == 0) || c->as == COLUMN_SPARSE;
     }
 }
 
@@ -215,11 +228,12 @@ static int check_kind(const struct data_column *c, const bool *seen, struct err 
         [ROW_MEAN] = "with 'standardise: true'",
         [ROW_DEVIATION] = "with 'standardise: true'",
         [ROW_BUCKETS] = "with 'as: category' or 'as: list'",
-        [ROW_HASH] = "with categories and buckets",
-        [ROW_VOCABULARY] = "with categories that are not hashed (buckets)",
-        [ROW_VOCABULARY_FILE] = "with categories that are not hashed (buckets)",
-        [ROW_UNKNOWN] = "with categories that are not hashed (buckets)",
-        [ROW_SEPARATOR] = "with 'as: list'",
+        [ROW_HASH] = "with categories and buckets, or 'as: sparse'",
+        [ROW_VOCABULARY] = "with categories that are not hashed (buckets), or 'as: sparse'",
+        [ROW_VOCABULARY_FILE] = "with categories that are not hashed (buckets), or 'as: sparse'",
+        [ROW_UNKNOWN] = "with categories that are not hashed (buckets), or 'as: sparse'",
+        [ROW_SEPARATOR] = "with 'as: list' or 'as: sparse'",
+        [ROW_WIDTH] = "with 'as: sparse'",
     };
     for (size_t row = 0; row < ROW_COUNT; row++) {
         const struct field *field = &data_column_fields[row];
@@ -241,6 +255,9 @@ static int check_missing(const struct data_column *c, struct err *err)
     if (categories && (c->missing == COLUMN_MISSING_MEAN || c->missing == COLUMN_MISSING_MEDIAN)) {
         fits = false;
         allowed = "data, error, skip, zero or own";
+    } else if (c->as == COLUMN_SPARSE && c->missing > COLUMN_MISSING_ZERO) {
+        fits = false;
+        allowed = "data, error, skip or zero";
     } else if (c->as == COLUMN_NUMBER && c->missing == COLUMN_MISSING_OWN &&
                !is_set(c->boundaries)) {
         fits = false;
@@ -274,6 +291,10 @@ static int check_number(const struct data_column *c, struct err *err)
 
 static int check_categories(const struct data_column *c, struct err *err)
 {
+    if (is_categories(c) && c->hash == COLUMN_HASH_NONE) {
+        return err_set(err, ERR_INVALID,
+                       "hash: a category is a text, which is no number; allowed: xxh3 or fnv1a");
+    }
     struct field_texts texts = {0};
     const bool list = is_set(c->vocabulary), file = is_set(c->vocabulary_file);
     if (list && file) {
@@ -285,9 +306,27 @@ static int check_categories(const struct data_column *c, struct err *err)
     }
     field_texts_release(&texts);
     const char *s = c->separator;
-    if (c->as == COLUMN_LIST && (s == NULL || strlen(s) != 1 || s[0] == '"')) {
+    if (c->as != COLUMN_CATEGORY && (s == NULL || strlen(s) != 1 || s[0] == '"')) {
         return err_set(err, ERR_INVALID,
                        "separator: not one character; allowed: one ASCII character, no quote");
+    }
+    return 0;
+}
+
+/* No layer takes keys themselves. */
+static int check_sparse(const struct data_column *c, struct err *err)
+{
+    const bool vocabulary = is_set(c->vocabulary) || is_set(c->vocabulary_file);
+    if (c->width == 0) {
+        return err_set(err, ERR_INVALID,
+                       "width: no layer takes the keys of a sparse field yet, so the model cannot "
+                       "use this one; allowed: 1 to %u columns that its keys are hashed into",
+                       ENCODE_FEATURES_MAX);
+    }
+    if (vocabulary && c->hash != COLUMN_HASH_XXH3) {
+        return err_set(err, ERR_INVALID,
+                       "hash: the keys are places in the vocabulary, which nothing hashes; "
+                       "allowed: hash or a vocabulary");
     }
     return 0;
 }
@@ -301,8 +340,11 @@ int data_column_check(const struct data_column *c, const bool *seen, struct err 
     rc = rc != 0 ? rc : check_missing(c, err);
     if (rc == 0 && c->as == COLUMN_NUMBER) {
         rc = check_number(c, err);
-    } else if (rc == 0 && is_categories(c)) {
+    } else if (rc == 0 && (is_categories(c) || c->as == COLUMN_SPARSE)) {
         rc = check_categories(c, err);
+    }
+    if (rc == 0 && c->as == COLUMN_SPARSE) {
+        rc = check_sparse(c, err);
     }
     return rc;
 }

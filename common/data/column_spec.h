@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The declared columns of CSV data, `data.columns` of a job file: what a cell means and which
- * features it becomes (docs/data.md has the formulas). */
+/* The declared columns of data, `data.columns` of a job file: what a cell or a field means and
+ * which features it becomes (docs/data.md has the formulas). */
 #ifndef GRADUS_DATA_COLUMN_SPEC_H
 #define GRADUS_DATA_COLUMN_SPEC_H
 
@@ -9,8 +9,15 @@
 #define COLUMNS_DECLARED_MAX 1024 /* by hand, as everything in a job file; a range is one */
 #define COLUMN_BOUNDARIES_MAX 1000
 
-enum column_kind { COLUMN_NUMBER, COLUMN_CATEGORY, COLUMN_LIST, COLUMN_LABEL, COLUMN_IGNORE };
-enum column_hash { COLUMN_HASH_XXH3, COLUMN_HASH_FNV1A };
+enum column_kind {
+    COLUMN_NUMBER,
+    COLUMN_CATEGORY,
+    COLUMN_LIST,
+    COLUMN_LABEL,
+    COLUMN_IGNORE,
+    COLUMN_SPARSE
+};
+enum column_hash { COLUMN_HASH_XXH3, COLUMN_HASH_FNV1A, COLUMN_HASH_NONE };
 /* What an empty cell becomes; the first is what data.missing says. */
 enum column_missing {
     COLUMN_MISSING_DATA,
@@ -37,7 +44,8 @@ struct data_column {
     char *vocabulary;      /* FIELD_TEXTS: the categories */
     char *vocabulary_file; /* or a file with one in each line; neither: those of train records */
     int unknown;           /* enum column_unknown */
-    char *separator;       /* list: one character between two categories of a cell */
+    char *separator;       /* list, sparse: one character between two categories of a cell */
+    int64_t width;         /* sparse: columns that its keys fall into; 0: none */
 };
 
 extern const struct field data_column_fields[];

@@ -15,24 +15,14 @@
 #include "data/csv_columns.h"
 #include "data/encode.h"
 #include "data/file_list.h"
+#include "data/key_hash.h"
 #include "data/lines.h"
-
-/* FNV-1a, 64 bits (draft-eastlake-fnv): h = 14695981039346656037; for each byte
- * h = (h xor byte) · 1099511628211 mod 2^64. */
-static uint64_t fnv1a(const char *text, size_t n)
-{
-    uint64_t h = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-    }
-    return h;
-}
 
 /* Takes a category out of the cell at *@cell, which is moved behind it; NULL: there is none. The
  * category is not NUL-terminated. */
 static const char *next_category(const struct data_column *c, const char **cell, size_t *n)
 {
-    if (c->as != COLUMN_LIST) {
+    if (c->as == COLUMN_CATEGORY) {
         const char *text = *cell;
         *n = strlen(text);
         *cell += *n;
@@ -181,6 +171,17 @@ static int measure(struct column_vocabulary *v, const char *where,
     return rc;
 }
 
+/* Texts make no keys by themselves. */
+static int check_hash(const struct data_column *c, const char *key, struct err *err)
+{
+    return c->hash != COLUMN_HASH_NONE
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "%s.hash: the cells of a CSV file are texts, which are no keys without a "
+                         "hash; allowed: xxh3, fnv1a or a vocabulary",
+                         key);
+}
+
 int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *spec, size_t number,
                            bool own_missing, const struct category_column *cells, uint64_t records,
                            struct err *err)
@@ -188,6 +189,7 @@ int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *
     const struct data_column *c = &spec->columns[number];
     const bool list = c->vocabulary != NULL && c->vocabulary[0] != '\0';
     const bool file = c->vocabulary_file != NULL && c->vocabulary_file[0] != '\0';
+    const bool keys = c->as == COLUMN_SPARSE;
     const bool own_unknown =
         c->unknown == COLUMN_UNKNOWN_OWN || (c->unknown == COLUMN_UNKNOWN_AUTO && (list || file));
     *v = (struct column_vocabulary){.column = c,
@@ -202,6 +204,7 @@ int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *
     char *key = mem_printf("data.columns.%zu", number);
     int rc = list   ? read_list(v, key, err)
              : file ? read_file(v, spec, key, err)
+             : keys ? check_hash(c, key, err)
                     : measure(v, key, cells, records, err);
     free(key);
     if (rc != 0) {
@@ -221,18 +224,28 @@ void column_vocabulary_release(struct column_vocabulary *v)
     *v = (struct column_vocabulary){0};
 }
 
+static uint64_t hash_of(const struct data_column *c, const char *text, size_t n)
+{
+    return c->hash == COLUMN_HASH_FNV1A ? key_hash_fnv1a(text, n) : checksum_of(text, n);
+}
+
+/* The number of a category in the vocabulary. */
+static bool find(const struct column_vocabulary *v, const char *text, size_t n, uint32_t *number)
+{
+    char *category = mem_printf("%.*s", (int)n, text);
+    bool known = names_find(&v->known, category, number);
+    free(category);
+    return known;
+}
+
 static uint32_t id_of(const struct column_vocabulary *v, const char *text, size_t n)
 {
     const struct data_column *c = v->column;
     if (c->buckets > 0) {
-        uint64_t hash = c->hash == COLUMN_HASH_FNV1A ? fnv1a(text, n) : checksum_of(text, n);
-        return (uint32_t)(v->first + hash % (uint64_t)c->buckets);
+        return (uint32_t)(v->first + hash_of(c, text, n) % (uint64_t)c->buckets);
     }
     uint32_t number;
-    char *category = mem_printf("%.*s", (int)n, text);
-    bool known = names_find(&v->known, category, &number);
-    free(category);
-    return known ? (uint32_t)v->first + number : v->unknown;
+    return find(v, text, n, &number) ? (uint32_t)v->first + number : v->unknown;
 }
 
 static int by_id(const void *a, const void *b)
@@ -264,4 +277,19 @@ void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
         }
     }
     out->count = kept;
+}
+
+void column_vocabulary_keys(const struct column_vocabulary *v, const char *text,
+                            struct column_keys *out)
+{
+    size_t n = 0;
+    for (const char *category; (category = next_category(v->column, &text, &n)) != NULL;) {
+        uint32_t number = v->unknown;
+        bool hashed = v->known.count == 0;
+        if (!hashed && !find(v, category, n, &number) && number == RECORDS_CATEGORY_NONE) {
+            continue;
+        }
+        out->keys = mem_grow(out->keys, &out->capacity, out->count + 1, sizeof *out->keys);
+        out->keys[out->count++] = hashed ? hash_of(v->column, category, n) : number;
+    }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which feature a category of a declared column is: by a hash, or by its place in a vocabulary. */
+/* Which feature a category of a declared column is, or which key: by a hash, or by its place in a
+ * vocabulary. */
 #ifndef GRADUS_DATA_COLUMN_VOCABULARY_H
 #define GRADUS_DATA_COLUMN_VOCABULARY_H
 
@@ -26,9 +27,16 @@ struct column_ids {
     size_t count, capacity;
 };
 
+/* The same as keys of a sparse field; owned. */
+struct column_keys {
+    uint64_t *keys;
+    size_t count, capacity;
+};
+
 /* Of entry @number of data.columns. @cells: of the train records, for a column without a
  * vocabulary. @own_missing: a missing value has a feature. Errors: ERR_INVALID a vocabulary with
- * an empty or repeated category; ERR_EXHAUSTED too many; of lines_open(). */
+ * an empty or repeated category, keys of texts without a hash; ERR_EXHAUSTED too many; of
+ * lines_open(). */
 int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *spec, size_t number,
                            bool own_missing, const struct category_column *cells, uint64_t records,
                            struct err *err);
@@ -36,5 +44,9 @@ void column_vocabulary_release(struct column_vocabulary *v);
 /* Append the features of the cell @text, each once. */
 void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
                            struct column_ids *out);
+/* Append the keys of the cell @text of a sparse field, maybe one twice: places in the vocabulary,
+ * from 0, its length for what it lacks; without one hashes. */
+void column_vocabulary_keys(const struct column_vocabulary *v, const char *text,
+                            struct column_keys *out);
 
 #endif

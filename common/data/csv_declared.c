@@ -88,11 +88,10 @@ static int find_columns(const struct csv_columns *c, const char *path, const cha
 static int assign_entry(struct csv_columns *c, const char *path, const struct data_spec *spec,
                         uint32_t entry, struct err *err)
 {
-    static const enum csv_role roles[] = {[COLUMN_NUMBER] = CSV_NUMBER,
-                                          [COLUMN_CATEGORY] = CSV_CATEGORY,
-                                          [COLUMN_LIST] = CSV_CATEGORY,
-                                          [COLUMN_LABEL] = CSV_LABEL,
-                                          [COLUMN_IGNORE] = CSV_IGNORED};
+    static const enum csv_role roles[] = {
+        [COLUMN_NUMBER] = CSV_NUMBER, [COLUMN_CATEGORY] = CSV_CATEGORY,
+        [COLUMN_LIST] = CSV_CATEGORY, [COLUMN_SPARSE] = CSV_CATEGORY,
+        [COLUMN_LABEL] = CSV_LABEL,   [COLUMN_IGNORE] = CSV_IGNORED};
     const struct data_column *column = &spec->columns[entry];
     char key[64];
     (void)snprintf(key, sizeof key, "data.columns.%u.column", (unsigned)entry);
@@ -130,7 +129,14 @@ int csv_declared_assign(struct csv_columns *c, const char *path, const struct da
     for (size_t i = 0; i < spec->column_count && rc == 0; i++) {
         rc = assign_entry(c, path, spec, (uint32_t)i, err);
     }
-    return rc;
+    bool label = false;
+    for (size_t j = 0; j < c->count; j++) {
+        label = label || c->roles[j] == CSV_LABEL;
+    }
+    return rc != 0 || label
+               ? rc
+               : err_set(err, ERR_INVALID,
+                         "%s: no entry of data.columns is the label; give one 'as: label'", path);
 }
 
 enum column_missing csv_column_missing(const struct csv_columns *c, const struct data_spec *spec,

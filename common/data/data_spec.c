@@ -41,7 +41,7 @@ const struct field data_fields[] = {
      .type = FIELD_TEXTS,
      .offset = AT(train.file),
      .help =
-         "The records to train on: an IDX file of features, a CSV or a LIBSVM file, plain, "
+         "The records to train on: an IDX file of features, or a file of another format, plain, "
          "gzip or zstd, as a path or s3://BUCKET/KEY; or several of a kind, as a list or a "
          "pattern such as part-*.csv, whose files are read in the order of their names, byte by "
          "byte"},
@@ -127,9 +127,9 @@ const struct field data_fields[] = {
      .offset = AT(bad_records),
      .def = "0",
      .max = LIMIT_MAX,
-     .help = "How many lines of CSV or LIBSVM that are no records (wrong fields, no number, no "
-             "label) are left out, and counted, of train and test each; one more is an error; 0: "
-             "the first is"},
+     .help = "How many lines or records that are none (wrong fields, no number, no label) are left "
+             "out, and counted, of train and test each, of all formats but IDX; one more is an "
+             "error; 0: the first is"},
     {.path = "short_rows",
      .type = FIELD_ENUM,
      .offset = AT(short_rows),
@@ -156,7 +156,8 @@ const struct field data_fields[] = {
      .help =
          "How features are scaled, by the train records: unit (bytes ÷ 255, else ÷ largest "
          "magnitude), standard (mean 0, deviation 1), minmax (0 to 1), none; auto is unit for IDX "
-         "and LIBSVM, where 0 stays 0, standard for CSV, and none with data.columns"},
+         "and LIBSVM, where 0 stays 0, standard for CSV, and none with data.columns; sparse "
+         "fields are never scaled"},
     {.path = "features",
      .type = FIELD_INT,
      .offset = AT(features),

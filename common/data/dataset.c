@@ -23,13 +23,14 @@
 struct dataset {
     atomic_uint refs;
     struct dataset_info info;
-    size_t width;           /* features of a record */
-    uint8_t *bytes;         /* [records × width], scaled when read; or NULL */
-    float *values;          /* [records × width], scaled already; or NULL */
-    struct scaling scaling; /* of bytes */
-    int32_t *classes;       /* [records], or NULL for real labels */
-    float *targets;         /* [records], or NULL for class labels */
-    char **class_names;     /* [classes], or NULL */
+    size_t width;                /* features of a record that lie in bytes or values */
+    uint8_t *bytes;              /* [records × width], scaled when read; or NULL */
+    float *values;               /* [records × width], scaled already; or NULL */
+    struct sparse_fields fields; /* whose columns are made when read, behind the others */
+    struct scaling scaling;      /* of bytes */
+    int32_t *classes;            /* [records], or NULL for real labels */
+    float *targets;              /* [records], or NULL for class labels */
+    char **class_names;          /* [classes], or NULL */
     uint64_t bad_count;
     char *bad_first;
     char *format;
@@ -82,6 +83,7 @@ void dataset_free(struct dataset *d)
     scaling_release(&d->scaling);
     free(d->bytes);
     free(d->values);
+    sparse_fields_release(&d->fields);
     free(d->classes);
     free(d->targets);
     free(d->bad_first);
@@ -110,7 +112,13 @@ const char *dataset_format(const struct dataset *d)
 uint64_t dataset_bytes(const struct dataset *d)
 {
     uint64_t each = d->width * (d->bytes != NULL ? sizeof *d->bytes : sizeof *d->values);
-    return d->info.records * (each + sizeof(float)); /* a class has as many bytes as a target */
+    return d->info.records * (each + sizeof(float)) + /* a class has as many bytes as a target */
+           sparse_fields_bytes(&d->fields);
+}
+
+const struct sparse_fields *dataset_fields(const struct dataset *d)
+{
+    return &d->fields;
 }
 
 const char *const *dataset_class_names(const struct dataset *d)
@@ -121,14 +129,18 @@ const char *const *dataset_class_names(const struct dataset *d)
 void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b)
 {
     assert(count <= b->capacity);
+    const size_t features = d->width + d->fields.width;
     for (size_t i = 0; i < count; i++) {
         uint64_t r = records[i];
         assert(r < d->info.records);
-        float *out = b->features + i * d->width;
+        float *out = b->features + i * features;
         if (d->bytes != NULL) {
             scaling_apply_bytes(&d->scaling, d->bytes + r * d->width, out);
-        } else {
+        } else if (d->width > 0) {
             memcpy(out, d->values + r * d->width, d->width * sizeof *out);
+        }
+        if (d->fields.count > 0) {
+            sparse_fields_spread(&d->fields, r, out + d->width);
         }
         b->classes[i] = d->classes != NULL ? d->classes[r] : 0;
         b->targets[i] = d->classes != NULL ? (float)d->classes[r] : d->targets[r];
@@ -149,9 +161,10 @@ static uint64_t fingerprint(const struct dataset *d)
         checksum_add(c, d->bytes, n * d->width);
         checksum_add(c, d->scaling.shift, factors * sizeof(float));
         checksum_add(c, d->scaling.factor, factors * sizeof(float));
-    } else {
+    } else if (d->width > 0) {
         checksum_add(c, d->values, n * d->width * sizeof(float));
     }
+    sparse_fields_checksum(&d->fields, c);
     if (d->classes != NULL) {
         checksum_add(c, d->classes, n * sizeof *d->classes);
     } else {
@@ -193,6 +206,20 @@ static int fit_labels(struct label_map *m, const struct data_spec *spec, bool is
     return 0;
 }
 
+/* Features and columns of sparse fields together. */
+static int check_width(const struct records *r, struct err *err)
+{
+    const size_t width = r->numbers + r->fields.width;
+    if (r->fields.count == 0 || (width > 0 && width <= ENCODE_FEATURES_MAX)) {
+        return 0;
+    }
+    return err_set(err, width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
+                   width == 0 ? "%s: %zu features: the sparse fields have no width; allowed are 1 "
+                                "to %u"
+                              : "%s: the declared columns give %zu features; allowed are 1 to %u",
+                   r->where, width, ENCODE_FEATURES_MAX);
+}
+
 static int take_labels(struct dataset *d, const struct label_map *m, const struct records *r,
                        struct err *err)
 {
@@ -231,7 +258,9 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     struct dataset *d = mem_new(1, sizeof *d);
     atomic_store(&d->refs, 1);
     d->info.records = r->count;
-    d->info.features = r->shape;
+    d->info.features = r->fields.count == 0
+                           ? r->shape
+                           : (struct shape){.rank = 1, .dims = {r->numbers + r->fields.width}};
     d->width = r->numbers;
     d->bad_count = r->bad_count;
     d->bad_first = cells_settle(r->bad_first, data_roots_bind(spec->roots));
@@ -243,11 +272,13 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     }
     d->bytes = r->bytes;
     d->values = r->values;
+    d->fields = r->fields;
     r->bytes = NULL;
     r->values = NULL;
+    r->fields = (struct sparse_fields){0};
     if (d->bytes != NULL) {
         d->scaling = scaling_copy(scaling);
-    } else {
+    } else if (d->width > 0) {
         scaling_apply(scaling, d->values, r->count, d->width);
     }
     d->info.fingerprint = fingerprint(d);
@@ -279,6 +310,9 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
     }
     if (rc == 0) {
         scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
+        rc = check_width(first, err);
+    }
+    if (rc == 0) {
         rc = dataset_new(&labels, &scaling, spec, parts.format, first, &made[0], err);
     }
     if (rc == 0 && second != NULL) {

@@ -2,7 +2,10 @@
 /* Records in memory, ready to be read in any order from any thread.
  *
  * dataset_open() reads, checks and decodes both sources; scaling, categories and class names come
- * from the train source and are applied to both. Immutable afterwards. */
+ * from the train source and are applied to both. Immutable afterwards.
+ *
+ * Sparse fields stay sparse in memory. dataset_read() makes the columns of those that have a width,
+ * behind the dense features; sparse_batch_read() gives the keys themselves. */
 #ifndef GRADUS_DATA_DATASET_H
 #define GRADUS_DATA_DATASET_H
 
@@ -12,6 +15,7 @@
 
 #include "base/err.h"
 #include "data/data_spec.h"
+#include "data/sparse_fields.h"
 #include "tensor/batch.h"
 #include "tensor/shape.h"
 
@@ -19,7 +23,7 @@ struct dataset;
 
 struct dataset_info {
     uint64_t records;
-    struct shape features; /* of one record: [28, 28] or [4] */
+    struct shape features; /* of one record: [28, 28] or [4]; with columns of sparse fields */
     bool label_is_class;
     uint32_t classes;   /* 0 for real labels */
     double label_scale; /* a real label in the data's units = value × label_scale + label_offset */
@@ -47,7 +51,8 @@ const struct dataset_info *dataset_info(const struct dataset *d);
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
 /* The format of the files, and why data.format: auto took it. */
 const char *dataset_format(const struct dataset *d);
-uint64_t dataset_bytes(const struct dataset *d); /* of its records in memory */
+uint64_t dataset_bytes(const struct dataset *d);                     /* of its records in memory */
+const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be none */
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
 /* Decode @count records with the given numbers into @b (count ≤ capacity). */

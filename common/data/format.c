@@ -4,6 +4,7 @@
 #include "data/format.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "data/cells.h"
@@ -88,8 +89,8 @@ int format_find(const struct data_spec *spec, const char *path, struct format_ch
                 struct err *err)
 {
     int kind = spec->format;
-    if (kind == DATA_FORMAT_AUTO && spec->column_count > 0) {
-        kind = DATA_FORMAT_CSV; /* no other format has columns to declare */
+    if (kind == DATA_FORMAT_AUTO && spec->column_count > 0 && strcmp(spec->separator, ",") != 0) {
+        kind = DATA_FORMAT_CSV; /* no other format has a separator to set */
     }
     if (kind == DATA_FORMAT_AUTO) {
         return look_at(path, spec->roots, out, err);

@@ -55,6 +55,7 @@ void records_release(struct records *r)
     free(r->bytes);
     free(r->values);
     sparse_release(&r->sparse);
+    sparse_fields_release(&r->fields);
     free(r->labels);
     names_release(&r->label_texts);
     free(r->label_cells);
@@ -237,6 +238,7 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
         .by_line = all->by_line,
         .named = all->named,
         .usual_scale = all->usual_scale,
+        .fields = sparse_fields_twin(&all->fields),
     };
     if (all->columns != NULL) {
         t.columns = mem_new(all->numbers, sizeof *t.columns);
@@ -285,6 +287,24 @@ static bool is_test(uint64_t key, uint64_t record, double test_fraction)
     return rng_uniform(key, record) < test_fraction;
 }
 
+/* The sparse fields of both parts. */
+static int split_fields(struct records *all, uint64_t key, double test_fraction,
+                        struct records *test, struct err *err)
+{
+    struct sparse_fields train = sparse_fields_twin(&all->fields);
+    int rc = 0;
+    for (uint64_t i = 0; i < all->fields.records && train.count > 0 && rc == 0; i++) {
+        rc = sparse_fields_copy(is_test(key, i, test_fraction) ? &test->fields : &train,
+                                &all->fields, i, all->where, err);
+    }
+    struct sparse_fields *done = rc == 0 ? &all->fields : &train, old = *done;
+    if (rc == 0) {
+        *done = train;
+    }
+    sparse_fields_release(&old);
+    return rc;
+}
+
 int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
                   struct err *err)
 {
@@ -306,6 +326,11 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
     if (rc != 0) {
         return rc;
     }
+    rc = split_fields(all, key, test_fraction, &t, err);
+    if (rc != 0) {
+        records_release(&t);
+        return rc;
+    }
     uint64_t to_test = 0, to_train = 0;
     for (uint64_t i = 0; i < all->count; i++) {
         if (is_test(key, i, test_fraction)) {
@@ -323,6 +348,7 @@ void records_limit(struct records *r, uint64_t limit)
 {
     if (limit > 0 && r->count > limit) {
         r->count = limit;
+        sparse_fields_limit(&r->fields, limit);
     }
 }
 
@@ -351,6 +377,10 @@ int records_match(const struct records *train, const struct records *test, struc
     if (train->category_count != test->category_count) {
         return err_set(err, ERR_INVALID, "%s has %zu categorical columns, %s has %zu", test->where,
                        test->category_count, train->where, train->category_count);
+    }
+    if (!sparse_fields_equal(&train->fields, &test->fields)) {
+        return err_set(err, ERR_INVALID, "%s: its sparse fields are not those of %s", test->where,
+                       train->where);
     }
     bool named = train->named && test->named && train->columns != NULL;
     for (size_t i = 0; named && i < train->numbers + train->category_count; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records as a format read them: complete and checked, but not yet split, encoded or scaled.
  *
- * A record is a row of numbers (or of bytes), then of category columns (text), and a label that is
- * a number or a text. dataset_open() turns this into floats. */
+ * A record is a row of numbers (or of bytes), then of category columns (text), maybe sparse fields
+ * (sparse_fields.h), and a label that is a number or a text. dataset_open() turns this into floats.
+ */
 #ifndef GRADUS_DATA_RECORDS_H
 #define GRADUS_DATA_RECORDS_H
 
@@ -14,6 +15,7 @@
 #include "base/err.h"
 #include "data/data_spec.h"
 #include "data/names.h"
+#include "data/sparse_fields.h"
 #include "tensor/shape.h"
 
 #define RECORDS_CATEGORY_NONE UINT32_MAX   /* a missing category */
@@ -46,13 +48,14 @@ struct records {
     char **files;       /* [file_count] of the labels; NULL: there is one file only */
     size_t file_count;
     uint64_t count;
-    struct shape shape;        /* of the numbers of one record */
-    size_t numbers;            /* their count */
-    uint8_t *bytes;            /* [count × numbers] when the file holds bytes, else NULL */
-    float *values;             /* [count × numbers] otherwise; NAN: missing */
-    struct sparse_rows sparse; /* in place of both until records_spread() */
-    char **columns;            /* [numbers] names for messages, or NULL */
-    bool named;                /* the names of columns and categories are from the file */
+    struct shape shape;          /* of the numbers of one record */
+    size_t numbers;              /* their count */
+    uint8_t *bytes;              /* [count × numbers] when the file holds bytes, else NULL */
+    float *values;               /* [count × numbers] otherwise; NAN: missing */
+    struct sparse_rows sparse;   /* in place of both until records_spread() */
+    struct sparse_fields fields; /* beside both; none: the records are dense alone */
+    char **columns;              /* [numbers] names for messages, or NULL */
+    bool named;                  /* the names of columns and categories are from the file */
     struct category_column *categories;
     size_t category_count;
     /* [numbers, then categories] of each the entry of data.columns; NULL: there are none */

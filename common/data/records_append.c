@@ -160,6 +160,9 @@ int records_append(struct records *all, const struct records *more, struct err *
     if (rc == 0) {
         rc = join_labels(all, more, err);
     }
+    if (rc == 0) {
+        rc = sparse_fields_append(&all->fields, &more->fields, more->where, err);
+    }
     for (size_t i = 0; i < all->category_count && rc == 0; i++) {
         const struct category_column *m = &more->categories[i];
         struct category_column *c = &all->categories[i];

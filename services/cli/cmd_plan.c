@@ -43,9 +43,13 @@ static int print_plan(const struct job_spec *spec, const struct model *model,
     const struct host_memory host = host_memory("");
     memory_need_of(&update, model, train, test, &need);
     if (json) {
-        output_plan_json(&plan, &update, &need, &host, &out);
+        output_plan_json(&plan, &update, &need, &host, train != NULL ? dataset_fields(train) : NULL,
+                         &out);
         (void)fputs(buf_str(&out), stdout);
     } else {
+        if (train != NULL) {
+            sparse_fields_describe(dataset_fields(train), &out);
+        }
         model_describe(model, &out);
         buf_add_char(&out, '\n');
         plan_format(&plan, &out);

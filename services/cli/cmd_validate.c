@@ -17,11 +17,12 @@ struct options {
 static const struct field fields[] = {CLI_RULES_DIR_ROW(struct options),
                                       CLI_JSON_ROW(struct options)};
 
-static void print_valid(const char *file, const char *job, const char *checked_against)
+static void print_valid(const char *file, const char *job, const char *checked_against,
+                        const struct dataset *train)
 {
     struct buf out = {0};
-    output_object(&out, "file", file, "job", job, "status", "valid", "checked_against",
-                  checked_against, (const char *)NULL);
+    output_valid_json(file, job, checked_against, train != NULL ? dataset_fields(train) : NULL,
+                      &out);
     (void)fputs(buf_str(&out), stdout);
     buf_release(&out);
 }
@@ -50,16 +51,19 @@ static int check_model(const char *path, const struct job_file *file, bool json)
     int code = CLI_OK;
     int rc = job_file_model(&file->spec, &model, &train, &test, &err);
     if (rc == 0 && json) {
-        print_valid(path, file->spec.name, train != NULL ? "data" : "model.input");
+        print_valid(path, file->spec.name, train != NULL ? "data" : "model.input", train);
     } else if (rc == 0) {
         struct buf out = {0};
+        if (train != NULL) {
+            sparse_fields_describe(dataset_fields(train), &out);
+        }
         model_describe(model, &out);
         buf_printf(&out, "%s is valid%s\n", path,
                    train != NULL ? " and fits its data" : "; its data is not here");
         terminal_print(&out);
         buf_release(&out);
     } else if (job_file_data_elsewhere(&file->spec, rc) && json) {
-        print_valid(path, file->spec.name, "nothing");
+        print_valid(path, file->spec.name, "nothing", NULL);
     } else if (job_file_data_elsewhere(&file->spec, rc)) {
         /* The data may well be somewhere else; what the file says is right. */
         struct buf out = {0};

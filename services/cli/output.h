@@ -11,6 +11,7 @@
 #include "cli/memory_need.h"
 #include "cli/output_update.h"
 #include "config/diag.h"
+#include "data/sparse_fields.h"
 #include "gradus/v1/jobs.pb-c.h"
 #include "graph/metric.h"
 #include "job/plan/plan.h"
@@ -39,10 +40,13 @@ void output_nodes_json(Gradus__V1__NodeInfo *const *nodes, size_t count, struct 
 void output_nodes_text(Gradus__V1__NodeInfo *const *nodes, size_t count, struct buf *out);
 void output_plan_json(const struct plan *plan, const struct output_update *update,
                       const struct memory_need *need, const struct host_memory *host,
-                      struct buf *out);
+                      const struct sparse_fields *fields, struct buf *out);
 void output_metrics_json(const char *checkpoint, const char *data, const struct metrics *m,
                          double label_scale, struct buf *out);
 void output_metrics_text(const struct metrics *m, double label_scale, struct buf *out);
+/* {"file", "job", "status": "valid", "checked_against", "sparse_fields"}; @fields NULL: none. */
+void output_valid_json(const char *file, const char *job, const char *checked_against,
+                       const struct sparse_fields *fields, struct buf *out);
 /* {"file", "status", "errors": [{"file", "line", "column", "key", "message"}, …]}; a file that is
  * "" is null. */
 void output_diags_json(const char *file, const char *status, const struct diags *diags,

@@ -337,9 +337,35 @@ static json_t *host_of(const struct memory_need *need, const struct host_memory 
     return o;
 }
 
+/* @fields NULL: none. */
+static json_t *fields_of(const struct sparse_fields *fields)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; fields != NULL && i < fields->count; i++) {
+        json_t *o = json_object();
+        json_put(o, "name", json_text(fields->fields[i].name));
+        json_put(o, "keys", json_integer((json_int_t)sparse_fields_keys_of(fields, i)));
+        json_put(o, "columns", json_integer(fields->fields[i].width));
+        json_append(all, o);
+    }
+    return all;
+}
+
+void output_valid_json(const char *file, const char *job, const char *checked_against,
+                       const struct sparse_fields *fields, struct buf *out)
+{
+    json_t *o = json_object();
+    json_put(o, "file", json_text(file));
+    json_put(o, "job", json_text(job));
+    json_put(o, "status", json_text("valid"));
+    json_put(o, "checked_against", json_text(checked_against));
+    json_put(o, "sparse_fields", fields_of(fields));
+    json_print(o, 9, true, out);
+}
+
 void output_plan_json(const struct plan *plan, const struct output_update *update,
                       const struct memory_need *need, const struct host_memory *host,
-                      struct buf *out)
+                      const struct sparse_fields *fields, struct buf *out)
 {
     json_t *shards = json_array();
     for (uint32_t s = 0; s < plan->shard_count; s++) {
@@ -370,6 +396,7 @@ void output_plan_json(const struct plan *plan, const struct output_update *updat
     json_put(o, "norms_with_pushes", json_boolean(update->sends_norms));
     json_put(o, "variables", patterns_of(update));
     json_put(o, "schedules", schedules_of(update));
+    json_put(o, "sparse_fields", fields_of(fields));
     json_print(o, 9, true, out);
 }
 

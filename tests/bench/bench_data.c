@@ -4,8 +4,9 @@
  * Usage: bench_data DIR [MEGABYTES]
  *
  * Writes files of about MEGABYTES (16) into DIR, unless they are there: LIBSVM with real values
- * (30 of 1,000 features each) and with ones (as word lists), CSV of 30 numbers, and a table of
- * clicks as Criteo's: label, 13 counts, 26 categories, separated by tabs. Two figures of each:
+ * (30 of 1,000 features each) and with ones (as word lists), once more with one sparse field,
+ * libFFM of 39 fields, CSV of 30 numbers, and a table of clicks as Criteo's: label, 13 counts, 26
+ * categories, separated by tabs. Two figures of each:
  * "read" is the text made into records, "ready" the whole of dataset_open(): features spread,
  * hashed and scaled, and the fingerprint. One line for each, the median of 5: NAME MB READ READY.
  */
@@ -71,6 +72,16 @@ static void add_numbers(struct buf *out, uint64_t i)
     buf_printf(out, "%d\n", (int)rng_below(5, i, 2));
 }
 
+static void add_ffm(struct buf *out, uint64_t i)
+{
+    buf_printf(out, "%d", (int)rng_below(9, i, 2));
+    for (uint64_t k = 0; k < 39; k++) {
+        buf_printf(out, " %d:%d:%.4f", (int)k, (int)rng_below(10, i * 39 + k, 1000000),
+                   rng_uniform(11, i * 39 + k));
+    }
+    buf_add_char(out, '\n');
+}
+
 static void add_clicks(struct buf *out, uint64_t i)
 {
     buf_printf(out, "%d", (int)rng_below(6, i, 2));
@@ -100,6 +111,10 @@ static struct data_column clicks[] = {
      .buckets = 20},
 };
 
+static struct data_column keys[] = {
+    {.column = (char[]){"0..38"}, .as = COLUMN_SPARSE, .width = 20},
+};
+
 static const struct file_kind {
     const char *name;
     void (*add)(struct buf *out, uint64_t i);
@@ -110,6 +125,8 @@ static const struct file_kind {
 } kinds[] = {
     {"libsvm", add_real, DATA_FORMAT_LIBSVM, ",", NULL, 0},
     {"libsvm-ones", add_ones, DATA_FORMAT_LIBSVM, ",", NULL, 0},
+    {"libsvm-keys", add_real, DATA_FORMAT_LIBSVM, ",", keys, 1},
+    {"libffm", add_ffm, DATA_FORMAT_LIBFFM, ",", keys, 1},
     {"csv-numbers", add_numbers, DATA_FORMAT_CSV, ",", NULL, 0},
     {"clicks-tsv", add_clicks, DATA_FORMAT_CSV, "tab", clicks, 3},
 };

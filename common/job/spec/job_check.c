@@ -157,10 +157,10 @@ static void check_label_file(const struct job_reader *r, const char *path, const
     if (format == DATA_FORMAT_CSV && given(labels)) {
         job_report(r, path, "%s: a CSV file has its labels in a column; allowed: data.label", path);
     }
-    if (format == DATA_FORMAT_LIBSVM && given(labels)) {
+    if ((format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM) && given(labels)) {
         job_report(r, path,
-                   "%s: a LIBSVM file has its labels at the beginning of lines; allowed: no file",
-                   path);
+                   "%s: a %s file has its labels at the beginning of lines; allowed: no file", path,
+                   format == DATA_FORMAT_LIBSVM ? "LIBSVM" : "libFFM");
     }
 }
 
@@ -195,6 +195,17 @@ static void check_sources(const struct job_reader *r)
     }
     check_label_file(r, "data.train.labels", data->train.labels);
     check_label_file(r, "data.test.labels", data->test.labels);
+}
+
+/* Formats that say not by themselves what a model can use. */
+static void check_columns(const struct job_reader *r)
+{
+    const struct data_spec *data = &r->spec->data;
+    if (data->format == DATA_FORMAT_LIBFFM && data->column_count == 0) {
+        job_report(r, "data.columns",
+                   "data.columns is missing: fields of libFFM are lists of keys; allowed: entries "
+                   "such as {column: 0..38, as: sparse, width: 100}");
+    }
 }
 
 static void check_separator(const struct job_reader *r)
@@ -285,9 +296,9 @@ static void check_update_async(const struct job_reader *r)
 void job_check(struct job_reader *r)
 {
     static void (*const checks[])(const struct job_reader *) = {
-        check_name,      check_input,     check_length,  check_replicas,
-        check_aggregate, check_staleness, check_overlap, check_labels,
-        check_sources,   check_separator, check_update,  check_update_async,
+        check_name,      check_input,   check_length,       check_replicas, check_aggregate,
+        check_staleness, check_overlap, check_labels,       check_sources,  check_columns,
+        check_separator, check_update,  check_update_async,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

@@ -63,31 +63,47 @@ static void check_keys(const struct job_reader *r)
             free(path);
         }
     }
-    int format = r->spec->data.format;
-    if (format != DATA_FORMAT_AUTO && format != DATA_FORMAT_CSV) {
+    if (r->spec->data.format == DATA_FORMAT_IDX) {
         job_report(r, "data.format",
-                   "data.format: only CSV has columns to declare (data.columns); allowed: csv or "
-                   "auto");
+                   "data.format: IDX has no columns to declare (data.columns); allowed: another "
+                   "format, or auto");
     }
+}
+
+/* Lines of these formats begin with the label, which has no name. */
+static bool has_label(int format)
+{
+    return format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM;
 }
 
 /* One label, and something to learn it from. */
 static void check_all(const struct job_reader *r, const struct yaml_node *list)
 {
     const struct data_spec *data = &r->spec->data;
-    size_t labels = 0, features = 0;
+    size_t labels = 0, features = 0, sparse = 0;
     for (size_t i = 0; i < data->column_count; i++) {
         labels += data->columns[i].as == COLUMN_LABEL;
         features += data->columns[i].as <= COLUMN_LIST;
+        sparse += data->columns[i].as == COLUMN_SPARSE;
     }
-    if (labels != 1) {
+    const bool own = has_label(data->format);
+    const bool open = own || (data->format == DATA_FORMAT_AUTO && features == 0 && sparse > 0);
+    if (own && labels > 0) {
+        yaml_diag(r->diags, r->file, list,
+                  "data.columns: the label stands at the beginning of each line; allowed: no entry "
+                  "with 'as: label'");
+    } else if (labels > 1 || (labels == 0 && !open)) {
         yaml_diag(r->diags, r->file, list,
                   "data.columns: %zu columns are the label; allowed: one entry with 'as: label'",
                   labels);
-    } else if (features == 0) {
+    } else if (own && features > 0) {
         yaml_diag(r->diags, r->file, list,
-                  "data.columns: no column is a number, a category or a list of categories, so "
-                  "there are no features; allowed: at least one");
+                  "data.columns: what stands behind the label are keys; allowed: entries with 'as: "
+                  "sparse' or 'as: ignore'");
+    } else if (features + sparse == 0) {
+        yaml_diag(r->diags, r->file, list,
+                  "data.columns: no column is a number, a category, a list of categories or "
+                  "sparse, so there are no features; allowed: at least one");
     }
 }
 

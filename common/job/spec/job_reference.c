@@ -137,7 +137,9 @@ static void add_all(const struct style *style, struct buf *out)
         }
         free(prefix);
         if (id == JOB_SECTION_DATA) {
-            style->section(out, "data.columns", "What a column of a CSV file, or several, are");
+            style->section(
+                out, "data.columns",
+                "What a column of a CSV file, a field of another format, or several, are");
             add_rows(style, data_column_fields, data_column_field_count, "", out);
         } else if (id == JOB_SECTION_MODEL) {
             add_layers(style, out);

@@ -434,7 +434,8 @@ static json_t *job_schema(void)
                          "How a hyperparameter changes from update to update"));
     json_put(shared, "pattern", pattern_schema());
     json_put(shared, "column",
-             rows_schema(data_column_fields, data_column_field_count, "A column of a CSV file"));
+             rows_schema(data_column_fields, data_column_field_count,
+                         "A column of a CSV file, or a field of another format"));
     json_put(schema, "$defs", shared);
     return schema;
 }

@@ -263,8 +263,8 @@ static const struct job_extra data_extras[] = {
     {.name = "columns",
      .allowed = "list of sections with the keys of a column",
      .def = "none",
-     .help = "Which columns of a CSV file mean what, in place of label, categorical and ignore; "
-             "columns that no entry names are left out"},
+     .help = "Which columns of a CSV file, or fields of other formats, mean what, in place of "
+             "label, categorical and ignore; those that no entry names are left out"},
     {.name = NULL},
 };
 static const struct job_extra model_extras[] = {

@@ -51,7 +51,7 @@ static void begin(struct scene *s, const char *update, const char *mode, int64_t
         .row_count = 1,
         .total = 10};
     const struct host_memory host = {.total = 30, .available = 20};
-    output_plan_json(&s->plan, &s->update, &need, &host, &json);
+    output_plan_json(&s->plan, &s->update, &need, &host, NULL, &json);
     s->json = json_loads(buf_str(&json), 0, NULL);
     assert_non_null(s->json);
     buf_release(&json);

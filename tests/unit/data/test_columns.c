@@ -336,9 +336,55 @@ static void parts_have_the_same_features(void **state)
     dataset_free(test);
 }
 
+/* Sparse columns give the model what lists and categories give it as dense features. */
+static void sparse_columns_are_lists_of_keys(void **state)
+{
+    (void)state;
+    const char *text = "a,y,b\nx|y|x,0,1\n,1,2\n z ,1,3\n";
+    for (int hash = COLUMN_HASH_XXH3; hash <= COLUMN_HASH_FNV1A; hash++) {
+        struct data_column c[] = {column("a", COLUMN_LIST), column("b", COLUMN_NUMBER)};
+        c[0].missing = COLUMN_MISSING_ZERO;
+        c[0].hash = hash;
+        c[0].buckets = 7;
+        struct data_spec spec = spec_of(text, c, 2);
+        struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+        struct batch dense = fixture_read(d);
+        dataset_free(d);
+        columns[1].as = COLUMN_SPARSE;
+        columns[1].buckets = 0;
+        columns[1].width = 7;
+        check_features(&spec, dense.features, 3, 8);
+        batch_release(&dense);
+    }
+    struct data_column c = column("a", COLUMN_SPARSE);
+    c.missing = COLUMN_MISSING_ZERO;
+    c.width = 3;
+    c.vocabulary = (char[]){"[x, z]"}; /* y is what the vocabulary lacks */
+    only(text, c, (float[]){1, 0, 1, 0, 0, 0, 0, 1, 0}, 3, 3);
+    c.unknown = COLUMN_UNKNOWN_ZERO;
+    only(text, c, (float[]){1, 0, 0, 0, 0, 0, 0, 1, 0}, 3, 3);
+    c.vocabulary = NULL;
+    c.hash = COLUMN_HASH_NONE;
+    refused(text, c, ERR_INVALID, "data.columns.1.hash: the cells of a CSV file are texts");
+    c.hash = COLUMN_HASH_XXH3;
+    c.missing = COLUMN_MISSING_ERROR;
+    refused(text, c, ERR_INVALID, "t.csv:3: column 0 (\"a\"): the value is missing");
+    c.missing = COLUMN_MISSING_SKIP;
+    struct data_spec spec = spec_of(text, &c, 1);
+    struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+    assert_int_equal(dataset_info(d)->records, 2);
+    assert_string_equal(dataset_fields(d)->fields[0].name, "a");
+    assert_int_equal(sparse_fields_list(dataset_fields(d), 0, 0).count, 2);
+    dataset_free(d);
+    columns[0].as = COLUMN_IGNORE;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "no entry of data.columns is the label; give one 'as: label'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sparse_columns_are_lists_of_keys),
         cmocka_unit_test(numbers_stay_as_they_are),
         cmocka_unit_test(logarithms_keep_the_sign),
         cmocka_unit_test(boundaries_make_buckets),

@@ -192,6 +192,33 @@ static void libsvm_survives(void **state)
     }
 }
 
+static void libffm_survives(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "::::::  \n\n\r\t#0123456789.+-e";
+    static const char good[] = "+1 0:1:0.5 3:1:1e-3 2:18446744073709551615:2\n# none\n-1 1:7:1\n";
+    struct data_column columns[] = {{.column = (char[]){"0..3"}, .as = COLUMN_SPARSE, .width = 5}};
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t key = rng_key_mix(rng_key(1, "libffm"), round);
+        struct text t;
+        if (round % 3 == 0) {
+            garbage(&t, key, alphabet);
+        } else {
+            t.n = sizeof good - 1;
+            memcpy(t.bytes, good, t.n);
+            damage(&t, key);
+        }
+        fixture_write("x", t.bytes, t.n);
+        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
+        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_LIBFFM;
+        spec.columns = columns;
+        spec.column_count = 1;
+        spec.bad_records = (int64_t)rng_below(key, 1003, 3);
+        spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
+        open_once(&spec);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +228,7 @@ int main(void)
         cmocka_unit_test(zstd_survives),
         cmocka_unit_test(csv_survives),
         cmocka_unit_test(libsvm_survives),
+        cmocka_unit_test(libffm_survives),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -109,7 +109,7 @@ static void test_entries(void **state)
     entry_refused("{as: number}", "job:5:3: data.columns.1.column is missing; allowed: text\n");
     entry_refused("{column: a, as: numbr}", "job:5:19: data.columns.1.as: 'numbr' is not known "
                                             "(did you mean 'number'?); allowed: one of "
-                                            "number, category, list, label, ignore\n");
+                                            "number, category, list, label, ignore, sparse\n");
     entry_refused("{column: ''}",
                   "job:5:12: data.columns.1.column: it is empty; allowed: a name or a number\n");
     entry_refused("{column: a, buckets: 5}",
@@ -141,10 +141,11 @@ static void test_entries(void **state)
                   "error, skip, zero or own\n");
     entry_refused("{column: a, as: category, hash: fnv1a}",
                   "job:5:35: data.columns.1.hash: this column ('as: category') has no use for it; "
-                  "allowed: with categories and buckets\n");
+                  "allowed: with categories and buckets, or 'as: sparse'\n");
     entry_refused("{column: a, as: category, buckets: 5, vocabulary: [b]}",
                   "job:5:53: data.columns.1.vocabulary: this column ('as: category') has no use "
-                  "for it; allowed: with categories that are not hashed (buckets)\n");
+                  "for it; allowed: with categories that are not hashed (buckets), or 'as: "
+                  "sparse'\n");
     entry_refused("{column: a, as: category, vocabulary: [b], vocabulary_file: c}",
                   "job:5:63: data.columns.1.vocabulary_file: the column has a vocabulary; allowed: "
                   "one of the two\n");
@@ -153,7 +154,26 @@ static void test_entries(void **state)
                   "character, no quote\n");
     entry_refused("{column: a, as: category, separator: ';'}",
                   "job:5:40: data.columns.1.separator: this column ('as: category') has no use for "
-                  "it; allowed: with 'as: list'\n");
+                  "it; allowed: with 'as: list' or 'as: sparse'\n");
+    entry_refused("{column: a, as: sparse}",
+                  "job:5:3: data.columns.1.width: no layer takes the keys of a sparse field yet, "
+                  "so the model cannot use this one; allowed: 1 to 1000000 columns that its keys "
+                  "are hashed into\n");
+    entry_refused("{column: a, as: sparse, width: 5, missing: mean}",
+                  "job:5:46: data.columns.1.missing: mean is not for 'as: sparse'; allowed: data, "
+                  "error, skip or zero\n");
+    entry_refused("{column: a, as: sparse, width: 5, buckets: 5}",
+                  "job:5:46: data.columns.1.buckets: this column ('as: sparse') has no use for it; "
+                  "allowed: with 'as: category' or 'as: list'\n");
+    entry_refused("{column: a, as: list, width: 5}",
+                  "job:5:32: data.columns.1.width: this column ('as: list') has no use for it; "
+                  "allowed: with 'as: sparse'\n");
+    entry_refused("{column: a, as: category, buckets: 5, hash: none}",
+                  "job:5:47: data.columns.1.hash: a category is a text, which is no number; "
+                  "allowed: xxh3 or fnv1a\n");
+    entry_refused("{column: a, as: sparse, width: 5, hash: none, vocabulary: [a]}",
+                  "job:5:43: data.columns.1.hash: the keys are places in the vocabulary, which "
+                  "nothing hashes; allowed: hash or a vocabulary\n");
 }
 
 static void test_all_together(void **state)
@@ -165,13 +185,48 @@ static void test_all_together(void **state)
             "job:4:12: data.columns: 0 columns are the label; allowed: one entry with 'as: "
             "label'\n");
     refused("  columns: [{column: a, as: label}, {column: b, as: ignore}]\n",
-            "job:4:12: data.columns: no column is a number, a category or a list of categories, so "
-            "there are no features; allowed: at least one\n");
-    refused("  format: libsvm\n  label: q\n  columns: [{column: a, as: label}, {column: b}]\n",
-            "job:4:11: data.format: only CSV has columns to declare (data.columns); allowed: csv "
-            "or auto\n"
+            "job:4:12: data.columns: no column is a number, a category, a list of categories or "
+            "sparse, so there are no features; allowed: at least one\n");
+    refused("  format: idx\n  label: q\n  columns: [{column: a, as: label}, {column: b}]\n",
+            "job:3:10: data.train.labels is missing; allowed: the IDX file with the labels of "
+            "data.train.file\n"
+            "job:4:11: data.format: IDX has no columns to declare (data.columns); allowed: another "
+            "format, or auto\n"
             "job:5:10: data.label: data.columns says which column is what; allowed: one of the "
             "two\n");
+    refused("  format: libffm\n  columns: [{column: 0, as: label}, {column: 1, as: sparse, width: "
+            "2}]\n",
+            "job:5:12: data.columns: the label stands at the beginning of each line; allowed: no "
+            "entry with 'as: label'\n");
+    refused("  format: libsvm\n  columns: [{column: 1}]\n",
+            "job:5:12: data.columns: what stands behind the label are keys; allowed: entries with "
+            "'as: sparse' or 'as: ignore'\n");
+    refused("  format: libffm\n",
+            "job:3:3: data.columns is missing: fields of libFFM are lists of keys; allowed: "
+            "entries such as {column: 0..38, as: sparse, width: 100}\n");
+}
+
+static void test_sparse_alone_needs_no_label(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"auto", "libffm", "libsvm"};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        char *data = mem_printf("  format: %s\n  columns: [{column: 0..3, as: sparse, width: 7, "
+                                "hash: none}]\n",
+                                formats[i]);
+        struct job_spec spec;
+        struct buf problems = {0};
+        if (parse(data, &spec, &problems) != 0) {
+            fail_msg("%s", buf_str(&problems));
+        }
+        assert_int_equal(spec.data.columns[0].as, COLUMN_SPARSE);
+        assert_int_equal(spec.data.columns[0].width, 7);
+        assert_int_equal(spec.data.columns[0].hash, COLUMN_HASH_NONE);
+        assert_non_null(strstr(spec.text, "width: 7"));
+        job_spec_release(&spec);
+        buf_release(&problems);
+        free(data);
+    }
 }
 
 int main(void)
@@ -180,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_every_kind),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_all_together),
+        cmocka_unit_test(test_sparse_alone_needs_no_label),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers lists that lie record by record into lists that lie field by field. */
+#include "data/sparse_batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
+{
+    return f->starts[record + 1] - f->starts[record];
+}
+
+/* The most keys that @capacity different records have: those of the longest ones. */
+static uint64_t most_keys(const struct sparse_fields *f, size_t capacity)
+{
+    uint64_t longest = 0, keys = 0;
+    for (uint64_t i = 0; i < f->records; i++) {
+        longest = keys_of(f, i) > longest ? keys_of(f, i) : longest;
+    }
+    uint64_t *records = mem_new((size_t)longest + 1, sizeof *records); /* with so many keys */
+    for (uint64_t i = 0; i < f->records; i++) {
+        records[keys_of(f, i)]++;
+    }
+    uint64_t left = capacity;
+    for (uint64_t n = longest; n > 0 && left > 0; n--) {
+        uint64_t taken = records[n] < left ? records[n] : left;
+        keys += taken * n;
+        left -= taken;
+    }
+    free(records);
+    return keys;
+}
+
+int sparse_batch_init(struct sparse_batch *b, const struct sparse_fields *f, size_t capacity,
+                      struct err *err)
+{
+    struct sparse_batch made = {.capacity = capacity, .fields = f->count};
+    size_t offsets;
+    if (capacity == SIZE_MAX || !mem_mul(f->count, capacity + 1, &offsets)) {
+        return err_set(err, ERR_EXHAUSTED, "batch: %zu records do not fit in memory", capacity);
+    }
+    made.keys_capacity = (size_t)most_keys(f, capacity) + 1;
+    made.offsets = mem_try_aligned(offsets, sizeof *made.offsets, "batch", err);
+    made.keys = made.offsets == NULL
+                    ? NULL
+                    : mem_try_aligned(made.keys_capacity, sizeof *made.keys, "batch", err);
+    if (made.keys != NULL && f->weighted) {
+        made.weights = mem_try_aligned(made.keys_capacity, sizeof *made.weights, "batch", err);
+    }
+    if (made.keys == NULL || (f->weighted && made.weights == NULL)) {
+        sparse_batch_release(&made);
+        return ERR_EXHAUSTED;
+    }
+    *b = made;
+    return 0;
+}
+
+void sparse_batch_release(struct sparse_batch *b)
+{
+    free(b->offsets);
+    free(b->keys);
+    free(b->weights);
+    *b = (struct sparse_batch){0};
+}
+
+void sparse_batch_read(struct sparse_batch *b, const struct sparse_fields *f,
+                       const uint64_t *records, size_t count)
+{
+    assert(count <= b->capacity && b->fields == f->count);
+    size_t at = 0;
+    for (size_t field = 0; field < f->count; field++) {
+        uint64_t *offsets = b->offsets + field * (b->capacity + 1);
+        for (size_t i = 0; i < count; i++) {
+            assert(records[i] < f->records);
+            const struct sparse_list list = sparse_fields_list(f, records[i], field);
+            assert(list.count <= b->keys_capacity - at);
+            offsets[i] = at;
+            memcpy(b->keys + at, list.keys, list.count * sizeof *list.keys);
+            if (b->weights != NULL) {
+                memcpy(b->weights + at, list.weights, list.count * sizeof *list.weights);
+            }
+            at += list.count;
+        }
+        offsets[count] = at;
+    }
+    b->count = count;
+}
