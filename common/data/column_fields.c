@@ -65,7 +65,19 @@ enum sparse_fold column_fields_fold(const struct data_column *c)
                                           : SPARSE_FOLD_XXH3;
 }
 
-/* Keys are numbers in the file. */
+int column_fields_check_numbers(const struct data_column *c, size_t entry, const char *path,
+                                const char *format, struct err *err)
+{
+    if ((c->vocabulary == NULL || c->vocabulary[0] == '\0') &&
+        (c->vocabulary_file == NULL || c->vocabulary_file[0] == '\0')) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "%s: data.columns.%zu: the keys of a %s file are numbers already; allowed: "
+                   "no vocabulary",
+                   path, entry, format);
+}
+
 static int check_entry(const struct data_column *c, size_t entry, const char *path,
                        const char *format, struct err *err)
 {
@@ -75,14 +87,7 @@ static int check_entry(const struct data_column *c, size_t entry, const char *pa
                        "allowed: sparse or ignore",
                        path, entry, format);
     }
-    if ((c->vocabulary != NULL && c->vocabulary[0] != '\0') ||
-        (c->vocabulary_file != NULL && c->vocabulary_file[0] != '\0')) {
-        return err_set(err, ERR_INVALID,
-                       "%s: data.columns.%zu: the keys of a %s file are numbers already; allowed: "
-                       "no vocabulary",
-                       path, entry, format);
-    }
-    return 0;
+    return column_fields_check_numbers(c, entry, path, format, err);
 }
 
 int column_fields_only(const struct format_request *q, const char *format,

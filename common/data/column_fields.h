@@ -29,6 +29,9 @@ void column_range_release(struct column_range *r);
 
 /* How keys of the column that are numbers in the file fold into columns. */
 enum sparse_fold column_fields_fold(const struct data_column *c);
+/* Refuse a vocabulary of the entry, whose keys are numbers in the file. Errors: ERR_INVALID. */
+int column_fields_check_numbers(const struct data_column *c, size_t entry, const char *path,
+                                const char *format, struct err *err);
 /* The one sparse field of a format that knows no others (LIBSVM). Errors: ERR_INVALID data.columns
  * says something else. */
 int column_fields_only(const struct format_request *q, const char *format,

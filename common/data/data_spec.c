@@ -135,7 +135,8 @@ const struct field data_fields[] = {
      .offset = AT(short_rows),
      .def = "error",
      .choices = short_rows,
-     .help = "What a CSV row with fewer fields than the others is: an error (a bad record), or one "
+     .help = "What a row of CSV or Criteo with fewer fields than the others is: an error (a bad "
+             "record), or one "
              "whose last values are missing"},
     {.path = "categorical",
      .type = FIELD_STRING,

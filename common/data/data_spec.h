@@ -13,6 +13,7 @@
     X(IDX, idx)                                                                                    \
     X(LIBFFM, libffm)                                                                              \
     X(LIBSVM, libsvm)                                                                              \
+    X(CRITEO, criteo)                                                                              \
     X(CSV, csv)
 
 enum data_format {

@@ -43,13 +43,16 @@ static int cannot_tell(const char *path, const struct format *format,
                    path, look->fit, look->lines, look->what, format->name);
 }
 
-static int choose(const char *path, const uint8_t *head, size_t n, struct format_choice *out,
-                  struct err *err)
+static int choose(const struct data_spec *spec, const char *path, const uint8_t *head, size_t n,
+                  struct format_choice *out, struct err *err)
 {
     if (n == 0) {
         return err_set(err, ERR_INVALID, "%s: the file is empty", path);
     }
     for (size_t i = DATA_FORMAT_AUTO + 1; i < DATA_FORMAT_COUNT; i++) {
+        if (i == DATA_FORMAT_CRITEO && strcmp(spec->separator, ",") != 0) {
+            continue; /* whoever sets a separator means a table */
+        }
         struct format_look look = {0};
         formats[i]->look(head, n, &look);
         if (takes(&look)) {
@@ -68,11 +71,11 @@ static int choose(const char *path, const uint8_t *head, size_t n, struct format
                    path, head[0], head[1], head[2], head[3]);
 }
 
-static int look_at(const char *path, const struct data_roots *roots, struct format_choice *out,
+static int look_at(const struct data_spec *spec, const char *path, struct format_choice *out,
                    struct err *err)
 {
     struct source *s;
-    int rc = source_open(path, roots, &s, err);
+    int rc = source_open(path, spec->roots, &s, err);
     if (rc != 0) {
         return rc;
     }
@@ -80,7 +83,7 @@ static int look_at(const char *path, const struct data_roots *roots, struct form
     size_t n = 0;
     rc = source_read(s, head, FORMAT_HEAD_BYTES, &n, err);
     source_close(s);
-    rc = rc != 0 ? rc : choose(path, head, n, out, err);
+    rc = rc != 0 ? rc : choose(spec, path, head, n, out, err);
     free(head);
     return rc;
 }
@@ -93,7 +96,7 @@ int format_find(const struct data_spec *spec, const char *path, struct format_ch
         kind = DATA_FORMAT_CSV; /* no other format has a separator to set */
     }
     if (kind == DATA_FORMAT_AUTO) {
-        return look_at(path, spec->roots, out, err);
+        return look_at(spec, path, out, err);
     }
     *out = (struct format_choice){.format = formats[kind], .sure = true};
     return 0;

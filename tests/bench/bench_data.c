@@ -6,8 +6,8 @@
  * Writes files of about MEGABYTES (16) into DIR, unless they are there: LIBSVM with real values
  * (30 of 1,000 features each) and with ones (as word lists), once more with one sparse field,
  * libFFM of 39 fields, CSV of 30 numbers, and a table of clicks as Criteo's: label, 13 counts, 26
- * categories, separated by tabs. Two figures of each:
- * "read" is the text made into records, "ready" the whole of dataset_open(): features spread,
+ * categories, separated by tabs, read as CSV and by the reader of Criteo's files. Two figures of
+ * each: "read" is the text made into records, "ready" the whole of dataset_open(): features spread,
  * hashed and scaled, and the fingerprint. One line for each, the median of 5: NAME MB READ READY.
  */
 #include <stdio.h>
@@ -111,6 +111,18 @@ static struct data_column clicks[] = {
      .buckets = 20},
 };
 
+static struct data_column criteo[] = {
+    {.column = (char[]){"label"}, .as = COLUMN_LABEL},
+    {.column = (char[]){"I1..I13"},
+     .missing = COLUMN_MISSING_ZERO,
+     .log = true,
+     .standardise = true},
+    {.column = (char[]){"C1..C26"},
+     .as = COLUMN_SPARSE,
+     .missing = COLUMN_MISSING_ZERO,
+     .width = 20},
+};
+
 static struct data_column keys[] = {
     {.column = (char[]){"0..38"}, .as = COLUMN_SPARSE, .width = 20},
 };
@@ -129,6 +141,7 @@ static const struct file_kind {
     {"libffm", add_ffm, DATA_FORMAT_LIBFFM, ",", keys, 1},
     {"csv-numbers", add_numbers, DATA_FORMAT_CSV, ",", NULL, 0},
     {"clicks-tsv", add_clicks, DATA_FORMAT_CSV, "tab", clicks, 3},
+    {"clicks-criteo", add_clicks, DATA_FORMAT_CRITEO, ",", criteo, 3},
 };
 
 static size_t make_file(const struct file_kind *k, const char *path, size_t bytes)
@@ -228,7 +241,7 @@ static void measure(const struct file_kind *k, const char *dir, size_t bytes)
         ready[i] = ready_s(&spec, &records);
     }
     double mb = (double)n / 1e6, part = records / (double)count_lines(path);
-    (void)printf("%-12s %8.1f %8.1f %8.1f\n", k->name, mb, mb / median(read),
+    (void)printf("%-13s %8.1f %8.1f %8.1f\n", k->name, mb, mb / median(read),
                  mb * part / median(ready));
     field_release(data_fields, data_field_count, &spec);
     free(path);

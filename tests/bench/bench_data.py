@@ -29,7 +29,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         out = subprocess.run([os.path.join(sys.argv[1], "bench_data"), directory, *sys.argv[2:]], check=True,
                              stdout=subprocess.PIPE, text=True).stdout
-        print(f"{'file':12} {'MB':>8} {'read':>8} {'ready':>8} {'sklearn':>8} {'ratio':>6}")
+        print(f"{'file':13} {'MB':>8} {'read':>8} {'ready':>8} {'sklearn':>8} {'ratio':>6}")
         for line in out.splitlines():
             name, _, read, _ = line.split()
             other = scikit_learn(os.path.join(directory, name)) if name.startswith("libsvm") else None

@@ -157,7 +157,9 @@ static void check_label_file(const struct job_reader *r, const char *path, const
     if (format == DATA_FORMAT_CSV && given(labels)) {
         job_report(r, path, "%s: a CSV file has its labels in a column; allowed: data.label", path);
     }
-    if ((format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM) && given(labels)) {
+    if ((format == DATA_FORMAT_LIBSVM || format == DATA_FORMAT_LIBFFM ||
+         format == DATA_FORMAT_CRITEO) &&
+        given(labels)) {
         job_report(r, path,
                    "%s: a %s file has its labels at the beginning of lines; allowed: no file", path,
                    format == DATA_FORMAT_LIBSVM ? "LIBSVM" : "libFFM");
@@ -201,6 +203,11 @@ static void check_sources(const struct job_reader *r)
 static void check_columns(const struct job_reader *r)
 {
     const struct data_spec *data = &r->spec->data;
+    if (data->format == DATA_FORMAT_CRITEO && data->column_count == 0) {
+        job_report(r, "data.columns",
+                   "data.columns is missing: nothing says what the fields of a Criteo file become; "
+                   "allowed: entries for label, I1..I13 and C1..C26 (docs/data.md)");
+    }
     if (data->format == DATA_FORMAT_LIBFFM && data->column_count == 0) {
         job_report(r, "data.columns",
                    "data.columns is missing: fields of libFFM are lists of keys; allowed: entries "
