@@ -34,9 +34,10 @@ static bool is_key(const char *key)
 
 int s3_place_parse(const char *location, struct s3_place *p, struct err *err)
 {
-    const char *bucket = location + sizeof SCHEME - 1;
+    bool is_ours = strncmp(location, SCHEME, sizeof SCHEME - 1) == 0;
+    const char *bucket = is_ours ? location + sizeof SCHEME - 1 : "";
     size_t n = strcspn(bucket, "/");
-    if (strncmp(location, SCHEME, sizeof SCHEME - 1) != 0 || !is_bucket(bucket, n)) {
+    if (!is_bucket(bucket, n)) {
         return err_set(err, ERR_INVALID,
                        "%.256s: s3://BUCKET/PREFIX is expected, BUCKET being 3 to %d letters, "
                        "digits, dots and dashes",

@@ -24,15 +24,26 @@ static void a_location_is_a_bucket_and_a_key(void **state)
         assert_string_equal(p.bucket, right[i][1]);
         assert_string_equal(p.key, right[i][2]);
     }
-    static const char *const wrong[] = {
-        "s3:/bucket",    "s3://",           "s3://ab",          "s3://-abc",
-        "s3://.abc",     "s3://a b/c",      "s3://bucket/a//b", "s3://bucket/a/../b",
-        "s3://bucket/.", "s3://bucket/\xff"};
+    static const char *const wrong[] = {"s3:/bucket",
+                                        "s3://",
+                                        "s3://ab",
+                                        "s3://-abc",
+                                        "s3://.abc",
+                                        "s3://a b/c",
+                                        "s3://bucket/a//b",
+                                        "s3://bucket/a/../b",
+                                        "s3://bucket/.",
+                                        "s3://bucket/\xff",
+                                        "",
+                                        "s3",
+                                        "x/y"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct s3_place p = {.key = "before"};
         struct err err;
-        assert_int_equal(s3_place_parse(wrong[i], &p, &err), ERR_INVALID);
+        char *exactly = strdup(wrong[i]); /* a sanitizer sees who reads behind its end */
+        assert_int_equal(s3_place_parse(exactly, &p, &err), ERR_INVALID);
         assert_string_equal(p.key, "before");
+        free(exactly);
     }
 }
 
