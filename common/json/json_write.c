@@ -4,8 +4,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
 
 #define WHOLE_MAX 9.0e18 /* fits 64 bits */
+#define NOT_UTF8 "(not UTF-8)"
 
 static json_t *made(json_t *value)
 {
@@ -31,12 +35,13 @@ json_t *json_fraction(double value)
 json_t *json_text(const char *s)
 {
     json_t *text = json_string(s);
-    return text != NULL ? text : made(json_string("(not UTF-8)"));
+    return text != NULL ? text : made(json_string(NOT_UTF8));
 }
 
 void json_put(json_t *object, const char *key, json_t *value)
 {
-    if (json_object_set_new(object, key, made(value)) != 0) {
+    const char *name = text_is_utf8(key, strlen(key)) ? key : NOT_UTF8;
+    if (json_object_set_new(object, name, made(value)) != 0) {
         abort();
     }
 }

@@ -17,7 +17,8 @@ json_t *json_number(double value);
 json_t *json_fraction(double value);
 json_t *json_text(const char *s); /* "(not UTF-8)" for what is not */
 
-/* Put @value into @object, or at the end of @array, which own it from then on. */
+/* Put @value into @object, or at the end of @array, which own it from then on. @key as json_text()
+ * has it. */
 void json_put(json_t *object, const char *key, json_t *value);
 void json_append(json_t *array, json_t *value);
 

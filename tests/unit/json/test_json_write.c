@@ -44,6 +44,16 @@ static void test_texts(void **state)
                    "{\n  \"name\": \"\xc3\xa9\\n\",\n  \"bad\": \"(not UTF-8)\"\n}\n");
 }
 
+/* A name out of a message: nobody has checked it. */
+static void test_keys(void **state)
+{
+    (void)state;
+    json_t *object = json_object();
+    json_put(object, "\xc3\xa9", json_number(1));
+    json_put(object, "\xff", json_number(2));
+    assert_printed(object, true, "{\n  \"\\u00E9\": 1,\n  \"(not UTF-8)\": 2\n}\n");
+}
+
 static void test_strings(void **state)
 {
     (void)state;
@@ -58,6 +68,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_keys),
         cmocka_unit_test(test_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
