@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of checkpoints (checkpoint/safetensors_read.c, checkpoint/shard_file.c): the header
+ * with all rules of the format, the seal, what a shard's file says of itself, and every tensor
+ * read, with its checksums where there are some.
+ *
+ * Input: the length of the header in two bytes instead of eight, so that it is mostly right, and a
+ * byte of flags; the header; the data. */
+#include "fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/shard_file.h"
+
+#define READ_BYTES_MAX 65536
+
+static void read_tensors(const struct safetensors *f)
+{
+    static uint8_t out[READ_BYTES_MAX];
+    struct err err = {0};
+    for (size_t i = 0; i < f->count && i < 16; i++) {
+        const struct safetensors_tensor *t = &f->tensors[i];
+        struct shard_file_tensor parts;
+        size_t bytes = t->bytes < sizeof out ? (size_t)t->bytes : sizeof out;
+        fuzz_require(safetensors_find(f, t->name) == t, "each tensor is found by its name");
+        fuzz_require(safetensors_read(f, t, 0, out, bytes, &err) == 0,
+                     "the header was checked against the file");
+        fuzz_require(safetensors_read(f, t, t->bytes, out, 1, &err) == ERR_RANGE,
+                     "nothing is read behind a tensor");
+        (void)shard_file_tensor_parse(t->name, &parts);
+    }
+}
+
+static void read_shard(const char *path)
+{
+    static uint8_t out[READ_BYTES_MAX];
+    struct shard_file f;
+    struct err err = {0};
+    int rc = shard_file_open(&f, path, &err);
+    fuzz_require_error(rc, &err);
+    if (rc != 0) {
+        return;
+    }
+    for (size_t i = 0; i < f.file.count && i < 16; i++) {
+        const struct safetensors_tensor *t = &f.file.tensors[i];
+        size_t bytes = t->bytes < sizeof out ? (size_t)t->bytes : sizeof out;
+        fuzz_require_error(shard_file_read(&f, t, 0, out, bytes, &err), &err);
+    }
+    shard_file_close(&f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct fuzz_input in = {data, n};
+    uint64_t header = fuzz_byte(&in);
+    header = header << 8 | fuzz_byte(&in);
+    uint8_t flags = fuzz_byte(&in);
+    if ((flags & 1) != 0) {
+        header = header << 48 | header; /* one that cannot be */
+    }
+    size_t bytes = sizeof header + in.n;
+    uint8_t *file = mem_new(bytes, 1);
+    memcpy(file, &header, sizeof header);
+    memcpy(file + sizeof header, in.data, in.n);
+    const char *path = fuzz_file(0, file, (flags & 2) != 0 ? bytes : 8 + in.n);
+    struct safetensors f;
+    struct err err = {0};
+    int rc = safetensors_open(&f, path, &err);
+    fuzz_require_error(rc, &err);
+    if (rc == 0) {
+        fuzz_require_error(safetensors_check_seal(&f, &err), &err);
+        read_tensors(&f);
+        safetensors_close(&f);
+        read_shard(path);
+    }
+    free(file);
+    return 0;
+}

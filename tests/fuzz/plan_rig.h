@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small job: its file, plan, ledger and consistency as messages, for targets that need one that
+ * is right before others come. Job "j-1" of workers "w0" and "w1", 2 x 3 + 3 parameters, 50 records
+ * in batches of 10. */
+#ifndef GRADUS_TESTS_FUZZ_PLAN_RIG_H
+#define GRADUS_TESTS_FUZZ_PLAN_RIG_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+#define PLAN_RIG_JOB "j-1"
+#define PLAN_RIG_OPENING 7
+
+/* Ids and texts that are somewhere in that job, NULL-terminated: for the mutator. */
+extern const char *const plan_rig_words[];
+
+/* The job file; @mode of enum training_mode; owned. */
+char *plan_rig_text(unsigned mode, const char *rule, bool clips);
+/* Append a packed OpenShardRequest of the whole job on one shard. */
+void plan_rig_open(unsigned mode, const char *rule, bool clips, struct buf *out);
+
+#endif

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the first inputs of the fuzz targets, tests/fuzz/corpus/TARGET/NAME, anew.
+
+They are in the repository; this is for whoever changes a format or adds one: what is packed, has a
+length or a checksum is not written by hand. The same bytes every time. Needs protoc, and
+the zstd program for the seeds that are packed with it.
+"""
+
+import base64
+import gzip
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CORPUS = os.path.join(HERE, "corpus")
+
+
+def write(target, name, data):
+    directory = os.path.join(CORPUS, target)
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+
+
+def idx(kind, dims, values):
+    return bytes([0, 0, kind, len(dims)]) + b"".join(struct.pack(">I", d) for d in dims) + values
+
+
+def idx_seed(options, flags, features, labels):
+    return bytes([options, flags]) + struct.pack(">H", len(labels)) + labels + features
+
+
+def data_files():
+    labels = idx(8, [3], bytes([0, 1, 0]))
+    write("idx", "bytes", idx_seed(0, 1, idx(8, [3, 2, 2], bytes(range(12))), labels))
+    write("idx", "floats", idx_seed(0, 3, idx(13, [3, 2], struct.pack(">6f", 1, 2, 3, 4, 5, 6)), labels))
+    write("idx", "shorts", idx_seed(128, 1, idx(11, [3, 1], struct.pack(">3h", -1, 0, 7)), labels))
+    write("idx", "doubles", idx_seed(4, 3, idx(14, [3, 1], struct.pack(">3d", 1, 2, 3)), labels))
+    write("idx", "one-file", idx_seed(1, 0, idx(9, [2], b"\x01\x02"), b""))
+    svm = b"+1 1:0.5 3:1e-3 7:2\r\n# none\n-1 qid:3 2:-.5 7:1 #x\n1 4:1\n-1\n"
+    write("libsvm", "plain", bytes([0, 1]) + svm)
+    write("libsvm", "features", bytes([0, 3, 8]) + svm)
+    write("libsvm", "bad", bytes([8, 3, 1]) + svm + b"1 2:x\n")
+    write("libsvm", "parts", bytes([4, 5]) + svm * 3)
+    write("libsvm", "auto", bytes([1, 1]) + svm)
+    csv = b'a,b,"c""d"\r\n1,,x\n3,"4",y\n5,6,"x"\n7,8,y\n'
+    write("csv", "plain", bytes([0, 0, 0, 3, 0, 0]) + csv)
+    write("csv", "names", bytes([0, 3, 1, 1, 1, 0]) + b"a\n2\n" + csv)
+    write("csv", "semicolons", bytes([0, 8, 2, 0, 0, 1]) + b"1;2\n2;3,5\n\"3\";4\n")
+    write("csv", "blanks", bytes([12, 2, 0, 0, 2, 0, 3]) + b"0\n1  2\t3\n2  3 4\n1 5 5\n2 6 1\n")
+    write("csv", "bad", bytes([25, 3, 3, 4, 1, 1, 0, 0]) + b"0\n1\n" + csv + b"1,2\n,,,\n")
+    columns = (b"  - column: a\n    as: number\n    log: true\n    boundaries: [1, 2.5]\n    missing: own\n"
+               b"  - column: b\n    as: category\n    buckets: 5\n  - column: c\n    as: list\n    separator: '|'\n"
+               b"    vocabulary: [x, y]\n  - column: y\n    as: label\n")
+    rows = b"a,b,c,y\n1,u,x|y,0\n,v,z,1\n3,u,,0\n-2,w,y,1\n"
+    write("columns", "kinds", columns + b"\0\0" + rows)
+    write("columns", "range", b"  - column: 0..1\n    standardise: true\n  - column: -1\n    as: label\n\0\0"
+          b"1,2,0\n3,4,1\n5,7,0\n")
+    write("columns", "file", b"  - column: b\n    as: category\n    vocabulary_file: /proc/self/fd/4\n    unknown: own\n"
+          b"  - column: y\n    as: label\n\0u\nv\n\0" + rows)
+
+
+def packed():
+    csv = b"1,2,x\n3,4,y\n" * 4
+    one = gzip.compress(csv, mtime=0)
+    write("packed", "gzip", b"\x10" + one)
+    write("packed", "members", b"\xff" + one + gzip.compress(b"more", 0, mtime=0) + b"tail")
+    write("packed", "plain", b"\x20" + csv)
+    if shutil.which("zstd"):
+        for level, name in ((3, "zstd"), (19, "zstd-19")):
+            frame = subprocess.run(["zstd", f"-{level}", "--check", "-c"], input=csv, capture_output=True, check=True).stdout
+            write("packed", name, b"\x10" + frame)
+            write("packed", name + "-frames", b"\xff" + frame + struct.pack("<II", 0x184D2A50, 3) + b"abc" + frame)
+
+
+def safetensors_header(tensors, meta):
+    header = dict(__metadata__=meta) if meta else {}
+    at = 0
+    for name, kind, shape, n in tensors:
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack(">H", len(text)) + b"\0", text, bytes(range(256))[:at]
+
+
+def checkpoints():
+    ledger = {"epoch": 1, "records": 10, "batch_records": 2, "split_batches": 2, "done": [[2, 1], [0, 2]]}
+    meta = {"format": "gradus-shard", "format_version": "1", "generation": "1", "job": "j-1",
+            "ledger": json.dumps(ledger, separators=(",", ":")), "rule": "momentum", "shard": "0", "shards": "1",
+            "step": "3", "version": "3"}
+    shard = [("d.bias[0:2]", "F32", [2], 8), ("d.bias[0:2]#m", "F32", [2], 8), ("d.kernel[0:2]", "F32", [2, 2], 16)]
+    write("safetensors", "shard", b"".join(safetensors_header(shard, meta)))
+    meta = dict(meta, checksums="0123456789abcdef" * 3, seal="0" * 16)
+    write("safetensors", "sealed", b"".join(safetensors_header(shard, meta)))
+    kinds = [(k, k, [1], n) for k, n in (("F64", 8), ("I64", 8), ("BF16", 2), ("U16", 2), ("BOOL", 1), ("I8", 1))]
+    write("safetensors", "kinds", b"".join(safetensors_header(kinds, {})))
+    write("safetensors", "empty", b"".join(safetensors_header([("z", "F32", [0, 3], 0)], {"a": "b"})))
+    text = json.dumps(ledger, separators=(",", ":"))
+    write("ledger", "some", text)
+    write("ledger", "none", '{"epoch":0,"records":1,"batch_records":1,"split_batches":1,"done":[]}')
+    write("ledger", "tensor", "dense_1.kernel[0:392]#m")
+    write("ledger", "file", "shard-0-of-2-g7.safetensors")
+    manifest = {
+        "format": "gradus-checkpoint", "format_version": 1, "job": "j-1", "owner": "0123456789abcdef" * 2,
+        "text": "name: j\n", "mode": "sync", "rule": "momentum", "slots": ["m"], "slot_kinds": ["parameter"],
+        "generation": 1, "step": 3, "epoch": 1, "records": 10, "created_ms": 1, "ledger": ledger,
+        "train_sums": "3ff0000000000000" * 2, "train_epoch": 1,
+        "variables": [{"name": "d.bias", "shape": [2]}, {"name": "d.kernel", "shape": [2, 2]}],
+        "shards": [{"file": "shard-0-of-1.safetensors", "version": 3, "bytes": 512, "checksum": "0x0123456789abcdef"}]}
+    owner = b"gradus-owner 1\nowner " + b"0123456789abcdef" * 2 + b"\njob j-1\nsubmitted 1700000000000\n"
+    text = json.dumps(manifest).encode()[:-1] + b",\n"
+    write("manifest", "sync", text + b"\0" + owner)
+    text = text.replace(b'"slots": ["m"]', b'"slots": []').replace(b'"slot_kinds": ["parameter"], ', b"")
+    write("manifest", "two-shards", text.replace(b"0-of-1.", b"0-of-2-g7.").replace(
+        b'cdef"}]', b'cdef"}, {"file": "shard-1-of-2.safetensors", "version": 3, "bytes": 0, "checksum": "0x%016x"}]' % 7))
+
+
+JOB = """name: digits
+data:
+  train:
+    file: train.csv
+  label: 0
+model:
+  layers:
+  - type: dense
+    units: 4
+    activation: relu
+  - type: dense
+    units: 2
+  loss: softmax_cross_entropy
+update:
+  rule: momentum
+  learning_rate: 0.1
+  momentum: 0.9
+training:
+  mode: async
+  batch_size: 8
+  epochs: 2
+  evaluate_every: 10 steps
+cluster:
+  workers: 1..4
+  ps: 2
+"""
+
+
+def texts():
+    write("job", "async", JOB)
+    write("job", "sets", JOB.encode() + b"\0training.mode=bounded\ntraining.staleness=3\nmodel.layers.0.units=8\nupdate.rule=adam")
+    examples = os.path.join(ROOT, "examples")
+    written = []
+    for name in sorted(os.listdir(examples)):
+        if name.endswith(".yaml") and len(written) < 4:
+            written.append(name)
+            with open(os.path.join(examples, name), "rb") as f:
+                write("job", name.removesuffix(".yaml"), f.read())
+    write("config", "all", b"on: false\ncount: 7\nstore:\n  share: 0.25\n  name: 'a b'\n  list: [x, 'y,z']\nkind: async\n"
+          b"bytes: 2MiB\ntime_ms: 250ms\nevery: 5 steps\nrange: 2..8\nsizes: [3, 4]\n\0\0")
+    write("config", "line", b"count: 1\n\0--count=4\n--store-name\nx\n--no-on\nfile\n\0GRADUS_STORE_SHARE=0.75\nGRADUS_COUNTS=2\n")
+    write("config", "help", b"\0--help\n\0")
+    digest = "sha256:" + "%064x" % 5
+    fuzz = "sha256:d4ef6fdbb3c6ba4a1d6b21ea6cd95b4e1d0f46a8c76ef2a5a0ea5a25b6c1bf55"
+    write("tokens", "lines", f"# who\nann submitter {digest} expires=2027-11-23T00:00:00Z\n\nps-1 node,viewer {fuzz} node=ps-1\n")
+    write("credentials", "file", b"\x00[default]\naws_access_key_id = A\naws_secret_access_key=B\n; x\n[other]\naws_session_token=c\n")
+    write("credentials", "variables", b"\x01http://[::1]:9000/\neu-west-1\ntrue\n3\n7")
+    write("credentials", "place", b"\x02s3://bucket/a/b c")
+    write("identity", "texts", b"\x00ann\nCN=ann,OU=gradus-submitter+OU=x\\,y\ngradus:role/viewer\ngradus:node/ps-1\n")
+    write("glob", "list", b"\x01/data\n[a.csv, 'part-*.csv', in/[[]x], in/up/a.csv]")
+    write("glob", "pattern", b"\x00[/data, s3://b/c]\n*/a.c?v")
+
+
+def tokens():
+    claims = {"sub": "ann", "gradus_role": ["gradus-submitter", "x"], "exp": 1800000300, "nbf": 1, "iat": 2,
+              "iss": "https://id", "aud": ["gradus"], "realm_access": {"roles": ["viewer"]}, "gradus_node": "ps-1"}
+    header = {"alg": "ES256", "kid": "k1", "typ": "JWT"}
+    both = json.dumps(header).encode() + b"\0" + json.dumps(claims).encode()
+    write("jwt", "claims", b"\x00" + both)
+    write("jwt", "rules", b"\x07" + both)
+    packed = b".".join(base64.urlsafe_b64encode(json.dumps(x).encode()).rstrip(b"=") for x in (header, claims))
+    write("jwt", "token", b"\x08" + packed + b".c2ln")
+    keys = [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "use": "sig", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
+            {"kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+             "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0", "alg": "ES256"},
+            {"kty": "oct", "k": "AAAA"}]
+    write("jwks", "set", json.dumps({"keys": keys}))
+    write("jwks", "pem", b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+          b"-----END PUBLIC KEY-----\n")
+
+
+def store():
+    page = (b"<?xml version='1.0'?><ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'>"
+            b"<Contents><Key>a/b1/part-12.csv</Key></Contents><CommonPrefixes><Prefix>a/b2/</Prefix></CommonPrefixes>"
+            b"<IsTruncated>%s</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>")
+    for what in (0, 1, 2, 5, 6, 7):
+        write("s3", f"pages-{what}", bytes([what, 0]) + page % b"true" + b"\0\0" + page % b"false")
+    write("s3", "uploads", b"\x04\x00<ListMultipartUploadsResult><Upload><Key>a/x</Key><UploadId>7</UploadId></Upload>"
+          b"<NextKeyMarker>a</NextKeyMarker><NextUploadIdMarker>7</NextUploadIdMarker></ListMultipartUploadsResult>")
+    error = b"<Error><Code>%s</Code><Message>no &lt;x&gt;</Message><Region>eu</Region></Error>"
+    for i, code in ((3, b"PermanentRedirect"), (5, b"SignatureDoesNotMatch"), (6, b"NoSuchBucket"), (9, b"PreconditionFailed")):
+        write("s3", code.decode(), bytes([0, i]) + error % code)
+    write("s3", "claim", b"\x08\x09" + error % b"PreconditionFailed" + b"\0\0")
+
+
+JOB_TEXT = ("name: j\\ndata: {train: {file: a.csv}}\\nmodel: {layers: [{dense: {units: 3}}], loss: softmax_cross_entropy}\\n"
+            "update: {rule: sgd}\\ntraining: {mode: %s, batch_size: 10, epochs: 2}\\ncluster: {workers: 1..2}\\n")
+
+
+def encode(message, text):
+    file = {"Job": "jobs"}
+    for name in ("jobs", "cluster", "ps", "worker", "types", "trace"):
+        with open(os.path.join(ROOT, "proto/gradus/v1", name + ".proto"), encoding="utf-8") as f:
+            if f"\nmessage {message} " in f.read():
+                file = name
+                break
+    return subprocess.run(["protoc", "-I", os.path.join(ROOT, "proto"), f"--encode=gradus.v1.{message}",
+                           f"gradus/v1/{file}.proto"], input=text.encode(), capture_output=True, check=True).stdout
+
+
+def row(head, methods, calls):
+    """As message.h says; a call is (method, message, text), or the name of the type of an answer."""
+    data = bytes(head)
+    for method, message, text in calls:
+        packed = encode(message, text)
+        data += bytes([methods.index(method)]) + struct.pack("<H", len(packed)) + packed
+    return data
+
+
+# In the order of the tables: ps_methods; jobs_methods, cluster_methods and the answers of fuzz_master.c;
+# worker_shell_methods.
+PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
+      "Stats", "Trace"]
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Nodes", "Submit", "Set", "Trace", "Watch", "Join", "Heartbeat", "Leave",
+          "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
+          "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse"]
+
+
+def ps_calls():
+    ref = 'shard { job: "j-1" generation: 1 opening: 7 }'
+    values = 'values: "%s"' % ("\\000\\000\\200\\077" * 9)
+    push = 'push { replica_end: 1 examples: 10 batch_end: 1 %s }'
+    for mode, name in ((0, "sync"), (1, "async"), (2, "bounded")):
+        pull = "pull { kind: LATEST progress: true clock: 1 }" if mode else "pull { kind: VERSION version: 1 }"
+        write("ps", "unary-" + name, row([mode, mode, 7], PS, [
+            ("Pull", "PullRequest", f'{ref} worker: "w0" {pull.replace("version: 1", "")}'),
+            ("Push", "PushRequest", f'{ref} worker: "w0" {push % ""} {values}'),
+            ("PushPull", "PushPullRequest", f'{ref} worker: "w1" {push % "replica_first: 1"} {pull} {values}'),
+            ("Stats", "StatsRequest", ""), ("Trace", "TraceRequest", 'action: RECORD job: "j-1" id: 1 timeout_ms: 9'),
+            ("Trace", "TraceRequest", 'action: TAKE job: "j-1" id: 1')]))
+        write("ps", "exchange-" + name, row([mode, 4 + mode, 0], PS, [
+            ("Exchange", "ExchangeRequest", f'exchange: 1 {ref} worker: "w0" training {{ {push % ""} {pull} session: 1 }} total: 9 '
+             + 'values: "%s"' % ("\\000" * 16)),
+            ("Exchange", "ExchangeRequest", 'exchange: 1 offset: 4 values: "%s"' % ("\\000" * 20)),
+            ("Exchange", "ExchangeRequest", f'exchange: 2 {ref} worker: "w1" training {{ idle: true }}'),
+            ("Exchange", "ExchangeRequest", f'exchange: 3 {ref} worker: "w1" spare {{ step: 1 }}'),
+            ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w1" sums {{ step: 1 }}'),
+            ("Exchange", "ExchangeRequest", f'exchange: 5 {ref} worker: "w1" totals {{ step: 1 data: "12345678" }}')]))
+    ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
+    same = "consistency { replicas: 2 aggregate: 2 push_every: 1 pull_every: 1 }"
+    write("ps", "life", row([0, 1, 3], PS, [
+        ("Pin", "PinRequest", f'{ref} pin_id: "pin-1" slots: true'),
+        ("Exchange", "ExchangeRequest", f'exchange: 1 {ref} worker: "w0" pinned {{ pin_id: "pin-1" }}'),
+        ("Checkpoint", "CheckpointShardRequest", f'{ref} pin_id: "pin-1" directory: "j-1/step-000000500"'),
+        ("Unpin", "PinRequest", f'{ref} pin_id: "pin-1"'),
+        ("SetMembership", "SetMembershipRequest",
+         f'{ref.replace("generation: 1", "generation: 2")} workers: ["w1", "w2"] {same} {ledger} version: 1'),
+        ("CloseShard", "CloseShardRequest", ref.replace("generation: 1", "generation: 3"))]))
+    text = JOB_TEXT % "sync"
+    plan = ('plan { variables { name: "dense_1.kernel" dims: [2, 3] init_kind: 1 fan_in: 2 fan_out: 3 } variables { name: "dense_1.bias" '
+            'dims: 3 } partitions { row_count: 2 } partitions { variable: 1 shard: 1 row_count: 3 } shard_count: 2 }')
+    write("ps", "open", row([0, 0, 5], PS, [
+        ("OpenShard", "OpenShardRequest", f'shard {{ job: "j-2" shard: 1 generation: 1 opening: 9 secret: "0123456789abcdef" }} '
+         f'text: "{text}" {plan} {ledger} workers: "w0" {same} restore: "j-1/step-1"'),
+        ("Stats", "StatsRequest", 'job: "j-2"')]))
+
+
+def master_calls():
+    join = 'incarnation: %d address: "127.0.0.1:70%02d" http_address: "127.0.0.1:1" version: "0.1.0" host: "h" pid: 7 role: %s'
+    nodes = [("Join", "JoinRequest", join % (1, 1, "PS")), ("Join", "JoinRequest", join % (2, 2, "WORKER"))]
+    state = ("ShardState", "ShardState", "generation: 1 elements: 9")
+    node = 'node { id: "worker-1" incarnation: 2 } job: "j-1" generation: 1'
+    for mode in ("sync", "async", "bounded"):
+        submit = ("Submit", "SubmitRequest", f'file: "j.yaml" text: "{JOB_TEXT % mode}" request_id: "r1"')
+        write("master", mode, row([0, 0], MASTER, nodes + [submit, state] + [
+            ("LeaseSplit", "LeaseSplitRequest", node),
+            ("ReportSplit", "ReportSplitRequest", node + " batch_end: 5"),
+            ("ReportProgress", "ReportProgressRequest", node + " sequence: 1 position: 1 idle: true staleness: 1 "
+             "epochs { batches: 1 examples: 10 sums { values: [1, 2] } } times { steps: 1 load_us: 2 }"),
+            ("Heartbeat", "HeartbeatRequest", 'node { id: "worker-1" incarnation: 2 } jobs { job: "j-1" generation: 1 } '
+             'works { job: "j-1" what: "step" done: 1 total: 2 unit: "bytes" age_ms: 3 }')]))
+    submit = ("Submit", "SubmitRequest", f'text: "{JOB_TEXT % "sync"}" sets: "training.epochs=1"')
+    write("master", "clients", row([0, 0], MASTER, nodes + [
+        submit, ("Watch", "GetJobRequest", 'job: "j-1"'), ("Get", "GetJobRequest", 'job: "j-1"'), ("List", "ListJobsRequest", ""),
+        ("Nodes", "NodesRequest", ""), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
+        ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
+        ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
+        ("Cancel", "CancelRequest", 'job: "j-1" now: true')]))
+    write("master", "answers", row([9, 0], MASTER, nodes + [
+        submit, ("DataInfo", "DataInfo", "train_records: 20 test_records: 5 feature_dims: [2] classes: 2 label_is_class: true "
+                 "label_scale: 1 bad_records: 1"),
+        ("ReportFailure", "ReportFailureRequest", node + ' code: 3 message: "no"'),
+        ("EvaluateResponse", "EvaluateResponse", "sums { values: [1, 2, 3] }"), ("AssignResponse", "AssignResponse", "position: 2"),
+        ("CheckpointShardResponse", "CheckpointShardResponse", 'file: "shard-0-of-1.safetensors" bytes: 9 checksum: 1 version: 1'),
+        ("Leave", "LeaveRequest", 'node { id: "ps-1" incarnation: 1 }')]))
+
+
+def worker_calls():
+    methods = ["InspectData", "StartJob", "Assign", "Evaluate", "StopJob", "Trace", "ExchangeResponse"]
+    who = 'job: "j-1" secret: "0123456789abcdef"'
+    plan = ('plan { variables { name: "w" dims: [4] } partitions { row_count: 2 } partitions { shard: 1 row_first: 2 row_count: 2 } '
+            'shard_count: 2 }')
+    places = 'shards { node: "ps-1" address: "127.0.0.1:1" opening: 7 } shards { shard: 1 address: "127.0.0.1:2" opening: 8 }'
+    start = [("InspectData", "InspectDataRequest", f'{who} text: "{JOB_TEXT % "sync"}" incarnation: 1'),
+             ("StartJob", "StartJobRequest", f'{who} text: "{JOB_TEXT % "sync"}" {plan} generation: 1 incarnation: 1 start: 3 data {{ '
+              'train_records: 50 feature_dims: 2 label_is_class: true classes: 3 label_scale: 1 }')]
+    answer = 'exchange: %d version: 1 generation: 1 total: 2 trained { push: APPLIED clock: 1 }'
+    for mode, lease in (("SYNC", ""), ("ASYNC", "leases { batch_end: 2 fresh: true }"), ("BOUNDED", "leases { batch_end: 2 }")):
+        calls = start + [
+            ("Assign", "AssignRequest", f'{who} generation: 1 incarnation: 1 start: 3 number: 1 replica_end: 1 step_limit: 4 {lease} {places} '
+             f'consistency {{ mode: {mode} replicas: 1 aggregate: 1 push_every: 1 pull_every: 1 }} '
+             'ledger { records: 50 batch_records: 10 split_batches: 2 done: [0, 0, 0] }')]
+        calls += [("ExchangeResponse", "ExchangeResponse", answer % i) for i in range(1, 5)]
+        calls += [("Evaluate", "EvaluateRequest", f'{who} pin_id: "pin-1" count: 5 generation: 1 start: 3 {places}'),
+                  ("ExchangeResponse", "ExchangeResponse", "exchange: 9 code: 10 message: \"no\""),
+                  ("StopJob", "StopJobRequest", f'{who} start: 3 reason: "over"')]
+        write("worker", mode.lower(), row([0, 0], methods, calls))
+    write("worker", "others", row([9, 0], methods, start + [
+        ("Trace", "TraceRequest", 'job: "j-1" action: RECORD id: 1 steps: 2'), ("Trace", "TraceRequest", ""),
+        ("ExchangeResponse", "ExchangeResponse", 'spare { given: true replica: 1 } decision { step: 1 replicas: "1" }'),
+        ("ExchangeResponse", "ExchangeResponse", 'sums { step: 1 known: true data: "12345678" }')]))
+
+
+def answers():
+    types = ["Job", "ListJobsResponse", "NodesResponse", "TraceJobResponse", "Row"]
+    times = "times { steps: 2 load_us: 1 compute_us: 2 wire_us: 3 apply_us: 4 wait_us: 5 }"
+    ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
+    job = (f'id: "j-1" name: "j" state: RUNNING reason: "r" submitted_ms: 1 started_ms: 2 step: 3 steps_total: 9 epoch: 1.5 epochs_total: 2 '
+           'train { name: "loss" value: 0.5 } test { name: "accuracy" value: 0.9 } evaluations { step: 3 epoch: 1 train { name: "loss" '
+           'value: 1 } test { name: "auc" value: 0.5 } time_ms: 7 } examples_per_second: 10 seconds: 2 eta_seconds: 5 checkpoint: "/c/j-1" '
+           f'workers: "worker-1" ps: "ps-1" generation: 2 text: "{JOB_TEXT % "async"}" mode: ASYNC examples: 30 staleness: [5, 1, 0, 2] '
+           f'consistency {{ mode: ASYNC replicas: 1 aggregate: 1 push_every: 2 pull_every: 1 overlap: true }} shards {{ ps: "ps-1" version: 3 {ledger} }} '
+           f'{times} worker_times {{ worker: "worker-1" {times} }} activity: "Pin on ps-2" bad_records: 1')
+    node = ('nodes { id: "ps-1" role: PS address: "a:1" http_address: "a:2" alive: true jobs: "j-1" joined_ms: 1 heartbeat_age_ms: 2 '
+            'version: "0.1.0" host: "h" pid: 7 }')
+    spans = "".join(f"spans {{ kind: {kind} begin_ns: {100 * kind} ns: 90 exchange: 1 worker: 1 step: 1 bytes: 9 }} " for kind in range(1, 15))
+    trace = (f'job: "j-1" clock_ns: 9 wall_ms: 8 nodes {{ node: "worker-1" role: WORKER host: "h" pid: 1 offset_ns: -5 trace {{ clock_ns: 1 '
+             f'boot: "b" {spans} steps: 2 lost: 1 }} }} nodes {{ node: "ps-1" role: PS trace {{ {spans} workers: "worker-1" }} }} '
+             'nodes { node: "ps-2" problem: "gone" }')
+    write("answers", "job", row([80], types, [("Job", "Job", job)]))
+    write("answers", "row", row([0], types, [("Row", "Job", job + ' secret: "0123456789abcdef"')]))
+    write("answers", "ended", row([30], types, [("Job", "Job", job.replace("RUNNING", "FAILED").replace("ASYNC", "SYNC"))]))
+    write("answers", "lists", row([60], types, [("ListJobsResponse", "ListJobsResponse", f"jobs {{ {job} }} jobs {{ id: \"j-2\" }}"),
+                                                ("NodesResponse", "NodesResponse", node)]))
+    write("answers", "trace", row([0], types, [("TraceJobResponse", "TraceJobResponse", trace)]))
+
+
+def http():
+    write("http", "metrics", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+    write("http", "pages", b"GET /livez HTTP/1.0\r\n\r\nHEAD /nothing?a=%20b HTTP/1.1\r\nConnection: close\r\n\r\n")
+    write("http", "post", b"POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n")
+    write("http", "parts", b"GET /heal\0thz HTTP/1.1\r\nX: \0y\r\n z\r\nCookie: a=b\r\n\r\n")
+    write("http", "tls", bytes.fromhex("16030100a5010000a10303") + bytes(range(64)))
+
+
+def main():
+    shutil.rmtree(CORPUS, ignore_errors=True)
+    for make in (data_files, packed, checkpoints, texts, tokens, store, ps_calls, master_calls, worker_calls,
+                 answers, http):
+        make()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
