@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "data/sparse_batch.h"
 
 #define BATCH 64
 
@@ -47,6 +48,28 @@ void fuzz_data_options(struct fuzz_input *in, int format, struct data_spec *spec
     }
 }
 
+/* The keys of the first records, as layers get them. */
+static void read_keys(const struct dataset *d)
+{
+    const struct sparse_fields *fields = dataset_fields(d);
+    struct sparse_batch b = {0};
+    struct err err = {0};
+    uint64_t records[BATCH];
+    size_t n = 0;
+    for (; n < BATCH && n < dataset_info(d)->records; n++) {
+        records[n] = n;
+    }
+    if (fields == NULL || fields->count == 0) {
+        return;
+    }
+    int rc = sparse_batch_init(&b, fields, BATCH, &err);
+    fuzz_require_error(rc, &err);
+    if (rc == 0) {
+        sparse_batch_read(&b, fields, records, n);
+    }
+    sparse_batch_release(&b);
+}
+
 static void read_all(const struct dataset *d)
 {
     const struct dataset_info *info = dataset_info(d);
@@ -66,6 +89,7 @@ static void read_all(const struct dataset *d)
         dataset_read(d, records, n, &b);
     }
     batch_release(&b);
+    read_keys(d);
 }
 
 void fuzz_data_open(const struct data_spec *spec, enum data_label_kind kind)

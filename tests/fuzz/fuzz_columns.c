@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CSV files whose columns are declared (data/csv_declared.c, data/column_features.c,
- * data/column_vocabulary.c): `data.columns` as a job file has it, read and checked as every job
- * file is, then the file by it, and a file with a vocabulary.
+/* Files whose columns are declared: `data.columns` as a job file has it, read and checked as every
+ * job file is, then the file by it, CSV (data/csv_declared.c, column_features.c,
+ * column_vocabulary.c), libFFM or Criteo's clicks (data/labelled_lines.c, sparse_fields.c), and a
+ * file with a vocabulary.
  *
- * Input: texts with a NUL between them: the entries of data.columns, the vocabulary, the file. */
+ * Input: a byte with the format; texts with a NUL between them: the entries of data.columns, the
+ * vocabulary, the file. */
 #include "fuzz/data.h"
 
 #include <stdlib.h>
@@ -14,7 +16,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
+    static const char *const formats[] = {"csv", "libffm", "criteo", "auto"};
     struct fuzz_input in = {data, n};
+    const char *format = formats[fuzz_below(&in, 4)];
     char *columns = fuzz_text(&in, '\0');
     char *words = fuzz_text(&in, '\0');
     struct buf text = {0};
@@ -22,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     buf_add_str(&text, "name: f\ndata:\n  dir: /proc/self/fd\n  train:\n    file: ");
     buf_add_str(&text, fuzz_file(0, in.data, in.n));
     (void)fuzz_file(1, words, strlen(words));
-    buf_printf(&text, "\n  format: csv\n  columns:\n%s\n", columns);
+    buf_printf(&text, "\n  format: %s\n  columns:\n%s\n", format, columns);
     buf_add_str(&text, "model:\n  layers:\n  - dense: {units: 2}\n"
                        "  loss: softmax_cross_entropy\nupdate: {rule: sgd}\n"
                        "training: {batch_size: 4, epochs: 1}\n");

@@ -41,6 +41,17 @@ enum s3_outcome s3_curl_attempt(const struct s3_config *config, const struct s3_
     return S3_ANSWERED;
 }
 
+enum s3_outcome s3_curl_form(const struct s3_config *config, const char *endpoint,
+                             const struct buf *form, const atomic_bool *stop, struct s3_answer *a,
+                             uint64_t *retry_after_s, struct err *err)
+{
+    (void)endpoint;
+    (void)form;
+    (void)stop;
+    const struct s3_request none = {0};
+    return s3_curl_attempt(config, NULL, &none, a, retry_after_s, err);
+}
+
 static int on_key(void *ctx, const char *key, struct err *err)
 {
     (void)ctx;

@@ -59,11 +59,17 @@ def data_files():
                b"  - column: b\n    as: category\n    buckets: 5\n  - column: c\n    as: list\n    separator: '|'\n"
                b"    vocabulary: [x, y]\n  - column: y\n    as: label\n")
     rows = b"a,b,c,y\n1,u,x|y,0\n,v,z,1\n3,u,,0\n-2,w,y,1\n"
-    write("columns", "kinds", columns + b"\0\0" + rows)
-    write("columns", "range", b"  - column: 0..1\n    standardise: true\n  - column: -1\n    as: label\n\0\0"
+    write("columns", "kinds", b"\0" + columns + b"\0\0" + rows)
+    write("columns", "range", b"\0  - column: 0..1\n    standardise: true\n  - column: -1\n    as: label\n\0\0"
           b"1,2,0\n3,4,1\n5,7,0\n")
-    write("columns", "file", b"  - column: b\n    as: category\n    vocabulary_file: /proc/self/fd/4\n    unknown: own\n"
+    write("columns", "file", b"\0  - column: b\n    as: category\n    vocabulary_file: /proc/self/fd/4\n    unknown: own\n"
           b"  - column: y\n    as: label\n\0u\nv\n\0" + rows)
+    ffm = b"  - column: 0\n    as: sparse\n    width: 4\n  - column: 2..3\n    as: sparse\n    width: 4\n"
+    write("columns", "libffm", b"\1" + ffm + b"\0\0" + b"1 0:1:0.5 2:7:-2\n0 2:2:1e1 1:5:1\n# x\n1\n")
+    clicks = (b"  - column: label\n    as: label\n  - column: I1..I2\n    missing: zero\n  - column: C25..C26\n    as: sparse\n"
+              b"    width: 16\n    missing: zero\n")
+    line = b"%s\t5\t\t" + b"\t".join([b"0"] * 11 + [b"68fd1e64"] * 25) + b"\t%s\n"
+    write("columns", "criteo", b"\2" + clicks + b"\0\0" + line % (b"1", b"80e26c9b") + line % (b"0", b""))
 
 
 def packed():
@@ -169,6 +175,8 @@ def texts():
     write("tokens", "lines", f"# who\nann submitter {digest} expires=2027-11-23T00:00:00Z\n\nps-1 node,viewer {fuzz} node=ps-1\n")
     write("credentials", "file", b"\x00[default]\naws_access_key_id = A\naws_secret_access_key=B\n; x\n[other]\naws_session_token=c\n")
     write("credentials", "variables", b"\x01http://[::1]:9000/\neu-west-1\ntrue\n3\n7")
+    write("credentials", "identity", b"\x03<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Audience>x</Audience><Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>s</SecretAccessKey>"
+          b"<SessionToken>t</SessionToken><Expiration>2026-11-23T17:00:00.123Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>")
     write("credentials", "place", b"\x02s3://bucket/a/b c")
     write("identity", "texts", b"\x00ann\nCN=ann,OU=gradus-submitter+OU=x\\,y\ngradus:role/viewer\ngradus:node/ps-1\n")
     write("glob", "list", b"\x01/data\n[a.csv, 'part-*.csv', in/[[]x], in/up/a.csv]")
