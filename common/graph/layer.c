@@ -26,6 +26,13 @@
     X(dropout)           \
     X(flatten)           \
     X(layer_norm)        \
+    X(concat)            \
+    X(add)               \
+    X(multiply)          \
+    X(dot)               \
+    X(dot_interaction)   \
+    X(factorization)     \
+    X(cross)             \
     X(conv2d)            \
     X(max_pool2d)        \
     X(avg_pool2d)
@@ -99,6 +106,12 @@ size_t layer_kind_params_bytes(const struct layer_kind *k)
     return k->params_bytes;
 }
 
+void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max)
+{
+    *min = k->inputs_min == 0 ? 1 : k->inputs_min;
+    *max = k->inputs_max == 0 ? 1 : k->inputs_max;
+}
+
 void model_spec_release(struct model_spec *spec)
 {
     for (size_t i = 0; i < spec->layer_count; i++) {
@@ -106,6 +119,10 @@ void model_spec_release(struct model_spec *spec)
         if (l->kind != NULL && l->params != NULL) {
             field_release(l->kind->fields, l->kind->field_count, l->params);
         }
+        for (size_t k = 0; k < l->from_count; k++) {
+            free(l->from[k]);
+        }
+        free(l->from);
         free(l->name);
         free(l->params);
     }

@@ -15,13 +15,20 @@ const char *layer_kind_name(const struct layer_kind *k);
 const char *layer_kind_help(const struct layer_kind *k);
 const struct field *layer_kind_fields(const struct layer_kind *k, size_t *count);
 size_t layer_kind_params_bytes(const struct layer_kind *k);
+/* How many inputs a layer of that kind takes. */
+void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max);
+
+#define LAYER_INPUTS_MAX 256
+#define LAYER_NAME_OF_INPUT "input" /* what `from` calls the records; no layer has this name */
 
 /* One entry of model.layers. */
 struct layer_spec {
     const struct layer_kind *kind;
-    char *name;    /* "dense_1": given, or made of kind and number; unique in the model */
-    void *params;  /* layer_kind_params_bytes() bytes filled through the kind's fields */
-    unsigned line; /* in the job file; 0: unknown */
+    char *name;        /* "dense_1": given, or made of kind and number; unique in the model */
+    char **from;       /* names of layers above, or LAYER_NAME_OF_INPUT */
+    size_t from_count; /* 0: the layer above, or the input of the model for the first one */
+    void *params;      /* layer_kind_params_bytes() bytes filled through the kind's fields */
+    unsigned line;     /* in the job file; 0: unknown */
     unsigned column;
 };
 
@@ -44,5 +51,11 @@ struct model_spec {
     unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
 };
 void model_spec_release(struct model_spec *spec);
+
+/* Which layers entry @i of @spec reads: @out[k] is an index into layers, or SIZE_MAX for the input
+ * of the model; returns how many. Errors (0 is returned): ERR_INVALID a name that no layer above
+ * has, or a number of inputs that the kind does not take. */
+size_t model_spec_inputs(const struct model_spec *spec, size_t i, size_t out[LAYER_INPUTS_MAX],
+                         struct err *err);
 
 #endif

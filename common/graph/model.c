@@ -57,53 +57,90 @@ static int input_shape(const struct model_spec *spec, const struct shape *data, 
     return 0;
 }
 
-static const struct shape *shape_so_far(const struct model *m)
+static const struct shape *shape_of(const struct model *m, size_t i)
 {
-    return m->layer_count == 0 ? &m->input : &m->layers[m->layer_count - 1].layer.out;
+    return i == LAYER_FROM_INPUT ? &m->input : &m->layers[i].layer.out;
 }
 
-/* Append a layer of @kind. @name and @params are taken. */
-static int add_layer(struct model *m, const struct layer_kind *kind, char *name, void *params,
-                     bool is_activation, struct err *err)
+size_t model_source(const struct model *m, size_t i)
+{
+    while (i != LAYER_FROM_INPUT && m->layers[i].layer.kind->view) {
+        i = m->layers[i].layer.inputs[0].from;
+    }
+    return i;
+}
+
+/* @from: layers of the model, or LAYER_FROM_INPUT. */
+static void connect(struct model *m, struct model_layer *ml, const size_t *from, size_t count)
+{
+    struct layer *l = &ml->layer;
+    l->inputs = mem_new(count, sizeof *l->inputs);
+    l->input_count = count;
+    m->inputs_max = count > m->inputs_max ? count : m->inputs_max;
+    for (size_t k = 0; k < count; k++) {
+        const struct shape *shape = shape_of(m, from[k]);
+        const size_t source = model_source(m, from[k]);
+        l->inputs[k] = (struct layer_input){source, *shape, (size_t)shape_count(shape)};
+        if (from[k] != LAYER_FROM_INPUT) {
+            m->layers[from[k]].readers++;
+        }
+        if (source != LAYER_FROM_INPUT) {
+            m->layers[source].uses += !l->kind->view;
+            ml->trains = ml->trains || m->layers[source].trains;
+        }
+    }
+    l->in = l->inputs[0].shape;
+    l->in_count = l->inputs[0].count;
+}
+
+/* Append a layer like @made, whose name and parameters are taken, that reads @from. */
+static int add_layer(struct model *m, const struct model_layer *made, const size_t *from,
+                     size_t count, struct err *err)
 {
     struct model_layer *ml = &m->layers[m->layer_count];
     struct layer *l = &ml->layer;
-    const struct shape in = *shape_so_far(m);
-    *ml = (struct model_layer){.is_activation = is_activation,
-                               .layer = {.kind = kind,
-                                         .name = name,
-                                         .params = params,
-                                         .in = in,
-                                         .loss_outputs = m->loss_outputs,
-                                         .in_count = (size_t)shape_count(&in)}};
+    *ml = *made;
+    l->loss_outputs = m->loss_outputs;
+    connect(m, ml, from, count);
     m->layer_count++;
-    int rc = kind->plan(l, err);
+    int rc = l->kind->plan(l, err);
     if (rc != 0) {
         return rc;
     }
-    const uint64_t count = shape_count(&l->out);
-    if (count == 0 || count > LAYER_ELEMENTS_MAX) {
+    const uint64_t out_count = shape_count(&l->out);
+    if (out_count == 0 || out_count > LAYER_ELEMENTS_MAX) {
         char text[SHAPE_TEXT_BYTES];
         return err_set(err, ERR_INVALID, "its output would be %s; at most %d elements are possible",
                        shape_format(&l->out, text, sizeof text), LAYER_ELEMENTS_MAX);
     }
-    l->out_count = (size_t)count;
+    l->out_count = (size_t)out_count;
+    ml->trains = ml->trains || l->variable_count > 0;
     l->first_variable = m->variable_count;
     m->variable_count += l->variable_count;
     return 0;
 }
 
 /* The activation that the layer before named, with its default parameters. */
-static int add_activation(struct model *m, const struct layer *of, struct err *err)
+static int add_activation(struct model *m, const struct model_layer *of, struct err *err)
 {
-    const struct layer_kind *kind = layer_kind_find(activation_names[of->activation]);
-    void *params = mem_new(1, kind->params_bytes);
-    field_defaults(kind->fields, kind->field_count, params);
-    return add_layer(m, kind, mem_printf("%s.%s", of->name, kind->name), params, true, err);
+    const struct layer_kind *kind = layer_kind_find(activation_names[of->layer.activation]);
+    const size_t from = m->layer_count - 1;
+    const struct model_layer made = {
+        .is_activation = true,
+        .spec = of->spec,
+        .layer = {.kind = kind,
+                  .name = mem_printf("%s.%s", of->layer.name, kind->name),
+                  .params = mem_new(1, kind->params_bytes)}};
+    field_defaults(kind->fields, kind->field_count, made.layer.params);
+    return add_layer(m, &made, &from, 1, err);
 }
 
 static int check_name(const struct model_spec *spec, size_t i, struct err *err)
 {
+    if (strcmp(spec->layers[i].name, LAYER_NAME_OF_INPUT) == 0) {
+        return err_set(err, ERR_INVALID,
+                       "its name is what 'from' calls the records; another name would fit");
+    }
     for (size_t j = 0; j < i; j++) {
         if (strcmp(spec->layers[j].name, spec->layers[i].name) == 0) {
             return err_set(err, ERR_INVALID,
@@ -114,36 +151,82 @@ static int check_name(const struct model_spec *spec, size_t i, struct err *err)
     return 0;
 }
 
-static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t i, struct err *err)
+static char *join_names(const struct layer_spec *s)
+{
+    struct buf text = {0};
+    for (size_t k = 0; k < s->from_count; k++) {
+        buf_printf(&text, "%s%s", k == 0 ? "" : ", ", s->from[k]);
+    }
+    return s->from_count == 0 ? NULL : buf_take(&text);
+}
+
+/* @last[j]: the layer of the model that gives what entry j of @spec gives. */
+static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t i, size_t *last,
+                          struct err *err)
 {
     const struct layer_spec *s = &spec->layers[i];
-    int rc = check_name(spec, i, err);
-    if (rc != 0) {
-        return rc;
+    size_t from[LAYER_INPUTS_MAX];
+    if (check_name(spec, i, err) != 0) {
+        return ERR_INVALID;
     }
-    void *params = mem_new(1, s->kind->params_bytes);
+    const size_t count = model_spec_inputs(spec, i, from, err);
+    if (count == 0) {
+        return ERR_INVALID;
+    }
+    for (size_t k = 0; k < count; k++) {
+        from[k] = from[k] == LAYER_FROM_INPUT ? LAYER_FROM_INPUT : last[from[k]];
+    }
+    const struct model_layer made = {.spec = i,
+                                     .from = join_names(s),
+                                     .layer = {.kind = s->kind,
+                                               .name = mem_strdup(s->name),
+                                               .params = mem_new(1, s->kind->params_bytes)}};
     if (s->kind->params_bytes > 0) {
-        memcpy(params, s->params, s->kind->params_bytes);
+        memcpy(made.layer.params, s->params, s->kind->params_bytes);
     }
-    rc = add_layer(m, s->kind, mem_strdup(s->name), params, false, err);
+    int rc = add_layer(m, &made, from, count, err);
     if (rc == 0 && m->layers[m->layer_count - 1].layer.activation != 0) {
-        rc = add_activation(m, &m->layers[m->layer_count - 1].layer, err);
+        rc = add_activation(m, &m->layers[m->layer_count - 1], err);
     }
+    last[i] = m->layer_count - 1;
     return rc;
+}
+
+static int add_spec_layers(struct model *m, const struct model_spec *spec, struct err *err)
+{
+    size_t *last = mem_new(spec->layer_count, sizeof *last);
+    int rc = 0;
+    for (size_t i = 0; i < spec->layer_count && rc == 0; i++) {
+        rc = add_spec_layer(m, spec, i, last, err);
+        if (rc != 0) {
+            rc = wrap_layer(err, spec, i);
+        }
+    }
+    free(last);
+    return rc;
+}
+
+/* Does every layer but the last have a reader? */
+static int check_readers(const struct model *m, const struct model_spec *spec, struct err *err)
+{
+    for (size_t i = 0; i + 1 < m->layer_count; i++) {
+        if (m->layers[i].readers == 0) {
+            (void)err_set(err, ERR_INVALID,
+                          "no layer reads its output; a 'from' below with its name would");
+            return wrap_layer(err, spec, m->layers[i].spec);
+        }
+    }
+    return 0;
 }
 
 static void list_variables(struct model *m)
 {
     m->variables = mem_new(m->variable_count, sizeof(const struct variable_spec *));
-    m->first_trainable = m->layer_count;
     size_t n = 0;
     for (size_t i = 0; i < m->layer_count; i++) {
         const struct layer *l = &m->layers[i].layer;
         for (size_t j = 0; j < l->variable_count; j++) {
             m->variables[n++] = &l->variables[j];
-        }
-        if (l->variable_count > 0 && m->first_trainable == m->layer_count) {
-            m->first_trainable = i;
         }
     }
 }
@@ -169,7 +252,7 @@ static int check_labels(const struct model *m, const char *loss, uint32_t classe
 /* Is the output one row as wide as the loss wants? The caller adds which layer. */
 static int check_output(const struct model *m, const char *loss, struct err *err)
 {
-    const struct shape *out = shape_so_far(m);
+    const struct shape *out = shape_of(m, m->layer_count - 1);
     const struct shape want = {.rank = 1, .dims = {m->loss_outputs}};
     if (shape_equal(out, &want)) {
         return 0;
@@ -208,7 +291,10 @@ static int check_metrics(const struct model *m, unsigned metrics, const char *lo
 static int finish(struct model *m, const struct model_spec *spec, uint32_t classes, struct err *err)
 {
     const char *loss = loss_kind_names[spec->loss];
-    int rc = check_labels(m, loss, classes, err);
+    int rc = check_readers(m, spec, err);
+    if (rc == 0) {
+        rc = check_labels(m, loss, classes, err);
+    }
     if (rc == 0) {
         rc = check_metrics(m, spec->metrics, loss, err);
     }
@@ -226,8 +312,10 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     list_variables(m);
     m->outputs = m->layers[m->layer_count - 1].layer.out_count;
     m->loss_layers = m->layer_count;
+    m->loss_from = model_source(m, m->layer_count - 1);
     if (m->layers[m->layer_count - 1].layer.kind == m->loss->link) {
         m->loss_layers--;
+        m->loss_from = m->layers[m->layer_count - 1].layer.inputs[0].from;
     }
     return 0;
 }
@@ -245,12 +333,7 @@ int model_new(const struct model_spec *spec, const struct shape *input, uint32_t
     m->loss = loss_of(spec->loss);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
     int rc = input_shape(spec, input, &m->input, err);
-    for (size_t i = 0; i < spec->layer_count && rc == 0; i++) {
-        rc = add_spec_layer(m, spec, i, err);
-        if (rc != 0) {
-            rc = wrap_layer(err, spec, i);
-        }
-    }
+    rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
     if (rc == 0) {
         rc = finish(m, spec, classes, err);
     }
@@ -270,6 +353,8 @@ void model_free(struct model *m)
     for (size_t i = 0; i < m->layer_count; i++) {
         free(m->layers[i].layer.name);
         free(m->layers[i].layer.params);
+        free(m->layers[i].layer.inputs);
+        free(m->layers[i].from);
     }
     free(m->layers);
     free(m->variables);
@@ -318,6 +403,9 @@ void model_describe(const struct model *m, struct buf *out)
         buf_add_char(out, '\n');
         describe_line(out, l->name, kind, shape_format(&l->out, text, sizeof text),
                       parameters_of(l));
+        if (m->layers[i].from != NULL) {
+            buf_printf(out, "  from %s", m->layers[i].from);
+        }
         total += parameters_of(l);
     }
     buf_add_char(out, '\n');

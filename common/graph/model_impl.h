@@ -10,13 +10,19 @@
 struct model_layer {
     struct layer layer;
     bool is_activation; /* of the layer before it */
+    bool trains;        /* it has variables, or something that it reads trains */
+    size_t readers;     /* layers that name its output */
+    size_t uses;        /* layers that compute with it, through views, too */
+    char *from;         /* as the job file has it, "a, b"; NULL: the layer above */
+    size_t spec;        /* index in the job file's list */
 };
 
 struct model {
     struct model_layer *layers;
     size_t layer_count;
-    size_t loss_layers;     /* layers below the loss: without a last one that is part of it */
-    size_t first_trainable; /* index of the first layer with variables */
+    size_t loss_layers; /* layers below the loss: without a last one that is part of it */
+    size_t loss_from;   /* the layer whose output the loss reads */
+    size_t inputs_max;  /* of one layer */
     const struct variable_spec **variables; /* point into layers */
     size_t variable_count;
     size_t outputs;        /* per record */
@@ -24,5 +30,9 @@ struct model {
     struct shape input;
     const struct loss *loss;
 };
+
+/* The layer that computes what layer @i gives: a view gives what it reads. Indices as in
+ * layer_input.from. */
+size_t model_source(const struct model *m, size_t i);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * plan() runs once per model, forward() and backward() once per step; they are pure functions of
  * what struct layer_run points to. To add a kind: op_<name>.c with its `const struct layer_kind
- * layer_<name>`, a line in the list of layer.c, and its file in CMakeLists.txt. */
+ * layer_<name>`, and a line in the list of layer.c. */
 #ifndef GRADUS_GRAPH_OP_H
 #define GRADUS_GRAPH_OP_H
 
@@ -14,16 +14,26 @@
 #include "tensor/init.h"
 #include "tensor/window.h"
 
-#define LAYER_VARIABLES_MAX 2
+#define LAYER_VARIABLES_MAX 3
 /* Elements of a record or variable: what BLAS can index. */
 #define LAYER_ELEMENTS_MAX INT32_MAX
+
+#define LAYER_FROM_INPUT SIZE_MAX
+
+struct layer_input {
+    size_t from;        /* index of the layer whose output it is; LAYER_FROM_INPUT: the records */
+    struct shape shape; /* of one record */
+    size_t count;       /* its elements */
+};
 
 /* A layer at work in one model. plan() reads the first group and fills the second. */
 struct layer {
     const struct layer_kind *kind;
-    char *name;            /* owned by the model */
-    void *params;          /* owned by the model; plain bytes, no strings */
-    struct shape in;       /* of one record */
+    char *name;                 /* owned by the model */
+    void *params;               /* owned by the model; plain bytes, no strings */
+    struct layer_input *inputs; /* owned by the model */
+    size_t input_count;
+    struct shape in;       /* of the first input */
     size_t in_count;       /* its elements */
     uint32_t loss_outputs; /* what the loss needs for the labels of the data; set by the model */
 
@@ -46,10 +56,12 @@ struct layer_run {
     const struct runner_step *step; /* when training */
     const float *const *values;     /* of the layer's variables */
     float *const *gradients;        /* overwritten by backward() */
-    const float *x;
+    const float *x;                 /* the first input; all of them are in xs */
+    const float *const *xs;         /* [input_count] */
     float *y;
     const float *dy;
-    float *dx; /* NULL: nobody needs it */
+    float *dx;         /* of the first input; NULL: nobody needs it */
+    float *const *dxs; /* [input_count], each overwritten; NULL as dx */
     void *state;
     void *scratch;                    /* 64-byte aligned */
     const struct runner_ready *ready; /* NULL: nobody waits */
@@ -65,6 +77,8 @@ struct layer_kind {
     const struct field *fields;
     size_t field_count;
     size_t params_bytes;
+    size_t inputs_min; /* 0: 1 */
+    size_t inputs_max; /* 0: 1 */
     bool in_place;     /* y may be x and dx may be dy; backward() does not read x */
     bool reads_output; /* backward() reads y */
     bool view;         /* y is x in another shape; there is no forward() nor backward() */
@@ -99,6 +113,17 @@ int layer_add_variable(struct layer *l, const char *part, const struct shape *sh
                        struct err *err);
 /* plan() of kinds that keep the shape and need nothing. */
 int layer_plan_same_shape(struct layer *l, struct err *err);
+
+/* What kinds of several inputs share: the shapes of all inputs are the same. Errors: ERR_INVALID
+ * which are not. */
+int layer_check_same_inputs(const struct layer *l, struct err *err);
+/* The inputs as rows of one width: [width], or several rows in [rows, width]. Errors: ERR_INVALID.
+ */
+int layer_plan_rows(const struct layer *l, size_t *rows, size_t *width, struct err *err);
+/* Where the rows of record @record are: @out[layer_plan_rows()]. */
+void layer_rows(const struct layer_run *r, size_t record, const float **out);
+/* The same places in dxs; NULL: nobody needs that row. */
+void layer_row_gradients(const struct layer_run *r, size_t record, float **out);
 
 /* What conv2d and the pools share. */
 extern const char *const padding_names[]; /* valid, same */

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a model. One arena holds, in this order: the output of every layer, two buffers between
- * which the gradient goes back and forth, every layer's state, and one scratch area. A layer that
- * can work in place does, unless the layer below reads its own output in its backward(). */
+/* Runs a model. One arena holds, in this order: the output of every layer, the gradients of
+ * outputs, every layer's state, and one scratch area.
+ *
+ * A layer that can work in place does, where nobody else needs what it reads. The gradient of an
+ * output has a place from the first layer (from the end) that gives a part of it until its own
+ * layer has used it; then another one takes the place. Where several layers read one output, the
+ * last of them writes its gradient and the others are added to it, last layers first. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,21 +13,31 @@
 #include "base/mem.h"
 #include "graph/model_impl.h"
 #include "tensor/blas.h"
+#include "tensor/kernel.h"
 
 #define NOWHERE SIZE_MAX
 
+/* Where backward() of a layer leaves the gradient of one input. */
+struct input_place {
+    size_t dx;  /* NOWHERE: nobody needs it */
+    size_t sum; /* what it is added to then; NOWHERE: it is the first part */
+};
+
 struct place {
-    size_t y; /* offset in the arena; NOWHERE: the input of the model */
+    size_t y; /* offset in the arena */
     size_t state;
-    const float *x; /* of the call that is running */
+    size_t gradient; /* of y; NOWHERE: nobody needs it */
+    struct input_place *inputs;
 };
 
 struct runner {
     const struct model *model;
     size_t batch_max;
     unsigned char *arena;
-    struct place *places; /* one per layer */
-    size_t gradient[2];   /* offsets */
+    struct place *places;       /* one per layer */
+    struct input_place *inputs; /* of all layers */
+    const float **xs;           /* of the layer that is running */
+    float **dxs;
     size_t scratch;
 };
 
@@ -39,66 +53,215 @@ static bool take(size_t *used, size_t count, size_t size, size_t *offset)
     return !__builtin_add_overflow(*used, bytes, used);
 }
 
+static bool take_floats(const struct runner *r, size_t *used, size_t width, size_t *offset)
+{
+    size_t floats;
+    return mem_mul(r->batch_max, width, &floats) && take(used, floats, sizeof(float), offset);
+}
+
+/* A view has the place of what it shows. */
 static bool place_outputs(struct runner *r, size_t *used)
 {
-    size_t below = NOWHERE; /* where the layer's input is */
-    bool below_is_read =
-        true; /* somebody's backward() reads it as an output; the input is not ours */
-    for (size_t i = 0; i < r->model->layer_count; i++) {
-        const struct layer *l = &r->model->layers[i].layer;
-        bool shared = l->kind->view || (l->kind->in_place && !below_is_read);
-        if (!shared) {
-            size_t floats;
-            if (!mem_mul(r->batch_max, l->out_count, &floats) ||
-                !take(used, floats, sizeof(float), &below)) {
-                return false;
-            }
-            below_is_read = false;
+    const struct model *m = r->model;
+    bool *read = mem_new(m->layer_count, sizeof *read); /* some backward() reads it as an output */
+    bool fits = true;
+    for (size_t i = 0; i < m->layer_count && fits; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        const size_t x = l->inputs[0].from;
+        const bool ours = x != LAYER_FROM_INPUT;
+        if (l->kind->view) {
+            continue;
         }
-        r->places[i].y = below;
-        below_is_read = below_is_read || l->kind->reads_output;
+        if (ours && l->kind->in_place && m->layers[x].uses == 1 && !read[x]) {
+            r->places[i].y = r->places[x].y;
+        } else {
+            fits = take_floats(r, used, l->out_count, &r->places[i].y);
+        }
+        read[i] = l->kind->reads_output;
     }
-    return true;
+    free(read);
+    return fits;
+}
+
+/* ---- gradients of outputs ---- */
+
+struct slot {
+    size_t width; /* of the widest that it is for */
+    size_t offset;
+    bool taken;
+};
+
+struct slots {
+    struct slot *items;
+    size_t count;
+    size_t *of; /* per layer: which one has its gradient; NOWHERE: none */
+};
+
+/* The smallest free one that is wide enough, or else the widest, or a new one. */
+static size_t slot_take(struct slots *s, size_t width)
+{
+    size_t best = s->count;
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->items[i].taken) {
+            continue;
+        }
+        const size_t w = s->items[i].width;
+        const size_t have = best == s->count ? 0 : s->items[best].width;
+        if (best == s->count || (w >= width && (have < width || w < have)) ||
+            (w < width && have < width && w > have)) {
+            best = i;
+        }
+    }
+    s->count += best == s->count;
+    s->items[best].taken = true;
+    s->items[best].width = width > s->items[best].width ? width : s->items[best].width;
+    return best;
+}
+
+/* Input @k of layer @i, whose own gradient is in its slot. dx and sum become slots. */
+static void route(const struct runner *r, struct slots *s, size_t i, size_t k)
+{
+    const struct model *m = r->model;
+    const struct layer *l = &m->layers[i].layer;
+    const size_t from = l->inputs[k].from;
+    struct input_place *to = &r->places[i].inputs[k];
+    if (from == LAYER_FROM_INPUT || !m->layers[from].trains) {
+        return;
+    }
+    if (s->of[from] != NOWHERE) {
+        *to = (struct input_place){slot_take(s, l->inputs[k].count), s->of[from]};
+        return;
+    }
+    s->of[from] = l->kind->in_place ? s->of[i] : slot_take(s, l->inputs[k].count);
+    to->dx = s->of[from];
+}
+
+/* What layer @i leaves behind: the slots of what was added, and its own unless it was handed on. */
+static void release(const struct runner *r, struct slots *s, size_t i)
+{
+    const struct layer *l = &r->model->layers[i].layer;
+    bool handed_on = false;
+    for (size_t k = 0; k < l->input_count; k++) {
+        const struct input_place *to = &r->places[i].inputs[k];
+        if (to->sum != NOWHERE) {
+            s->items[to->dx].taken = false;
+        } else {
+            handed_on = handed_on || to->dx == s->of[i];
+        }
+    }
+    s->items[s->of[i]].taken = handed_on;
+}
+
+static void route_all(const struct runner *r, struct slots *s)
+{
+    const struct model *m = r->model;
+    s->of[m->loss_from] = slot_take(s, m->outputs);
+    for (size_t i = m->loss_layers; i-- > 0;) {
+        const struct layer *l = &m->layers[i].layer;
+        if (l->kind->view || !m->layers[i].trains) {
+            continue;
+        }
+        for (size_t k = 0; k < l->input_count; k++) {
+            route(r, s, i, k);
+        }
+        release(r, s, i);
+    }
+}
+
+static size_t offset_of(const struct slots *s, size_t slot)
+{
+    return slot == NOWHERE ? NOWHERE : s->items[slot].offset;
+}
+
+static bool place_slots(struct runner *r, struct slots *s, size_t *used)
+{
+    const struct model *m = r->model;
+    bool fits = true;
+    for (size_t i = 0; i < s->count && fits; i++) {
+        fits = take_floats(r, used, s->items[i].width, &s->items[i].offset);
+    }
+    for (size_t i = 0; i < m->layer_count; i++) {
+        r->places[i].gradient = offset_of(s, s->of[i]);
+        for (size_t k = 0; k < m->layers[i].layer.input_count; k++) {
+            struct input_place *to = &r->places[i].inputs[k];
+            *to = (struct input_place){offset_of(s, to->dx), offset_of(s, to->sum)};
+        }
+    }
+    return fits;
+}
+
+static bool place_gradients(struct runner *r, size_t *used)
+{
+    const size_t layers = r->model->layer_count;
+    struct slots s = {.items = mem_new(layers + 1 + r->model->inputs_max, sizeof *s.items),
+                      .of = mem_new(layers, sizeof *s.of)};
+    for (size_t i = 0; i < layers; i++) {
+        s.of[i] = NOWHERE;
+    }
+    route_all(r, &s);
+    bool fits = place_slots(r, &s, used);
+    free(s.items);
+    free(s.of);
+    return fits;
 }
 
 static bool place_rest(struct runner *r, size_t *used)
 {
-    size_t widest = 0, scratch = r->model->outputs * sizeof(float); /* a row for the loss */
+    size_t scratch = r->model->outputs * sizeof(float); /* a row for the loss */
     for (size_t i = 0; i < r->model->layer_count; i++) {
         const struct layer *l = &r->model->layers[i].layer;
-        widest = l->out_count > widest ? l->out_count : widest;
         scratch = l->scratch_bytes > scratch ? l->scratch_bytes : scratch;
         if (!take(used, r->batch_max, l->state_bytes, &r->places[i].state)) {
             return false;
         }
     }
-    size_t floats;
-    return mem_mul(r->batch_max, widest, &floats) &&
-           take(used, floats, sizeof(float), &r->gradient[0]) &&
-           take(used, floats, sizeof(float), &r->gradient[1]) &&
-           take(used, scratch, 1, &r->scratch);
+    return take(used, scratch, 1, &r->scratch);
+}
+
+/* ---- the runner ---- */
+
+static struct runner *runner_plan(const struct model *m, size_t batch_max, size_t *bytes,
+                                  bool *fits)
+{
+    struct runner *r = mem_new(1, sizeof *r);
+    size_t inputs = 0;
+    for (size_t i = 0; i < m->layer_count; i++) {
+        inputs += m->layers[i].layer.input_count;
+    }
+    r->model = m;
+    r->batch_max = batch_max;
+    r->places = mem_new(m->layer_count, sizeof *r->places);
+    r->inputs = mem_new(inputs, sizeof *r->inputs);
+    r->xs = mem_new(m->inputs_max, sizeof *r->xs);
+    r->dxs = mem_new(m->inputs_max, sizeof *r->dxs);
+    struct input_place *next = r->inputs;
+    for (size_t i = 0; i < m->layer_count; i++) {
+        r->places[i].inputs = next;
+        for (size_t k = 0; k < m->layers[i].layer.input_count; k++) {
+            *next++ = (struct input_place){NOWHERE, NOWHERE};
+        }
+    }
+    *bytes = 0;
+    *fits = place_outputs(r, bytes) && place_gradients(r, bytes) && place_rest(r, bytes);
+    return r;
 }
 
 size_t runner_bytes(const struct model *m, size_t batch_max)
 {
-    struct runner r = {.model = m, .batch_max = batch_max};
-    r.places = mem_new(m->layer_count, sizeof *r.places);
-    size_t bytes = 0;
-    bool fits = place_outputs(&r, &bytes) && place_rest(&r, &bytes);
-    free(r.places);
+    size_t bytes;
+    bool fits;
+    runner_free(runner_plan(m, batch_max, &bytes, &fits));
     return fits ? bytes : SIZE_MAX;
 }
 
 int runner_new(const struct model *m, size_t batch_max, int threads, struct runner **out,
                struct err *err)
 {
-    struct runner *r = mem_new(1, sizeof *r);
-    r->model = m;
-    r->batch_max = batch_max;
-    r->places = mem_new(m->layer_count, sizeof *r->places);
-    size_t bytes = 0;
+    size_t bytes;
+    bool fits;
+    struct runner *r = runner_plan(m, batch_max, &bytes, &fits);
     int rc = 0;
-    if (!place_outputs(r, &bytes) || !place_rest(r, &bytes)) {
+    if (!fits) {
         rc = err_set(err, ERR_EXHAUSTED, "activations of %zu records do not fit in memory",
                      batch_max);
     } else {
@@ -121,6 +284,9 @@ void runner_free(struct runner *r)
     }
     free(r->arena);
     free(r->places);
+    free(r->inputs);
+    free(r->xs);
+    free(r->dxs);
     free(r);
 }
 
@@ -129,13 +295,25 @@ static float *floats_at(const struct runner *r, size_t offset)
     return (float *)(void *)(r->arena + offset);
 }
 
-static struct layer_run run_of(struct runner *r, size_t i, size_t count, const float *const *values)
+/* Of the batch or of the arena. */
+static const float *output_of(const struct runner *r, size_t source, const struct batch *b)
+{
+    return source == LAYER_FROM_INPUT ? b->features : floats_at(r, r->places[source].y);
+}
+
+static struct layer_run run_of(struct runner *r, size_t i, const float *const *values,
+                               const struct batch *b)
 {
     const struct layer *l = &r->model->layers[i].layer;
+    for (size_t k = 0; k < l->input_count; k++) {
+        r->xs[k] = output_of(r, l->inputs[k].from, b);
+    }
     return (struct layer_run){.layer = l,
-                              .count = count,
+                              .count = b->count,
                               .values = values + l->first_variable,
-                              .x = r->places[i].x,
+                              .x = r->xs[0],
+                              .xs = r->xs,
+                              .y = floats_at(r, r->places[i].y),
                               .state = r->arena + r->places[i].state,
                               .scratch = r->arena + r->scratch};
 }
@@ -149,42 +327,27 @@ static int needs(const struct runner_need *need, const struct layer *l)
     return rc;
 }
 
-/* Run the first @layers; @step is NULL outside training. @y: the output of the last. Returns 0 or
- * what @need answered. */
+/* Run the first @layers; @step is NULL outside training. Returns 0 or what @need answered. */
 static int forward(struct runner *r, size_t layers, const float *const *values,
                    const struct batch *b, const struct runner_step *step,
-                   const struct runner_need *need, const float **y)
+                   const struct runner_need *need)
 {
     assert(b->count <= r->batch_max);
-    const float *x = b->features;
     for (size_t i = 0; i < layers; i++) {
         const struct layer *l = &r->model->layers[i].layer;
         int rc = needs(need, l);
         if (rc != 0) {
             return rc;
         }
-        r->places[i].x = x;
         if (l->kind->view) {
             continue;
         }
-        struct layer_run run = run_of(r, i, b->count, values);
+        struct layer_run run = run_of(r, i, values, b);
         run.training = step != NULL;
         run.step = step;
-        run.y = floats_at(r, r->places[i].y);
         l->kind->forward(&run);
-        x = run.y;
     }
-    *y = x;
     return 0;
-}
-
-/* Nobody has to be asked. */
-static const float *output(struct runner *r, size_t layers, const float *const *values,
-                           const struct batch *b)
-{
-    const float *y = NULL;
-    (void)forward(r, layers, values, b, NULL, NULL, &y);
-    return y;
 }
 
 void layer_ready(const struct layer_run *r, size_t variable, uint64_t first, uint64_t count)
@@ -201,26 +364,40 @@ static void all_ready(const struct layer_run *r)
     }
 }
 
-/* From the loss's gradient in gradient[0] down to the first layer with variables; nothing below it
- * needs a gradient. */
-static void backward(struct runner *r, const float *const *values, size_t count,
+static void add_spilled(const struct runner *r, size_t i, size_t count)
+{
+    const struct layer *l = &r->model->layers[i].layer;
+    for (size_t k = 0; k < l->input_count; k++) {
+        const struct input_place *p = &r->places[i].inputs[k];
+        if (p->sum != NOWHERE) {
+            kernel_add(count * l->inputs[k].count, floats_at(r, p->dx), floats_at(r, p->sum));
+        }
+    }
+}
+
+/* From the loss's gradient down; a layer that trains nothing, and has nothing below it that does,
+ * needs none. */
+static void backward(struct runner *r, const float *const *values, const struct batch *b,
                      float *const *gradients, const struct runner_ready *ready)
 {
-    size_t at = 0;
-    for (size_t i = r->model->loss_layers; i > r->model->first_trainable; i--) {
-        const struct layer *l = &r->model->layers[i - 1].layer;
-        if (l->kind->view) {
+    for (size_t i = r->model->loss_layers; i-- > 0;) {
+        const struct layer *l = &r->model->layers[i].layer;
+        if (l->kind->view || !r->model->layers[i].trains) {
             continue;
         }
-        struct layer_run run = run_of(r, i - 1, count, values);
+        struct layer_run run = run_of(r, i, values, b);
+        for (size_t k = 0; k < l->input_count; k++) {
+            const size_t dx = r->places[i].inputs[k].dx;
+            r->dxs[k] = dx == NOWHERE ? NULL : floats_at(r, dx);
+        }
         run.training = true;
         run.ready = ready;
         run.gradients = gradients + l->first_variable;
-        run.y = floats_at(r, r->places[i - 1].y);
-        run.dy = floats_at(r, r->gradient[at]);
-        at = l->kind->in_place ? at : 1 - at;
-        run.dx = i - 1 == r->model->first_trainable ? NULL : floats_at(r, r->gradient[at]);
+        run.dy = floats_at(r, r->places[i].gradient);
+        run.dx = r->dxs[0];
+        run.dxs = r->dxs;
         l->kind->backward(&run);
+        add_spilled(r, i, b->count);
         if (!l->kind->tells) {
             all_ready(&run);
         }
@@ -248,11 +425,10 @@ static void zero_gradients(const struct model *m, float *const *gradients,
     }
 }
 
-static void run_loss(struct runner *r, const float *y, const struct batch *b, float *dy,
-                     struct metrics *metrics)
+static void run_loss(struct runner *r, const struct batch *b, float *dy, struct metrics *metrics)
 {
     const struct loss_run run = {.width = r->model->outputs,
-                                 .y = y,
+                                 .y = output_of(r, r->model->loss_from, b),
                                  .batch = b,
                                  .dy = dy,
                                  .scratch = floats_at(r, r->scratch),
@@ -275,25 +451,26 @@ int runner_gradients(struct runner *r, const float *const *values, const struct 
         }
         return rc;
     }
-    const float *y;
-    int rc = forward(r, r->model->loss_layers, values, b, step, need, &y);
+    int rc = forward(r, r->model->loss_layers, values, b, step, need);
     if (rc != 0) {
         return rc;
     }
-    run_loss(r, y, b, floats_at(r, r->gradient[0]), metrics);
-    backward(r, values, b->count, gradients, ready);
+    run_loss(r, b, floats_at(r, r->places[r->model->loss_from].gradient), metrics);
+    backward(r, values, b, gradients, ready);
     return 0;
 }
 
 void runner_evaluate(struct runner *r, const float *const *values, const struct batch *b,
                      struct metrics *metrics)
 {
-    run_loss(r, output(r, r->model->loss_layers, values, b), b, NULL, metrics);
+    (void)forward(r, r->model->loss_layers, values, b, NULL, NULL); /* nobody is asked */
+    run_loss(r, b, NULL, metrics);
 }
 
 const float *runner_predict(struct runner *r, const float *const *values, const struct batch *b,
                             size_t *outputs)
 {
     *outputs = r->model->outputs;
-    return output(r, r->model->layer_count, values, b);
+    (void)forward(r, r->model->layer_count, values, b, NULL, NULL);
+    return output_of(r, model_source(r->model, r->model->layer_count - 1), b);
 }

@@ -97,6 +97,33 @@ float kernel_dot(const float *a, const float *b, size_t n)
 }
 
 VECTOR_CLONES
+void kernel_add(size_t n, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
+VECTOR_CLONES
+void kernel_add_scaled(size_t n, float a, const float *x, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        y[i] += a * x[i];
+    }
+}
+
+VECTOR_CLONES
+void kernel_multiply(size_t n, const float *a, const float *b, float *y)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        y[i] = a[i] * b[i];
+    }
+}
+
+VECTOR_CLONES
 float kernel_max(const float *x, size_t n)
 {
     float lane[LANES];

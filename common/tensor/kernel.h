@@ -16,6 +16,12 @@ float kernel_sum(const float *x, size_t n);
 float kernel_max(const float *x, size_t n);
 /* sum of a[i] · b[i] */
 float kernel_dot(const float *a, const float *b, size_t n);
+/* y[i] += x[i] */
+void kernel_add(size_t n, const float *x, float *y);
+/* y[i] += a · x[i] */
+void kernel_add_scaled(size_t n, float a, const float *x, float *y);
+/* y[i] = a[i] · b[i]; y may be a or b */
+void kernel_multiply(size_t n, const float *a, const float *b, float *y);
 
 /* Layer normalisation (Ba, Kiros, Hinton 2016) of every row: y = (x - mean) · rstd · gamma + beta,
  * rstd = 1 / √(variance + epsilon); mean and rstd [rows] are kept for the gradient. y may be x. */

@@ -62,6 +62,10 @@ class PublicData(ClusterTest):
         result = self.train("bike-sharing", "csv", data__train__file="bike_hour.csv", training__epochs=5)
         self.assertLess(result["metrics"]["test"]["rmse"], 100)  # linear regression on the numbers as they are: 141.9
 
+    def test_a_graph_of_layers(self):
+        result = self.train("bike-sharing-dcn", "csv", data__train__file="bike_hour.csv", training__epochs=5)
+        self.assertLess(result["metrics"]["test"]["rmse"], 75)
+
     def test_declared_columns_of_clicks(self):
         """Half of the rows are cut behind their last value that is not empty."""
         with open(os.path.join(self.dir, "clicks.yaml"), "w") as f:

@@ -62,6 +62,17 @@ static inline struct layer_spec *models_add(struct model_spec *spec, const char 
     return l;
 }
 
+/* What @l reads: names with blanks between them. */
+static inline void models_from(struct layer_spec *l, const char *names)
+{
+    char text[256], *rest = text;
+    (void)snprintf(text, sizeof text, "%s", names);
+    l->from = mem_new(MODELS_LAYERS_MAX, sizeof *l->from);
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        l->from[l->from_count++] = mem_strdup(word);
+    }
+}
+
 static inline struct shape models_shape(size_t rank, const uint64_t *dims)
 {
     struct shape s = {.rank = rank};

@@ -7,7 +7,7 @@
 #include "config/yaml.h"
 #include "job/spec/job_spec.h"
 
-#define JOB_LAYERS_MAX 64     /* deeper models need another description than a list by hand */
+#define JOB_LAYERS_MAX 256    /* deeper models need another description than a list by hand */
 #define JOB_INPUT_RANK_MAX 3  /* height, width, channels */
 #define JOB_NAME_BYTES_MAX 63 /* a DNS label, a directory name */
 
@@ -30,6 +30,7 @@ struct job_extra {
     const char *help;
 };
 extern const char job_layer_name_help[];
+extern const char job_layer_from_help[];
 
 struct job_section {
     const char *name; /* "" for the root */

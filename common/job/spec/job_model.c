@@ -30,13 +30,51 @@ static char *read_name(const struct job_reader *r, const struct yaml_node *param
     if (entry == NULL) {
         return NULL;
     }
-    if (entry->value->kind == YAML_SCALAR && layer_name_fits(entry->value->text)) {
+    const bool fits = entry->value->kind == YAML_SCALAR && layer_name_fits(entry->value->text);
+    if (fits && strcmp(entry->value->text, LAYER_NAME_OF_INPUT) == 0) {
+        yaml_diag(r->diags, r->file, entry->value,
+                  "%s.name: '" LAYER_NAME_OF_INPUT "' is what 'from' calls the records; another "
+                  "name is needed",
+                  where);
+        return NULL;
+    }
+    if (fits) {
         return mem_strdup(entry->value->text);
     }
     yaml_diag(r->diags, r->file, entry->value,
               "%s.name: not a layer name; allowed: letters, digits, '_' and '-', at most %d", where,
               JOB_NAME_BYTES_MAX);
     return NULL;
+}
+
+/* What a layer reads: a name or a list of names. Which layers they are is seen when all have names
+ * (check_from). */
+static void read_from(const struct job_reader *r, const struct yaml_node *params, const char *where,
+                      struct layer_spec *layer)
+{
+    const struct yaml_entry *entry = params == NULL ? NULL : yaml_find(params, "from");
+    if (entry == NULL) {
+        return;
+    }
+    const struct yaml_node *value = entry->value;
+    const bool list = value->kind == YAML_SEQUENCE;
+    const size_t count = list ? value->count : 1;
+    bool fits = count >= 1 && count <= LAYER_INPUTS_MAX;
+    for (size_t k = 0; k < count && fits; k++) {
+        const struct yaml_node *name = list ? value->items[k].value : value;
+        fits = name->kind == YAML_SCALAR && layer_name_fits(name->text);
+    }
+    if (!fits) {
+        yaml_diag(r->diags, r->file, value,
+                  "%s.from: not a layer's name; allowed: a name, or a list of 1 to %d names", where,
+                  LAYER_INPUTS_MAX);
+        return;
+    }
+    layer->from = mem_new(count, sizeof *layer->from);
+    layer->from_count = count;
+    for (size_t k = 0; k < count; k++) {
+        layer->from[k] = mem_strdup(list ? value->items[k].value->text : value->text);
+    }
 }
 
 static void read_params(const struct job_reader *r, struct layer_spec *layer,
@@ -46,7 +84,7 @@ static void read_params(const struct job_reader *r, struct layer_spec *layer,
     size_t count;
     const struct field *fields = layer_kind_fields(layer->kind, &count);
     bool *seen = mem_new(count + 1, sizeof *seen);
-    static const char *const extra[] = {"name", NULL};
+    static const char *const extra[] = {"name", "from", NULL};
     const struct binding b = {
         .fields = fields,
         .count = count,
@@ -116,6 +154,7 @@ static bool read_layer(const struct job_reader *r, const struct yaml_node *item,
     field_defaults(fields, count, layer->params);
     read_params(r, layer, item, params, where);
     layer->name = read_name(r, params, where);
+    read_from(r, params, where, layer);
     return true;
 }
 
@@ -152,6 +191,23 @@ static void check_names(const struct job_reader *r, const struct model_spec *mod
     }
 }
 
+/* At the `from` of the layer, or the layer. */
+static void check_from(const struct job_reader *r, const struct model_spec *model,
+                       const struct yaml_node *const *items)
+{
+    for (size_t i = 0; i < model->layer_count; i++) {
+        size_t from[LAYER_INPUTS_MAX];
+        struct err err = {0};
+        if (model_spec_inputs(model, i, from, &err) == 0) {
+            struct yaml_node *params;
+            job_layer_entry(items[i], &params);
+            const struct yaml_entry *at = params == NULL ? NULL : yaml_find(params, "from");
+            yaml_diag(r->diags, r->file, at == NULL ? items[i] : at->value, "layer '%s': %s",
+                      model->layers[i].name, err.msg);
+        }
+    }
+}
+
 static void read_layers(struct job_reader *r, const struct yaml_node *list)
 {
     if (list->kind != YAML_SEQUENCE || list->count == 0) {
@@ -177,6 +233,9 @@ static void read_layers(struct job_reader *r, const struct yaml_node *list)
     }
     name_layers(model);
     check_names(r, model, items);
+    if (model->layer_count == list->count) { /* else names may be missing that were given */
+        check_from(r, model, items);
+    }
 }
 
 /* The metrics that say something about a loss. */

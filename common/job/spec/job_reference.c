@@ -85,6 +85,7 @@ static void add_layers(const struct style *style, struct buf *out)
         add_rows(style, fields, count, "", out);
         char *def = mem_printf("%s_N", layer_kind_name(kind));
         style->row(out, "name", "text", def, job_layer_name_help);
+        style->row(out, "from", "text or list of texts", "the layer above", job_layer_from_help);
         free(def);
         free(title);
     }

@@ -231,6 +231,23 @@ static bool any_required(const struct field *fields, size_t count)
     return false;
 }
 
+/* One name, or a list of names. */
+static json_t *from_schema(void)
+{
+    json_t *schema = json_object(), *forms = json_array(), *name = json_object();
+    json_t *list = json_object();
+    json_put(name, "type", json_string("string"));
+    json_put(list, "type", json_string("array"));
+    json_put(list, "minItems", json_integer(1));
+    json_put(list, "maxItems", json_integer(LAYER_INPUTS_MAX));
+    json_put(list, "items", json_deep_copy(name));
+    json_append(forms, name);
+    json_append(forms, list);
+    json_put(schema, "oneOf", forms);
+    json_put(schema, "description", json_string(job_layer_from_help));
+    return schema;
+}
+
 /* `dense: {units: 10}`, one form for each kind. */
 static json_t *layer_schema(const struct layer_kind *kind)
 {
@@ -242,6 +259,7 @@ static json_t *layer_schema(const struct layer_kind *kind)
     json_put(name, "pattern", json_string("^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$"));
     json_put(name, "description", json_string(job_layer_name_help));
     json_put(json_object_get(params, "properties"), "name", name);
+    json_put(json_object_get(params, "properties"), "from", from_schema());
     if (!any_required(fields, count)) { /* `relu:` with nothing behind it */
         json_t *types = json_array();
         json_append(types, json_string("object"));

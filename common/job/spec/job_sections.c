@@ -255,6 +255,9 @@ COUNT(model_fields);
 COUNT(training_fields);
 COUNT(cluster_fields);
 
+const char job_layer_from_help[] =
+    "What the layer reads: the name of a layer above, or input, or a list of such names where a "
+    "layer takes several";
 const char job_layer_name_help[] =
     "Name of the layer, first part of its variables' names; by default its kind and its number "
     "among the layers of that kind, from 1";
@@ -269,9 +272,9 @@ static const struct job_extra data_extras[] = {
 };
 static const struct job_extra model_extras[] = {
     {.name = "layers",
-     .allowed = "list of 1 to 64 layers",
+     .allowed = "list of 1 to 256 layers",
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "
-             "(dense: {units: 10})"},
+             "(dense: {units: 10}). Each reads the one above, unless `from` says otherwise"},
     {.name = "metrics",
      .allowed = "list of loss, accuracy, auc, rmse",
      .def = "by loss",

@@ -21,6 +21,13 @@ static struct yaml_node *layers_node(const struct model_spec *model)
         (void)yaml_put(params, "name", yaml_scalar(layer->name, YAML_QUOTED));
         size_t count;
         const struct field *fields = layer_kind_fields(layer->kind, &count);
+        if (layer->from_count > 0) {
+            struct yaml_node *from = yaml_sequence();
+            for (size_t k = 0; k < layer->from_count; k++) {
+                yaml_append(from, yaml_scalar(layer->from[k], YAML_QUOTED));
+            }
+            (void)yaml_put(params, "from", from);
+        }
         binding_write(fields, count, layer->params, params);
         (void)yaml_put(entry, layer_kind_name(layer->kind), params);
         yaml_append(list, entry);

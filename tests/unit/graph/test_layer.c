@@ -96,17 +96,53 @@ static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][
     return n;
 }
 
-/* The kind between a layer with variables, which checks the gradient that it hands down, and a
- * head. */
-static void build(struct model_spec *spec, const char *kind, const char *settings, size_t rank)
+/* What several inputs are given: layers of their own, some twice. */
+static const char *const sources[] = {"", "a", "a b", "b b", "a b a", "a b c b", "v b", "a v b"};
+#define SOURCES (sizeof sources / sizeof sources[0])
+
+/* False: a layer of @kind does not take so many, or it is the same as another. */
+static bool takes(const struct layer_kind *kind, const char *names)
 {
-    *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
-    if (rank == 1) {
-        models_add(spec, "dense", "units=6");
-    } else {
-        models_add(spec, "conv2d", "filters=3 kernel=1");
+    size_t min, max, count = 1;
+    layer_kind_inputs(kind, &min, &max);
+    for (const char *p = names; *p != '\0'; p++) {
+        count += *p == ' ';
     }
-    models_add(spec, kind, settings);
+    return names[0] == '\0' ? min == 1 : max > 1 && count >= min && count <= max;
+}
+
+static void add_source(struct model_spec *spec, const char *name, size_t rank)
+{
+    struct layer_spec *l = models_add(spec, rank == 1 ? "dense" : "conv2d",
+                                      rank == 1 ? "units=6" : "filters=3 kernel=1");
+    free(l->name);
+    l->name = mem_strdup(name);
+    models_from(l, "input");
+}
+
+/* The kind between layers with variables, which check the gradients that it hands down, and a
+ * head. v shows b in the same shape. */
+static void build(struct model_spec *spec, const char *kind, const char *settings, size_t rank,
+                  const char *from)
+{
+    static const char *const names[] = {"c", "b", "a"};
+    *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    for (size_t i = 0; i < 3; i++) {
+        if (strchr(from, names[i][0]) != NULL || (i == 1 && strchr(from, 'v') != NULL) ||
+            (i == 2 && from[0] == '\0')) {
+            add_source(spec, names[i], rank);
+        }
+    }
+    if (strchr(from, 'v') != NULL) {
+        struct layer_spec *v = models_add(spec, "flatten", "");
+        free(v->name);
+        v->name = mem_strdup("v");
+        models_from(v, "b");
+    }
+    struct layer_spec *l = models_add(spec, kind, settings);
+    if (from[0] != '\0') {
+        models_from(l, from);
+    }
     models_add(spec, "flatten", "");
     models_add(spec, "dense", "units=3");
 }
@@ -171,15 +207,16 @@ static void check_kind(const struct layer_kind *kind)
     const size_t n = variants_of(kind, variants);
     struct tally tally = {0};
     size_t models = 0;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
+    for (size_t i = 0; i < n * SOURCES; i++) {
+        const char *from = sources[i % SOURCES], *settings = variants[i / SOURCES];
+        for (size_t k = 0; k < sizeof inputs / sizeof inputs[0] && takes(kind, from); k++) {
             struct model_spec spec;
             struct model *m;
             struct shape input = models_shape(inputs[k].rank, inputs[k].dims);
             char what[512];
-            (void)snprintf(what, sizeof what, "%s (%s) over rank %zu", name, variants[i],
+            (void)snprintf(what, sizeof what, "%s (%s) of (%s) over rank %zu", name, settings, from,
                            inputs[k].rank);
-            build(&spec, name, variants[i], inputs[k].rank);
+            build(&spec, name, settings, inputs[k].rank, from);
             if (model_new(&spec, &input, 3, &m, NULL) == 0) {
                 model_free(m);
                 check_model(&spec, input, 3, what, &tally);
@@ -235,6 +272,44 @@ static void test_gradients_of_a_stack(void **state)
     models_add(&spec, "dense", "units=3");
     check_model(&spec, MODELS_SHAPE(4), 3, "stack", &tally);
     assert_true(tally.checked > 30);
+    model_spec_release(&spec);
+}
+
+/* Branches that part and join, layers that could work in place on what others read too, views of
+ * one output, an output that is read three times, and one that reads the records again at the end.
+ */
+static void test_gradients_of_a_graph(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *settings, *name, *from;
+    } layers[] = {
+        {"dense", "units=5 activation=tanh", "bottom", NULL},
+        {"relu", "", "left", NULL},
+        {"sigmoid", "", "right", "bottom"},
+        {"flatten", "", "view", "bottom"},
+        {"tanh", "", "third", "view"},
+        {"multiply", "", "joined", "left right view"},
+        {"dropout", "", "dropped", "joined"},
+        {"add", "", "residual", "dropped third bottom joined"},
+        {"layer_norm", "", "norm", NULL},
+        {"cross", "", "cross", "norm residual"},
+        {"dense", "units=4 activation=sigmoid", "wide", "input"},
+        {"concat", "", "all", "cross wide input view"},
+        {"dense", "units=3", "head", NULL},
+    };
+    struct model_spec spec = {.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct tally tally = {0};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        struct layer_spec *l = models_add(&spec, layers[i].kind, layers[i].settings);
+        free(l->name);
+        l->name = mem_strdup(layers[i].name);
+        if (layers[i].from != NULL) {
+            models_from(l, layers[i].from);
+        }
+    }
+    check_model(&spec, MODELS_SHAPE(4), 3, "graph", &tally);
+    assert_true(tally.checked > 100);
     model_spec_release(&spec);
 }
 
@@ -299,6 +374,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gradients_of_every_kind),
         cmocka_unit_test(test_gradients_of_every_loss),
         cmocka_unit_test(test_gradients_of_a_stack),
+        cmocka_unit_test(test_gradients_of_a_graph),
         cmocka_unit_test(test_gradients_with_the_link_in_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

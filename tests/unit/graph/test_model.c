@@ -4,16 +4,29 @@
 #include "support/models.h"
 #include "tensor/blas_kernels.h"
 
-/* Layers as "kind key=value key=value". */
+/* One layer as "kind key=value key=value < from from". */
+static void add(struct model_spec *spec, const char *text)
+{
+    char kind[32], settings[128];
+    size_t n = strcspn(text, " ");
+    memcpy(kind, text, n);
+    kind[n] = '\0';
+    (void)snprintf(settings, sizeof settings, "%s", text + n);
+    char *from = strstr(settings, " < ");
+    if (from != NULL) {
+        *from = '\0';
+    }
+    struct layer_spec *l = models_add(spec, kind, settings);
+    if (from != NULL) {
+        models_from(l, from + 3);
+    }
+}
+
 static void build(struct model_spec *spec, enum loss_kind loss, const char *const *layers)
 {
     *spec = (struct model_spec){.loss = loss};
     for (size_t i = 0; layers[i] != NULL; i++) {
-        char kind[32];
-        size_t n = strcspn(layers[i], " ");
-        memcpy(kind, layers[i], n);
-        kind[n] = '\0';
-        models_add(spec, kind, layers[i] + n);
+        add(spec, layers[i]);
     }
 }
 
@@ -122,6 +135,66 @@ static const struct refusal refusals[] = {
      .message =
          "layer 1 (dense 'dense_1', line 10): its kernel would be [100000, 1000000]; at most "
          "2147483647 elements are possible"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "relu < dense"},
+     .message = "layer 2 (relu 'relu_2', line 20): from: there is no layer above it of the name "
+                "'dense'; input, dense_1 would fit"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "relu < dense_3", "dense units=3"},
+     .message = "layer 2 (relu 'relu_2', line 20): from: a layer reads only layers above it, which "
+                "is not so of 'dense_3'; input, dense_1 would fit"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "relu < relu_2"},
+     .message = "layer 2 (relu 'relu_2', line 20): from: a layer reads only layers above it, which "
+                "is not so of 'relu_2'; input, dense_1 would fit"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3 activation=relu", "dense units=2 < input", "dense units=3"},
+     .message = "layer 1 (dense 'dense_1', line 10): no layer reads its output; a 'from' below "
+                "with its name would"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "relu < dense_1 input"},
+     .message = "layer 2 (relu 'relu_2', line 20): it takes one input, but 'from' has 2; a concat "
+                "layer would join them"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "add"},
+     .message = "layer 2 (add 'add_2', line 20): it takes 2 inputs or more, but has 1; from: "
+                "[NAME, NAME] would fit"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "dot < input input dense_1"},
+     .message = "layer 2 (dot 'dot_2', line 20): a dot layer takes at most 2 inputs, not 3"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "add < dense_1 input"},
+     .message = "layer 2 (add 'add_2', line 20): its inputs must have one shape, but the first is "
+                "[3] and the 2. is [4]"},
+    {.input = {2, {2, 3}},
+     .classes = 3,
+     .layers = {"flatten", "concat < input flatten_1"},
+     .message = "layer 2 (concat 'concat_2', line 20): its inputs must have one shape but for the "
+                "last dimension, but the first is [2, 3] and the 2. is [6]"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"dense units=3", "dot_interaction < dense_1 input"},
+     .message = "layer 2 (dot_interaction 'dot_interaction_2', line 20): its inputs are rows of "
+                "one width, [width] or [rows, width], but the 2. is [4]"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"factorization"},
+     .message = "layer 1 (factorization 'factorization_1', line 10): it has one row of 4 numbers, "
+                "and no other to multiply it by; two inputs or more, or one of [rows, width] would "
+                "fit"},
+    {.input = {1, {4}},
+     .classes = 3,
+     .layers = {"cross rank=5"},
+     .message = "layer 1 (cross 'cross_1', line 10): rank 5 is more than its 4 inputs; up to 4 "
+                "would fit"},
     {.input = {2, {4000, 4000}},
      .classes = 3,
      .layers = {"conv2d filters=1 kernel=1000"},
@@ -167,6 +240,12 @@ static void test_refuses_names(void **state)
     assert_int_equal(ERR_INVALID, model_new(&spec, &input, 3, &m, &err));
     assert_string_equal("layer 2 (dense 'dense_1'): layer 1 has the same name; a name that is used "
                         "once would fit",
+                        err.msg);
+    free(spec.layers[1].name);
+    spec.layers[1].name = mem_strdup("input");
+    assert_int_equal(ERR_INVALID, model_new(&spec, &input, 3, &m, &err));
+    assert_string_equal("layer 2 (dense 'input'): its name is what 'from' calls the records; "
+                        "another name would fit",
                         err.msg);
     free(spec.layers[1].name);
     spec.layers[1].name = mem_new(200, 1);
@@ -276,6 +355,63 @@ static void test_describe(void **state)
     model_spec_release(&spec);
 }
 
+static void test_describe_a_graph(void **state)
+{
+    (void)state;
+    static const char *const layers[] = {
+        "dense units=4 activation=relu", "cross rank=2 < input", "cross rank=2 < input cross_2",
+        "concat < cross_3 dense_1",      "dense units=10",       NULL};
+    const struct shape input = {1, {4}};
+    struct model_spec spec;
+    struct model *m;
+    struct buf out = {0};
+    build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
+    assert_int_equal(0, model_new(&spec, &input, 10, &m, NULL));
+    check_variable(m, 2, "cross_2.kernel_down", "[4, 2]");
+    check_variable(m, 3, "cross_2.kernel_up", "[2, 4]");
+    check_variable(m, 4, "cross_2.bias", "[4]");
+    model_describe(m, &out);
+    assert_string_equal(
+        "layer              kind               output             parameters\n"
+        "input              -                  [4]                         0\n"
+        "dense_1            dense + relu       [4]                        20\n"
+        "cross_2            cross              [4]                        20  from input\n"
+        "cross_3            cross              [4]                        20  from input, cross_2\n"
+        "concat_4           concat             [8]                         0  from cross_3, "
+        "dense_1\n"
+        "dense_5            dense              [10]                       90\n"
+        "total              -                  -                         150 (600 B)\n",
+        buf_str(&out));
+    buf_release(&out);
+    model_free(m);
+    model_spec_release(&spec);
+}
+
+/* A gradient has a place only as long as it is needed: a deep chain takes two of them, as wide as
+ * the widest, and a graph of as many layers hardly more. */
+static void test_memory_of_a_runner(void **state)
+{
+    (void)state;
+    static const char *const chain[] = {"dense units=1000", "dense units=1000", "dense units=1000",
+                                        "dense units=3", NULL};
+    static const char *const graph[] = {"dense units=1000", "dense units=1000 < dense_1",
+                                        "add < dense_1 dense_2", "dense units=3", NULL};
+    const struct shape input = {1, {4}};
+    static const char *const *const models[] = {chain, graph};
+    static const size_t floats[] = {5 * 1000, 6 * 1000};
+    for (size_t i = 0; i < 2; i++) {
+        struct model_spec spec;
+        struct model *m;
+        build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, models[i]);
+        assert_int_equal(0, model_new(&spec, &input, 3, &m, NULL));
+        const size_t bytes = runner_bytes(m, 100);
+        assert_in_range(bytes, floats[i] * 100 * sizeof(float),
+                        (floats[i] + 50) * 100 * sizeof(float));
+        model_free(m);
+        model_spec_release(&spec);
+    }
+}
+
 static void test_too_many_records(void **state)
 {
     (void)state;
@@ -301,9 +437,10 @@ int main(int argc, char **argv)
     (void)argc;
     blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_refuses_names),
-        cmocka_unit_test(test_variables), cmocka_unit_test(test_outputs_by_the_loss),
-        cmocka_unit_test(test_describe),  cmocka_unit_test(test_too_many_records),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_refuses_names),
+        cmocka_unit_test(test_variables),          cmocka_unit_test(test_outputs_by_the_loss),
+        cmocka_unit_test(test_describe),           cmocka_unit_test(test_describe_a_graph),
+        cmocka_unit_test(test_memory_of_a_runner), cmocka_unit_test(test_too_many_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,7 @@ static void test_missing_parts(void **state)
                       "texts\n"
                       "job.yaml:3:7: model.loss is missing; allowed: one of softmax_cross_entropy, "
                       "sigmoid_cross_entropy, mean_squared_error\n"
-                      "job.yaml:3:7: model.layers is missing; allowed: a list of 1 to 64 layers\n"
+                      "job.yaml:3:7: model.layers is missing; allowed: a list of 1 to 256 layers\n"
                       "job.yaml:4:8: update.rule is missing; allowed: one of " RULE_NAMES "\n");
     job_check_refused(
         "", NULL, 0,
@@ -193,8 +193,62 @@ static void test_layers(void **state)
         "and '-', at most 63\n");
     job_line_refused(
         5, "  layers: []\n  x:",
-        "job.yaml:5:11: model.layers: allowed: a list of 1 to 64 layers\n"
+        "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
         "job.yaml:6:3: unknown key 'x' in model; allowed: layers, metrics, input, loss\n");
+}
+
+static void assert_from(const struct layer_spec *l, const char *names)
+{
+    struct buf text = {0};
+    for (size_t k = 0; k < l->from_count; k++) {
+        buf_printf(&text, "%s%s", k == 0 ? "" : " ", l->from[k]);
+    }
+    assert_string_equal(names, buf_str(&text));
+    buf_release(&text);
+}
+
+/* What a layer reads, and that the written job says the same. */
+static void test_from(void **state)
+{
+    (void)state;
+    struct job_spec spec, again;
+    char *text = job_with(7, "    - cross: {from: in}\n    - concat: {from: [cross_1, input, in]}");
+    job_parse(text, &spec);
+    job_parse(spec.text, &again);
+    for (int i = 0; i < 2; i++) {
+        const struct model_spec *m = i == 0 ? &spec.model : &again.model;
+        assert_int_equal(4, m->layer_count);
+        assert_from(&m->layers[0], "");
+        assert_from(&m->layers[1], "in");
+        assert_from(&m->layers[2], "cross_1 input in");
+        assert_from(&m->layers[3], "");
+    }
+    job_spec_release(&spec);
+    job_spec_release(&again);
+    free(text);
+
+    const char *const set = "model.layers.relu_1.from=[input]";
+    text = job_with(0, NULL);
+    job_parse_with(text, &set, 1, &spec);
+    assert_from(&spec.model.layers[1], "input");
+    job_spec_release(&spec);
+    free(text);
+
+    job_line_refused(7, "    - relu: {from: [in, 7a/]}",
+                     "job.yaml:7:20: model.layers.1.from: not a layer's name; allowed: a name, or "
+                     "a list of 1 to 256 names\n");
+    job_line_refused(7, "    - relu: {from: []}",
+                     "job.yaml:7:20: model.layers.1.from: not a layer's name; allowed: a name, or "
+                     "a list of 1 to 256 names\n");
+    job_line_refused(7, "    - relu: {from: out}",
+                     "job.yaml:7:20: layer 'relu_1': from: there is no layer above it of the name "
+                     "'out'; input, in would fit\n");
+    job_line_refused(7, "    - add",
+                     "job.yaml:7:7: layer 'add_1': it takes 2 inputs or more, but has 1; from: "
+                     "[NAME, NAME] would fit\n");
+    job_line_refused(7, "    - relu: {name: input}",
+                     "job.yaml:7:20: model.layers.1.name: 'input' is what 'from' calls the "
+                     "records; another name is needed\n");
 }
 
 static void test_too_many_layers(void **state)
@@ -203,18 +257,18 @@ static void test_too_many_layers(void **state)
     struct buf text = {0};
     buf_add_str(&text, "name: j\ndata: {train: {file: x}}\nupdate: {rule: sgd}\n"
                        "model:\n  loss: mean_squared_error\n  layers:\n");
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 256; i++) {
         buf_add_str(&text, "    - relu\n");
     }
     struct job_spec spec = {0};
     job_parse(buf_str(&text), &spec);
-    assert_int_equal(spec.model.layer_count, 64);
-    assert_string_equal(spec.model.layers[63].name, "relu_64");
+    assert_int_equal(spec.model.layer_count, 256);
+    assert_string_equal(spec.model.layers[255].name, "relu_256");
     job_spec_release(&spec);
     buf_add_str(&text, "    - relu\n");
     job_check_refused(
         buf_str(&text), NULL, 0,
-        "job.yaml:71:7: model.layers: 65 layers; allowed: a list of 1 to 64 layers\n");
+        "job.yaml:263:7: model.layers: 257 layers; allowed: a list of 1 to 256 layers\n");
     buf_release(&text);
 }
 
@@ -389,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_missing_parts),
         cmocka_unit_test(test_yaml_problems_come_through),
         cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_from),
         cmocka_unit_test(test_too_many_layers),
         cmocka_unit_test(test_job_names),
         cmocka_unit_test(test_all_problems_in_one_run),

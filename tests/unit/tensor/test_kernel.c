@@ -143,13 +143,36 @@ static void test_mask(void **state)
     assert_memory_equal(expected, x, sizeof x);
 }
 
+static void test_element_by_element(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 70; n++) {
+        float x[70] = {0}, y[70] = {0}, sum[70], scaled[70], product[70];
+        for (size_t i = 0; i < n; i++) {
+            x[i] = (float)i - 7.5F;
+            y[i] = 0.25F * (float)(i % 11);
+        }
+        memcpy(sum, y, sizeof sum);
+        memcpy(scaled, y, sizeof scaled);
+        memcpy(product, x, sizeof product);
+        kernel_add(n, x, sum);
+        kernel_add_scaled(n, -0.5F, x, scaled);
+        kernel_multiply(n, product, y, product);
+        for (size_t i = 0; i < n; i++) {
+            assert_true(sum[i] == y[i] + x[i]);
+            assert_true(scaled[i] == y[i] - 0.5F * x[i]);
+            assert_true(product[i] == x[i] * y[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_repeat_row), cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_reductions), cmocka_unit_test(test_reductions_ignore_alignment),
         cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_dropout_mask),
-        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_mask),       cmocka_unit_test(test_element_by_element),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
