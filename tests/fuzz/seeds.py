@@ -9,6 +9,7 @@ the zstd program for the seeds that are packed with it.
 
 import base64
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -171,7 +172,7 @@ def texts():
     write("config", "line", b"count: 1\n\0--count=4\n--store-name\nx\n--no-on\nfile\n\0GRADUS_STORE_SHARE=0.75\nGRADUS_COUNTS=2\n")
     write("config", "help", b"\0--help\n\0")
     digest = "sha256:" + "%064x" % 5
-    fuzz = "sha256:d4ef6fdbb3c6ba4a1d6b21ea6cd95b4e1d0f46a8c76ef2a5a0ea5a25b6c1bf55"
+    fuzz = "sha256:" + hashlib.sha256(b"gradus_fuzz").hexdigest()  # the token that the target looks for
     write("tokens", "lines", f"# who\nann submitter {digest} expires=2027-11-23T00:00:00Z\n\nps-1 node,viewer {fuzz} node=ps-1\n")
     write("credentials", "file", b"\x00[default]\naws_access_key_id = A\naws_secret_access_key=B\n; x\n[other]\naws_session_token=c\n")
     write("credentials", "variables", b"\x01http://[::1]:9000/\neu-west-1\ntrue\n3\n7")
