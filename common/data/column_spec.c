@@ -34,6 +34,7 @@ enum {
     ROW_UNKNOWN,
     ROW_SEPARATOR,
     ROW_WIDTH,
+    ROW_LENGTH,
     ROW_COUNT
 };
 
@@ -132,6 +133,13 @@ const struct field data_column_fields[] = {
                        .offset = AT(separator),
                        .def = "|",
                        .help = "List, sparse: the character between two categories of a cell"},
+    [ROW_LENGTH] = {.path = "length",
+                    .type = FIELD_INT,
+                    .offset = AT(length),
+                    .def = "1",
+                    .min = 1,
+                    .max = ENCODE_FEATURES_MAX,
+                    .help = "Number: how many numbers a feature of TFRecord is a list of"},
     [ROW_WIDTH] = {.path = "width",
                    .type = FIELD_INT,
                    .offset = AT(width),
@@ -198,6 +206,7 @@ bool data_column_has(const struct data_column *c, const struct field *field)
     case ROW_MISSING:
         return c->as != COLUMN_IGNORE;
     case ROW_LOG:
+    case ROW_LENGTH:
     case ROW_BOUNDARIES:
     case ROW_STANDARDISE:
         return c->as == COLUMN_NUMBER;
@@ -233,6 +242,7 @@ static int check_kind(const struct data_column *c, const bool *seen, struct err 
         [ROW_VOCABULARY_FILE] = "with categories that are not hashed (buckets), or 'as: sparse'",
         [ROW_UNKNOWN] = "with categories that are not hashed (buckets), or 'as: sparse'",
         [ROW_SEPARATOR] = "with 'as: list' or 'as: sparse'",
+        [ROW_LENGTH] = "with 'as: number'",
         [ROW_WIDTH] = "with 'as: sparse'",
     };
     for (size_t row = 0; row < ROW_COUNT; row++) {

@@ -45,6 +45,7 @@ struct data_column {
     char *vocabulary_file; /* or a file with one in each line; neither: those of train records */
     int unknown;           /* enum column_unknown */
     char *separator;       /* list, sparse: one character between two categories of a cell */
+    int64_t length;        /* number: of a list of numbers (TFRecord) */
     int64_t width;         /* sparse: columns that its keys fall into; 0: none */
 };
 

@@ -224,7 +224,7 @@ void column_vocabulary_release(struct column_vocabulary *v)
     *v = (struct column_vocabulary){0};
 }
 
-static uint64_t hash_of(const struct data_column *c, const char *text, size_t n)
+uint64_t column_vocabulary_hash(const struct data_column *c, const char *text, size_t n)
 {
     return c->hash == COLUMN_HASH_FNV1A ? key_hash_fnv1a(text, n) : checksum_of(text, n);
 }
@@ -242,7 +242,7 @@ static uint32_t id_of(const struct column_vocabulary *v, const char *text, size_
 {
     const struct data_column *c = v->column;
     if (c->buckets > 0) {
-        return (uint32_t)(v->first + hash_of(c, text, n) % (uint64_t)c->buckets);
+        return (uint32_t)(v->first + column_vocabulary_hash(c, text, n) % (uint64_t)c->buckets);
     }
     uint32_t number;
     return find(v, text, n, &number) ? (uint32_t)v->first + number : v->unknown;
@@ -279,17 +279,27 @@ void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
     out->count = kept;
 }
 
+bool column_vocabulary_key(const struct column_vocabulary *v, const char *text, size_t n,
+                           uint64_t *key)
+{
+    uint32_t number = v->unknown;
+    bool known = find(v, text, n, &number) || number != RECORDS_CATEGORY_NONE;
+    *key = number;
+    return known;
+}
+
 void column_vocabulary_keys(const struct column_vocabulary *v, const char *text,
                             struct column_keys *out)
 {
     size_t n = 0;
     for (const char *category; (category = next_category(v->column, &text, &n)) != NULL;) {
-        uint32_t number = v->unknown;
-        bool hashed = v->known.count == 0;
-        if (!hashed && !find(v, category, n, &number) && number == RECORDS_CATEGORY_NONE) {
+        uint64_t key = 0;
+        if (v->known.count == 0) {
+            key = column_vocabulary_hash(v->column, category, n);
+        } else if (!column_vocabulary_key(v, category, n, &key)) {
             continue;
         }
         out->keys = mem_grow(out->keys, &out->capacity, out->count + 1, sizeof *out->keys);
-        out->keys[out->count++] = hashed ? hash_of(v->column, category, n) : number;
+        out->keys[out->count++] = key;
     }
 }

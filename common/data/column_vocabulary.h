@@ -44,6 +44,12 @@ void column_vocabulary_release(struct column_vocabulary *v);
 /* Append the features of the cell @text, each once. */
 void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,
                            struct column_ids *out);
+/* The hash of a text by data.columns.N.hash, which is not none. */
+uint64_t column_vocabulary_hash(const struct data_column *c, const char *text, size_t n);
+/* The place of a text in the vocabulary, or its length where it is not there; false: such a text
+ * has no key. */
+bool column_vocabulary_key(const struct column_vocabulary *v, const char *text, size_t n,
+                           uint64_t *key);
 /* Append the keys of the cell @text of a sparse field, maybe one twice: places in the vocabulary,
  * from 0, its length for what it lacks; without one hashes. */
 void column_vocabulary_keys(const struct column_vocabulary *v, const char *text,

@@ -97,6 +97,12 @@ static int assign_entry(struct csv_columns *c, const char *path, const struct da
     (void)snprintf(key, sizeof key, "data.columns.%u.column", (unsigned)entry);
     size_t first = 0, last = 0;
     int rc = find_columns(c, path, key, column->column, &first, &last, err);
+    if (rc == 0 && column->length > 1) {
+        rc = err_set(err, ERR_INVALID,
+                     "%s: data.columns.%u.length: a cell is one number; only features of TFRecord "
+                     "are lists of them",
+                     path, (unsigned)entry);
+    }
     for (size_t j = first; rc == 0 && j <= last; j++) {
         if (c->declared[j] != NOT_DECLARED) {
             char shown[64];

@@ -42,7 +42,7 @@ const struct field data_fields[] = {
      .offset = AT(train.file),
      .help =
          "The records to train on: an IDX file of features, or a file of another format, plain, "
-         "gzip or zstd, as a path or s3://BUCKET/KEY; or several of a kind, as a list or a "
+         "gzip, zlib or zstd, as a path or s3://BUCKET/KEY; or several of a kind, as a list or a "
          "pattern such as part-*.csv, whose files are read in the order of their names, byte by "
          "byte"},
     {.path = "train.labels",

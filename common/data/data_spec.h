@@ -11,6 +11,7 @@
  */
 #define DATA_FORMATS(X)                                                                            \
     X(IDX, idx)                                                                                    \
+    X(TFRECORD, tfrecord)                                                                          \
     X(LIBFFM, libffm)                                                                              \
     X(LIBSVM, libsvm)                                                                              \
     X(CRITEO, criteo)                                                                              \

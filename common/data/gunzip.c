@@ -11,11 +11,12 @@
 #include "base/mem.h"
 
 #define GUNZIP_BUFFER_BYTES ((size_t)256 * 1024)
-#define GUNZIP_OUT_BYTES (1U << 30)  /* zlib counts in an unsigned int */
-#define GUNZIP_WINDOW_BITS (15 + 16) /* + 16: gzip instead of zlib framing */
+#define GUNZIP_OUT_BYTES (1U << 30) /* zlib counts in an unsigned int */
+#define GUNZIP_WINDOW_BITS 15       /* + 16: gzip instead of zlib framing */
 
 struct gunzip {
     struct raw_file *file;
+    const char *kind; /* for messages */
     z_stream stream;
     uint8_t *buffer;   /* of packed bytes */
     bool between;      /* a member has ended, and none has begun */
@@ -28,14 +29,21 @@ bool gunzip_begins(const uint8_t *head, size_t n)
     return n >= 2 && head[0] == 0x1F && head[1] == 0x8B; /* RFC 1952, section 2.3.1 */
 }
 
-int gunzip_open(struct raw_file *file, struct gunzip **out, struct err *err)
+/* Deflate, a window of 32 KiB, no preset dictionary, and the check of RFC 1950, section 2.2. */
+bool gunzip_begins_zlib(const uint8_t *head, size_t n)
+{
+    return n >= 2 && head[0] == 0x78 && (head[1] == 0x01 || head[1] == 0x9C || head[1] == 0xDA);
+}
+
+int gunzip_open(struct raw_file *file, bool zlib, struct gunzip **out, struct err *err)
 {
     struct gunzip *g = mem_new(1, sizeof *g);
-    if (inflateInit2(&g->stream, GUNZIP_WINDOW_BITS) != Z_OK) {
+    if (inflateInit2(&g->stream, GUNZIP_WINDOW_BITS + (zlib ? 0 : 16)) != Z_OK) {
         free(g);
         return err_set(err, ERR_EXHAUSTED, "open %s: no memory for zlib", raw_file_path(file));
     }
     g->file = file;
+    g->kind = zlib ? "zlib" : "gzip";
     g->buffer = mem_new(GUNZIP_BUFFER_BYTES, 1);
     *out = g;
     return 0;
@@ -86,17 +94,17 @@ static int begin_member(struct gunzip *g, struct err *err)
 static int cut_off(const struct gunzip *g, struct err *err)
 {
     return err_set(err, ERR_CORRUPT,
-                   "%s: the gzip file is cut off: it ends at its byte %" PRIu64 " (byte %" PRIu64
+                   "%s: the %s file is cut off: it ends at its byte %" PRIu64 " (byte %" PRIu64
                    " of the content) without the end mark",
-                   raw_file_path(g->file), raw_file_offset(g->file), g->unpacked);
+                   raw_file_path(g->file), g->kind, raw_file_offset(g->file), g->unpacked);
 }
 
 static int damaged(const struct gunzip *g, struct err *err)
 {
     return err_set(err, ERR_CORRUPT,
-                   "%s: the gzip file is damaged near its byte %" PRIu64 " (byte %" PRIu64
+                   "%s: the %s file is damaged near its byte %" PRIu64 " (byte %" PRIu64
                    " of the content): %s",
-                   raw_file_path(g->file), raw_file_offset(g->file) - g->stream.avail_in,
+                   raw_file_path(g->file), g->kind, raw_file_offset(g->file) - g->stream.avail_in,
                    g->unpacked, g->stream.msg != NULL ? g->stream.msg : "it makes no sense");
 }
 

@@ -15,10 +15,12 @@
 
 struct gunzip;
 
-/* Does a file that begins with these bytes look like gzip? */
+/* Does a file that begins with these bytes look like gzip, or like zlib (RFC 1950), the same
+ * compression in another frame? */
 bool gunzip_begins(const uint8_t *head, size_t n);
+bool gunzip_begins_zlib(const uint8_t *head, size_t n);
 /* @file is borrowed, and stands at its beginning. Errors: ERR_EXHAUSTED. */
-int gunzip_open(struct raw_file *file, struct gunzip **out, struct err *err);
+int gunzip_open(struct raw_file *file, bool zlib, struct gunzip **out, struct err *err);
 void gunzip_close(struct gunzip *g); /* NULL is fine */
 /* As source_read(). */
 int gunzip_read(struct gunzip *g, void *out, size_t n, size_t *got, struct err *err);

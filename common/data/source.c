@@ -7,11 +7,12 @@
 #include "base/mem.h"
 #include "data/gunzip.h"
 #include "data/raw_file.h"
+#include "data/tfrecord.h"
 #include "data/zstd_file.h"
 
 struct source {
     struct raw_file *file;
-    struct gunzip *gunzip;  /* of gzip files */
+    struct gunzip *gunzip;  /* of gzip and zlib files */
     struct zstd_file *zstd; /* of zstd files */
     uint64_t offset;
 };
@@ -19,13 +20,16 @@ struct source {
 /* Give the file to the library that its first bytes ask for. */
 static int begin_reading(struct source *s, struct err *err)
 {
-    uint8_t head[4];
+    uint8_t head[TFRECORD_HEAD_BYTES];
     size_t n = 0;
     int rc = raw_file_peek(s->file, head, sizeof head, &n, err);
-    if (rc == 0 && zstd_file_begins(head, n)) {
+    if (rc != 0 || tfrecord_begins(head, n)) {
+        return rc;
+    }
+    if (zstd_file_begins(head, n)) {
         rc = zstd_file_open(s->file, &s->zstd, err);
-    } else if (rc == 0 && gunzip_begins(head, n)) {
-        rc = gunzip_open(s->file, &s->gunzip, err);
+    } else if (gunzip_begins(head, n) || gunzip_begins_zlib(head, n)) {
+        rc = gunzip_open(s->file, !gunzip_begins(head, n), &s->gunzip, err);
     }
     return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file as a stream of bytes, plain, gzip or zstd, that knows where it is for error messages.
+/* A file as a stream of bytes, plain, gzip, zlib or zstd, that knows where it is for error
+ * messages.
  *
  * Owner: one thread. Memory: of raw_file.h and of what unpacks it. */
 #ifndef GRADUS_DATA_SOURCE_H
@@ -14,8 +15,10 @@
 
 struct source;
 
-/* Open @path, a regular file or an object ("s3://bucket/key") below @roots (NULL: any). Gzip and
- * zstd are recognised by their first bytes, whatever the name. Errors: as raw_file_open(). */
+/* Open @path, a regular file or an object ("s3://bucket/key") below @roots (NULL: any). Gzip, zlib
+ * and zstd are recognised by their first bytes, whatever the name; the length at the beginning of a
+ * TFRecord file, which its checksum follows, is never taken for one of them. Errors: as
+ * raw_file_open(). */
 int source_open(const char *path, const struct data_roots *roots, struct source **out,
                 struct err *err);
 void source_close(struct source *s); /* NULL is fine */

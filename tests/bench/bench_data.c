@@ -6,9 +6,10 @@
  * Writes files of about MEGABYTES (16) into DIR, unless they are there: LIBSVM with real values
  * (30 of 1,000 features each) and with ones (as word lists), once more with one sparse field,
  * libFFM of 39 fields, CSV of 30 numbers, and a table of clicks as Criteo's: label, 13 counts, 26
- * categories, separated by tabs, read as CSV and by the reader of Criteo's files. Two figures of
- * each: "read" is the text made into records, "ready" the whole of dataset_open(): features spread,
- * hashed and scaled, and the fingerprint. One line for each, the median of 5: NAME MB READ READY.
+ * categories, separated by tabs, read as CSV and by the reader of Criteo's files, and TFRecord of
+ * the same fields. Two figures of each: "read" is the text made into records, "ready" the whole of
+ * dataset_open(): features spread, hashed and scaled, and the fingerprint. One line for each, the
+ * median of 5: NAME MB READ READY.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -111,6 +113,74 @@ static struct data_column clicks[] = {
      .buckets = 20},
 };
 
+/* TFRecord of tf.train.Example: label, 13 floats, 26 int64 of 32 bits. */
+static void add_span(struct buf *out, unsigned tag, const struct buf *bytes)
+{
+    buf_add_char(out, (char)tag);
+    for (size_t n = bytes->len;; n >>= 7) {
+        buf_add_char(out, (char)(n < 0x80 ? n : (n | 0x80)));
+        if (n < 0x80) {
+            break;
+        }
+    }
+    buf_add(out, bytes->data, bytes->len);
+}
+
+static void add_feature(struct buf *features, const char *prefix, uint64_t number, unsigned kind,
+                        const struct buf *values)
+{
+    struct buf list = {0}, feature = {0}, entry = {0}, name = {0};
+    add_span(&list, 0x0A, values);
+    add_span(&feature, kind << 3 | 2, &list);
+    buf_printf(&name, "%s%d", prefix, (int)number);
+    add_span(&entry, 0x0A, &name);
+    add_span(&entry, 0x12, &feature);
+    add_span(features, 0x0A, &entry);
+    buf_release(&list);
+    buf_release(&feature);
+    buf_release(&entry);
+    buf_release(&name);
+}
+
+static void add_example(struct buf *out, uint64_t i)
+{
+    struct buf features = {0}, example = {0}, values = {0};
+    buf_add_char(&values, (char)rng_below(12, i, 2));
+    add_feature(&features, "y", 0, 3, &values);
+    for (uint64_t k = 1; k <= 13; k++) {
+        float x = (float)rng_uniform(13, i * 13 + k);
+        buf_reset(&values);
+        buf_add(&values, (const char *)&x, sizeof x);
+        add_feature(&features, "I", k, 2, &values);
+    }
+    for (uint64_t k = 1; k <= 26; k++) {
+        uint64_t key = rng_below(14, i * 26 + k, UINT32_MAX);
+        buf_reset(&values);
+        for (; key >= 0x80; key >>= 7) {
+            buf_add_char(&values, (char)(key | 0x80));
+        }
+        buf_add_char(&values, (char)key);
+        add_feature(&features, "C", k, 3, &values);
+    }
+    add_span(&example, 0x0A, &features);
+    char length[8] = {(char)example.len, (char)(example.len >> 8)};
+    uint32_t sums[2] = {crc32c_masked(length, sizeof length),
+                        crc32c_masked(example.data, example.len)};
+    buf_add(out, length, sizeof length);
+    buf_add(out, (const char *)&sums[0], sizeof sums[0]);
+    buf_add(out, example.data, example.len);
+    buf_add(out, (const char *)&sums[1], sizeof sums[1]);
+    buf_release(&features);
+    buf_release(&example);
+    buf_release(&values);
+}
+
+static struct data_column features[] = {
+    {.column = (char[]){"y0"}, .as = COLUMN_LABEL},
+    {.column = (char[]){"I1..I13"}, .length = 1},
+    {.column = (char[]){"C1..C26"}, .as = COLUMN_SPARSE, .width = 20},
+};
+
 static struct data_column criteo[] = {
     {.column = (char[]){"label"}, .as = COLUMN_LABEL},
     {.column = (char[]){"I1..I13"},
@@ -141,6 +211,7 @@ static const struct file_kind {
     {"libffm", add_ffm, DATA_FORMAT_LIBFFM, ",", keys, 1},
     {"csv-numbers", add_numbers, DATA_FORMAT_CSV, ",", NULL, 0},
     {"clicks-tsv", add_clicks, DATA_FORMAT_CSV, "tab", clicks, 3},
+    {"tfrecord", add_example, DATA_FORMAT_TFRECORD, ",", features, 3},
     {"clicks-criteo", add_clicks, DATA_FORMAT_CRITEO, ",", criteo, 3},
 };
 
@@ -163,7 +234,8 @@ static size_t make_file(const struct file_kind *k, const char *path, size_t byte
     return n;
 }
 
-static double read_s(const struct data_spec *spec, const char *path)
+/* *@records: how many the file has. */
+static double read_s(const struct data_spec *spec, const char *path, double *records_read)
 {
     struct format_request q = {
         .spec = spec, .path = path, .labels_path = "", .key = "train", .label_is_class = true};
@@ -176,6 +248,7 @@ static double read_s(const struct data_spec *spec, const char *path)
         fail(&err);
     }
     double s = spent_s() - begin;
+    *records_read = (double)records.count;
     records_release(&records);
     return s;
 }
@@ -209,19 +282,6 @@ static double median(double *values)
     return values[REPEATS / 2];
 }
 
-static uint64_t count_lines(const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    uint64_t lines = 0;
-    for (int c = f == NULL ? EOF : getc(f); c != EOF; c = getc(f)) {
-        lines += c == '\n';
-    }
-    if (f != NULL) {
-        (void)fclose(f);
-    }
-    return lines;
-}
-
 static void measure(const struct file_kind *k, const char *dir, size_t bytes)
 {
     char *path = mem_printf("%s/%s", dir, k->name);
@@ -235,12 +295,12 @@ static void measure(const struct file_kind *k, const char *dir, size_t bytes)
     spec.columns = k->columns;
     spec.column_count = k->column_count;
     size_t n = make_file(k, path, bytes);
-    double read[REPEATS], ready[REPEATS], records = 1;
+    double read[REPEATS], ready[REPEATS], records = 1, all = 1;
     for (size_t i = 0; i < REPEATS; i++) {
-        read[i] = read_s(&spec, path);
+        read[i] = read_s(&spec, path, &all);
         ready[i] = ready_s(&spec, &records);
     }
-    double mb = (double)n / 1e6, part = records / (double)count_lines(path);
+    double mb = (double)n / 1e6, part = records / all;
     (void)printf("%-13s %8.1f %8.1f %8.1f\n", k->name, mb, mb / median(read),
                  mb * part / median(ready));
     field_release(data_fields, data_field_count, &spec);

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import random
+import struct
 import unittest
+import zlib
 
 from cluster import DATA, SOURCE, ClusterTest, gradus
 
@@ -35,6 +37,67 @@ def criteo_lines(count, seed):
         fields += [f"{key * 2654435761 % 2**32:08x}" if k < 3 or draw.random() < 0.8 else "" for k, key in enumerate(keys)]
         lines.append("\t".join(fields).rstrip("\t") + "\n")
     return lines
+
+
+def crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC32C = crc32c_table()
+
+
+def masked(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC32C[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def varint(number):
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def message(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def example(features):
+    """A record of tf.train.Example: lists of int, float or bytes by their names."""
+    entries = b""
+    for name, values in features.items():
+        if isinstance(values[0], bytes):
+            one = message(1, b"".join(message(1, v) for v in values))
+        elif isinstance(values[0], float):
+            one = message(2, message(1, struct.pack(f"<{len(values)}f", *values)))
+        else:
+            one = message(3, message(1, b"".join(varint(v & 2**64 - 1) for v in values)))
+        entries += message(1, message(1, name.encode()) + message(2, one))
+    data = message(1, entries)
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
+
+
+def tfrecord_examples(count, seed):
+    draw = random.Random(seed)
+    records = []
+    for _ in range(count):
+        keys = [draw.randrange(-20, 20) for _ in range(26)]
+        features = {"label": [float(keys[0] % 2 + keys[1] % 2 + keys[2] % 2 > 1)]}
+        features.update({f"I{k + 1}": [draw.random()] for k in range(13)})
+        features.update({f"C{k + 1}": [key] for k, key in enumerate(keys)})
+        features["words"] = [b"w%d" % draw.randrange(9) for _ in range(3)]
+        records.append(example(features))
+    return records
 
 
 class SparseFields(ClusterTest):
@@ -126,6 +189,43 @@ class Criteo(SparseFields):
         self.assertIn("1 bad train records are left out", done.stderr)
         self.assertIn('"x" is no number', done.stderr)
         self.assertIn("sparse fields C1 to C26 (26)", done.stdout)
+
+
+class TfRecord(SparseFields):
+    def write_bytes(self, name, data):
+        with open(os.path.join(self.dir, name), "wb") as f:
+            f.write(data)
+
+    def test_public_sample(self):
+        directory = os.path.join(DATA, "tfrecord")
+        if not DATA or not os.path.isdir(directory):
+            self.skipTest("GRADUS_TEST_DATA names no directory with tfrecord")
+        result = self.train("tfrecord-logistic", data__dir=directory, training__epochs=10)
+        self.assertGreater(result["metrics"]["train"]["auc"], 0.9)
+
+    def test_learns_the_same_bits_from_packed_and_cut_files(self):
+        records = tfrecord_examples(1200, 4)
+        self.write_bytes("train", b"".join(records[:1000]))
+        self.write_bytes("test", b"".join(records[1000:]))
+        self.write_bytes("part-1", zlib.compress(b"".join(records[:400])))
+        self.write_bytes("part-2", b"".join(records[400:1000]))
+        sums = set()
+        for i, (files, workers) in enumerate((("train", 1), ("part-*", 2))):
+            result = self.train("tfrecord-logistic", f"state-{i}", data__dir=self.dir, data__train__file=files,
+                                data__test__file="test", training__epochs=10, training__replicas=2, cluster__workers=workers)
+            self.assertGreater(result["metrics"]["test"]["auc"], 0.85)
+            sums.add(hashlib.sha256(self.export(result["job"], f"state-{i}")).hexdigest())
+        self.assertEqual(len(sums), 1)
+
+    def test_damage(self):
+        records = tfrecord_examples(20, 5)
+        self.write_bytes("cut", b"".join(records)[:-30])
+        self.write_bytes("wrong", records[0] + records[1][:40] + b"\0\0" + records[1][42:] + records[2])
+        for name, said in (("cut", "record 19 at byte"), ("wrong", "record 1 at byte %d: the checksum of its bytes is wrong" % len(records[0]))):
+            done = gradus("validate", self.example("tfrecord-logistic"),
+                          *self.job(data__dir=self.dir, data__train__file=name, data__test__file=""))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, " ".join(done.stderr.split()))
 
 
 if __name__ == "__main__":

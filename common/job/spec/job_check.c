@@ -154,6 +154,10 @@ static bool given(const char *text)
 static void check_label_file(const struct job_reader *r, const char *path, const char *labels)
 {
     int format = r->spec->data.format;
+    if (format == DATA_FORMAT_TFRECORD && given(labels)) {
+        job_report(r, path,
+                   "%s: a TFRecord file has its labels among the features; allowed: no file", path);
+    }
     if (format == DATA_FORMAT_CSV && given(labels)) {
         job_report(r, path, "%s: a CSV file has its labels in a column; allowed: data.label", path);
     }
@@ -203,6 +207,11 @@ static void check_sources(const struct job_reader *r)
 static void check_columns(const struct job_reader *r)
 {
     const struct data_spec *data = &r->spec->data;
+    if (data->format == DATA_FORMAT_TFRECORD && data->column_count == 0) {
+        job_report(r, "data.columns",
+                   "data.columns is missing: nothing says what the features of a TFRecord file "
+                   "are; allowed: entries for the label, numbers and sparse fields (docs/data.md)");
+    }
     if (data->format == DATA_FORMAT_CRITEO && data->column_count == 0) {
         job_report(r, "data.columns",
                    "data.columns is missing: nothing says what the fields of a Criteo file become; "

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A wrong length could mean any number of bytes, so nothing behind it is read; wrong bytes have the
+ * next record behind them. */
+#include "data/tfrecord.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "data/source.h"
+
+#define LENGTH_BYTES 8
+#define SUM_BYTES 4
+#define CHUNK_BYTES ((size_t)1 << 20) /* a length is believed so far before its bytes are there */
+
+struct tfrecord {
+    struct source *source;
+    uint8_t *bytes; /* of the record in hand and its sum */
+    size_t capacity;
+    uint64_t number, offset;
+};
+
+static uint32_t read_32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+bool tfrecord_begins(const uint8_t *head, size_t n)
+{
+    return n >= TFRECORD_HEAD_BYTES &&
+           crc32c_masked(head, LENGTH_BYTES) == read_32(head + LENGTH_BYTES);
+}
+
+int tfrecord_open(const char *path, const struct data_roots *roots, struct tfrecord **out,
+                  struct err *err)
+{
+    struct source *source;
+    int rc = source_open(path, roots, &source, err);
+    if (rc == 0) {
+        *out = mem_new(1, sizeof **out);
+        (*out)->source = source;
+    }
+    return rc;
+}
+
+void tfrecord_close(struct tfrecord *t)
+{
+    if (t != NULL) {
+        source_close(t->source);
+        free(t->bytes);
+        free(t);
+    }
+}
+
+/* "clicks.tfrecord: record 3 at byte 728: <what>". */
+static int record_error(const struct tfrecord *t, int code, const char *what, struct err *err)
+{
+    return err_set(err, code, "%s: record %" PRIu64 " at byte %" PRIu64 ": %s",
+                   source_path(t->source), t->number, t->offset, what);
+}
+
+/* The bytes of the record and their sum. */
+static int read_bytes(struct tfrecord *t, size_t size, struct err *err)
+{
+    const size_t all = size + SUM_BYTES;
+    for (size_t had = 0; had < all;) {
+        size_t want = all - had < CHUNK_BYTES ? all - had : CHUNK_BYTES, got = 0;
+        t->bytes = mem_grow(t->bytes, &t->capacity, had + want, 1);
+        int rc = source_read(t->source, t->bytes + had, want, &got, err);
+        if (rc != 0) {
+            return rc;
+        }
+        had += got;
+        if (got < want) {
+            char what[160];
+            (void)snprintf(what, sizeof what,
+                           "the file is cut off: it ends at byte %" PRIu64
+                           ", and the record has %zu bytes and a checksum",
+                           source_offset(t->source), size);
+            return record_error(t, ERR_CORRUPT, what, err);
+        }
+    }
+    return 0;
+}
+
+int tfrecord_next(struct tfrecord *t, struct tfrecord_item *item, bool *framed, struct err *err)
+{
+    uint8_t head[TFRECORD_HEAD_BYTES];
+    size_t got = 0;
+    *framed = false;
+    *item = (struct tfrecord_item){.number = t->number, .offset = t->offset};
+    int rc = source_read(t->source, head, sizeof head, &got, err);
+    if (rc != 0 || got == 0) {
+        return rc;
+    }
+    if (got < sizeof head) {
+        return record_error(t, ERR_CORRUPT, "the file is cut off: it ends in the record's length",
+                            err);
+    }
+    if (!tfrecord_begins(head, sizeof head)) {
+        return record_error(t, ERR_CORRUPT,
+                            t->number == 0
+                                ? "the checksum of its length is wrong: this is no TFRecord file, "
+                                  "or a damaged one"
+                                : "the checksum of its length is wrong: the file is damaged",
+                            err);
+    }
+    const uint64_t size = (uint64_t)read_32(head) | (uint64_t)read_32(head + 4) << 32;
+    if (size > TFRECORD_BYTES_MAX) {
+        return record_error(t, ERR_EXHAUSTED, "it has more than 64 MiB", err);
+    }
+    rc = read_bytes(t, (size_t)size, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *framed = true;
+    *item = (struct tfrecord_item){
+        .bytes = t->bytes, .size = (size_t)size, .number = t->number, .offset = t->offset};
+    if (crc32c_masked(t->bytes, (size_t)size) != read_32(t->bytes + size)) {
+        rc = record_error(t, ERR_CORRUPT, "the checksum of its bytes is wrong: it is damaged", err);
+    }
+    t->number++;
+    t->offset = source_offset(t->source);
+    return rc;
+}
