@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/column_fields.h"
 #include "data/decimal.h"
 #include "data/labelled_lines.h"
@@ -97,7 +98,8 @@ static int add_record(void *load, const char *p, struct err *err)
     if (twice != NULL) {
         char what[100];
         (void)snprintf(what, sizeof what,
-                       "begins a record whose field %s has index %" PRIu64 " twice",
+                       "begins a record whose field %s has index " CELLS_BEGIN "%" PRIu64 CELLS_END
+                       " twice",
                        l->lines.out.fields.fields[twice->field].name, twice->key);
         return labelled_lines_error(&l->lines, begin, what, err);
     }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/cells.h"
 #include "data/column_fields.h"
 #include "data/decimal.h"
 #include "data/encode.h"
@@ -218,7 +219,8 @@ static int add_sparse(void *load, const char *p, struct err *err)
     const struct sparse_entry *twice = sparse_draft_sort(&l->draft, false);
     if (twice != NULL) {
         char what[64];
-        (void)snprintf(what, sizeof what, "begins a record that has index %" PRIu64 " twice",
+        (void)snprintf(what, sizeof what,
+                       "begins a record that has index " CELLS_BEGIN "%" PRIu64 CELLS_END " twice",
                        twice->key);
         return labelled_lines_error(&l->lines, begin, what, err);
     }

@@ -52,7 +52,9 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
         .bad_had = had->bad_count,
         .label_is_class = r->label_is_class,
     };
-    return r->choice.format->read(&request, out, err);
+    /* Before a format says what it lacks: of files elsewhere nothing is said at all. */
+    int rc = data_roots_check(r->spec->roots, request.path, err);
+    return rc != 0 ? rc : r->choice.format->read(&request, out, err);
 }
 
 /* What is wrong may be the choice of the format. */

@@ -376,6 +376,11 @@ static void sparse_columns_are_lists_of_keys(void **state)
     assert_string_equal(dataset_fields(d)->fields[0].name, "a");
     assert_int_equal(sparse_fields_list(dataset_fields(d), 0, 0).count, 2);
     dataset_free(d);
+    columns[1] = column("b", COLUMN_NUMBER);
+    columns[1].length = 2;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "data.columns.1.length: a cell is one number; only features of TFRecord are");
+    columns[1].length = 1;
     columns[0].as = COLUMN_IGNORE;
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
                     "no entry of data.columns is the label; give one 'as: label'");

@@ -263,6 +263,35 @@ static void cells_are_not_quoted(void **state)
     check_hidden(spec, DATA_LABEL_CLASS, "the classes are hush, still", "other.csv:2");
 }
 
+/* What keys and cells of sparse fields say. */
+static void keys_are_not_quoted(void **state)
+{
+    (void)state;
+    static char ffm[] = "clicks.ffm", tsv[] = "clicks.tsv";
+    static char none[] = "", pipe[] = "|", numbers[] = "0..9", label[] = "label", c1[] = "C1";
+    struct data_column columns[] = {
+        {.column = numbers, .as = COLUMN_SPARSE, .separator = pipe, .width = 2}};
+    make_text(in, ffm, "1 0:77:1 0:77:1\n");
+    struct data_spec spec = spec_of(ffm);
+    spec.format = DATA_FORMAT_LIBFFM;
+    spec.columns = columns;
+    spec.column_count = 1;
+    check_hidden(spec, DATA_LABEL_CLASS, "77", "clicks.ffm:1:1");
+    make_text(in, ffm, "1 0:1:hush\n");
+    check_hidden(spec, DATA_LABEL_CLASS, "hush", "clicks.ffm:1:7");
+    struct data_column fields[] = {
+        {.column = label, .as = COLUMN_LABEL},
+        {.column = c1, .as = COLUMN_SPARSE, .separator = pipe, .width = 2}};
+    make_text(in, tsv, "1\t\t\t\t\t\t\t\t\t\t\t\t\t\thush\n");
+    spec = spec_of(tsv);
+    spec.format = DATA_FORMAT_CRITEO;
+    spec.short_rows = DATA_SHORT_ROWS_MISSING;
+    spec.columns = fields;
+    spec.column_count = 2;
+    spec.train.labels = none;
+    check_hidden(spec, DATA_LABEL_CLASS, "hush", "clicks.tsv:1:16");
+}
+
 static void bad_records_are_not_quoted(void **state)
 {
     (void)state;
@@ -291,6 +320,7 @@ int main(void)
         cmocka_unit_test(every_way_of_reading_is_bound),
         cmocka_unit_test(what_is_kept_is_judged_again),
         cmocka_unit_test(cells_are_not_quoted),
+        cmocka_unit_test(keys_are_not_quoted),
         cmocka_unit_test(bad_records_are_not_quoted),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -165,6 +165,9 @@ static void test_entries(void **state)
     entry_refused("{column: a, as: sparse, width: 5, buckets: 5}",
                   "job:5:46: data.columns.1.buckets: this column ('as: sparse') has no use for it; "
                   "allowed: with 'as: category' or 'as: list'\n");
+    entry_refused("{column: a, as: sparse, width: 5, length: 2}",
+                  "job:5:45: data.columns.1.length: this column ('as: sparse') has no use for it; "
+                  "allowed: with 'as: number'\n");
     entry_refused("{column: a, as: list, width: 5}",
                   "job:5:32: data.columns.1.width: this column ('as: list') has no use for it; "
                   "allowed: with 'as: sparse'\n");
@@ -201,6 +204,12 @@ static void test_all_together(void **state)
     refused("  format: libsvm\n  columns: [{column: 1}]\n",
             "job:5:12: data.columns: what stands behind the label are keys; allowed: entries with "
             "'as: sparse' or 'as: ignore'\n");
+    refused("  format: criteo\n",
+            "job:3:3: data.columns is missing: nothing says what the fields of a Criteo file "
+            "become; allowed: entries for label, I1..I13 and C1..C26 (docs/data.md)\n");
+    refused("  format: tfrecord\n",
+            "job:3:3: data.columns is missing: nothing says what the features of a TFRecord file "
+            "are; allowed: entries for the label, numbers and sparse fields (docs/data.md)\n");
     refused("  format: libffm\n",
             "job:3:3: data.columns is missing: fields of libFFM are lists of keys; allowed: "
             "entries such as {column: 0..38, as: sparse, width: 100}\n");
