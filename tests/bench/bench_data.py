@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast data files are read: bench_data, and beside it scikit-learn's reader of the same LIBSVM files, where that is
-installed. MB of the file for each second of one thread's processor time, medians of 5.
+installed. MB of the file for each second of one thread's processor time, medians of 5. The reference of TFRecord would be
+TensorFlow, which is no package of Debian; nothing is beside it here.
 
     script/bench data [MEGABYTES]"""
 
