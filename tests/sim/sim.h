@@ -36,7 +36,8 @@
 #define SIM_ROUNDS_MAX 4    /* of sums */
 #define SIM_ELEMENTS_MAX 16 /* floats of a whole model */
 #define SIM_EPOCHS_MAX 3
-#define SIM_SHARDS_OF_PS (SIM_JOBS_MAX * 2)
+#define SIM_SHARDS_OF_PS                                                                           \
+    (SIM_JOBS_MAX * 4)     /* with leftovers of starts before, until they are closed */
 #define SIM_BATCHES_MAX 60 /* of an epoch: a bit of a word each */
 #define SIM_SPLITS_MAX 60
 #define SIM_NAMES_MAX 256 /* ids that the master gave to nodes */
