@@ -264,6 +264,7 @@ void check_record(struct world *w, const struct job_record *r)
                  job_state_name(r->state), row == NULL ? "nothing" : job_state_name(row->state));
     }
     if (j->state != 0 && j->state != r->state) {
+        check_yielded(w, job, r);
         TRACE(w, 0, "%s is %s: %s", r->id, job_state_name(r->state), r->reason);
         w->counts.recoveries += r->state == JOB_RECOVERING;
     }

@@ -109,6 +109,9 @@ bool disk_store(struct world *w, const struct job_record *r)
     }
     job_record_copy(&d->rows[job], r);
     d->has_row[job] = true;
+    if (!w->jobs[job].known) {
+        w->jobs[job].submit_order = ++w->submits;
+    }
     w->jobs[job].known = true;
     return true;
 }

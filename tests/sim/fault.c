@@ -126,6 +126,12 @@ void fault_begin(struct world *w, uint32_t index)
     case FAULT_SET:
         master_client(w, f);
         break;
+    case FAULT_SUSPEND:
+        master_client(w, f);
+        if (f->other == 0) {
+            end_at(w, index, f->until_us);
+        }
+        break;
     case FAULT_ROWS:
         until(&w->rows_full_us, f);
         break;
@@ -185,6 +191,11 @@ void fault_end(struct world *w, uint32_t index)
     case FAULT_SLOW:
         n->slow = 1;
         break;
+    case FAULT_SUSPEND:
+        if (!master_resume(w, f->number)) {
+            end_at(w, index, w->now_us + 100 * SIM_MS);
+        }
+        break;
     case FAULT_TRACE:
         if (w->nodes[0].paused) {
             end_at(w, index, w->now_us + 100 * SIM_MS); /* the master hears it later */
@@ -216,4 +227,7 @@ void faults_stop(struct world *w)
     }
     memset(w->blocked_until, 0, sizeof w->blocked_until);
     w->rows_full_us = w->full_us = w->gone_us = w->pins_us = w->tests_us = 0;
+    for (uint32_t i = 0; i < w->schedule->job_count && w->schedule->fair.on; i++) {
+        world_at(w, w->now_us + 500 * SIM_MS, EVENT_UNPAUSE, 0, i, 0);
+    }
 }

@@ -188,6 +188,9 @@ static void call(struct world *w, const struct master_call *c)
             check_lease(w, u->req.job, name_of(w, c->node), c->generation, &c->leases[i]);
         }
     }
+    if (j->paused && (c->kind == MASTER_CALL_INSPECT || c->kind == MASTER_CALL_OPEN)) {
+        violated(w, INVARIANT_PAUSED, "%s is paused, and begins", j->id);
+    }
     if (c->kind != MASTER_CALL_INSPECT) {
         check_generation(w, u->req.job, c->generation);
     }
@@ -209,6 +212,13 @@ static void answer_client(struct world *w, const struct master_reply *r)
           r->err.code == 0 ? "" : r->err.msg);
     if (r->job != NULL) {
         check_record(w, r->job);
+    }
+    for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
+        struct sim_job *j = &w->jobs[i];
+        if (j->pausing && j->pause_request == r->request) {
+            j->paused = r->err.code == 0;
+            j->pausing = j->paused || r->err.code == ERR_UNAVAILABLE; /* done, but not stored */
+        }
     }
 }
 
@@ -297,6 +307,9 @@ static void act(struct world *w)
             if (strcmp(a->log.event, "node_lost") == 0) {
                 check_lost(w, a->log.text);
             }
+            if (strcmp(a->log.event, "job_preempted") == 0) {
+                check_preempted(w, a->log.text);
+            }
             if (strcmp(a->log.event, "job_state_refused") == 0) {
                 violated(w, INVARIANT_STATE, "%s", a->log.text);
             }
@@ -311,6 +324,7 @@ static void step(struct world *w, struct master_event *e)
     e->wall_ms = (int64_t)e->now_ms;
     master_step(w->master, e, &w->actions);
     act(w);
+    check_fair(w);
 }
 
 void master_event(struct world *w, struct master_event *e)
@@ -361,6 +375,11 @@ void master_begin(struct world *w)
         &(struct master_config){.heartbeat_timeout_ms = patient ? PATIENT_MS : HEARTBEAT_TIMEOUT_MS,
                                 .jobs_max = 16,
                                 .finished_max = 100,
+                                .owner_running_max = w->schedule->fair.running_max,
+                                .owner_workers_max = w->schedule->fair.workers_max,
+                                .owner_ps_memory_max = w->schedule->fair.memory_max,
+                                .preemption = w->schedule->fair.preemption,
+                                .preempt_after_ms = w->schedule->fair.preempt_after_ms,
                                 .seeds = {rng_key_mix(w->key, 5000 + w->nodes[0].life),
                                           rng_key_mix(w->key, 6000 + w->nodes[0].life),
                                           rng_key_mix(w->key, 7000 + w->nodes[0].life)}});
@@ -580,6 +599,8 @@ void master_submit(struct world *w, uint32_t job)
     char request_id[32];
     snprintf(request_id, sizeof request_id, "r%u", job);
     e.submit.request_id = request_id;
+    static const char *const OWNERS[] = {"", "ann", "ben"};
+    e.submit.owner = OWNERS[plan->owner];
     master_event(w, &e);
     job_spec_release(&spec);
     if (!j->known) { /* killed before it was stored: the client submits it again */
@@ -637,7 +658,32 @@ void master_client(struct world *w, const struct sim_fault *f)
         e.kind = MASTER_CHECKPOINT;
         e.job = j->id;
         master_event(w, &e);
+    } else if (f->kind == FAULT_SUSPEND) {
+        TRACE(w, 0, "is asked to pause %s", j->id);
+        e.kind = MASTER_PAUSE;
+        e.job = j->id;
+        j->pausing = true;
+        j->pause_request = e.request;
+        master_event(w, &e);
     } else {
         client_set(w, j, f);
     }
+}
+
+bool master_resume(struct world *w, uint32_t job)
+{
+    struct sim_job *j = &w->jobs[job];
+    if (w->master == NULL || w->nodes[0].paused) {
+        return false;
+    }
+    if (j->known && j->pausing) {
+        struct master_event e = {.kind = MASTER_RESUME,
+                                 .request = CLIENT_REQUEST + ++w->client_request};
+        TRACE(w, 0, "is asked to resume %s", j->id);
+        e.job = j->id;
+        j->pausing = false;
+        j->paused = false;
+        master_event(w, &e);
+    }
+    return true;
 }

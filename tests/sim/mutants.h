@@ -89,6 +89,20 @@
     X(record_replaced, TRACED, "a RECORD of another trace replaces the one that is recorded")      \
     X(record_for_ever, TRACED, "a recording whose time is up keeps others from theirs")            \
     X(record_ends_early, TRACED, "a worker does not wait for the exchanges of its last step")      \
+    X(pause_forgotten, FAIR, "a master that is started again does not know what is paused")        \
+    X(yield_without_checkpoint, FAIR, "a job whose checkpoint fails gives up its nodes")           \
+    X(yield_does_not_stand, FAIR, "workers go on while what a job yields with is written")         \
+    X(yield_keeps_nodes, FAIR, "a job that yields tells no node to drop it")                       \
+    X(yield_once, FAIR, "a pause whose checkpoint fails once is not tried again")                  \
+    X(resume_anew, FAIR, "a job that is resumed begins anew")                                      \
+    X(queue_by_age, FAIR, "the queue does not look at priorities")                                 \
+    X(quota_one_more, FAIR, "an owner may have one running job more")                              \
+    X(quota_at_start_only, FAIR, "a running job takes workers beyond the quota")                   \
+    X(quota_without_memory, FAIR, "memory of servers has no quota")                                \
+    X(quota_blocks_others, FAIR, "a job that waits for a quota has the right to the next nodes")   \
+    X(preempts_equals, FAIR, "a job makes way for one of its own priority")                        \
+    X(preempts_at_once, FAIR, "a job makes way although it has just begun")                        \
+    X(preempts_in_vain, FAIR, "jobs make way although all of them would not do")                   \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

@@ -196,9 +196,10 @@ static void make_job(struct maker *m, uint32_t index, enum sim_mode mode)
     put_mode(m, &t, mode, replicas);
     m->goes_on = m->goes_on && most > 1;
     m->step_records = (uint32_t)(batch * replicas);
+    job->least = (uint32_t)least;
+    job->ps = (uint32_t)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count);
     put(&t, "cluster:\n  workers: %u..%u\n  ps: %u\n  partitioner: fixed\n  partitions: 3\n",
-        (unsigned)least, (unsigned)most,
-        (unsigned)between(m, mode == SIM_SUMS ? 2 : 1, m->s->ps_count));
+        (unsigned)least, (unsigned)most, (unsigned)job->ps);
     uint64_t steps = batches * epochs;
     m->length_us += steps * (m->s->knobs.compute_us + 2 * m->s->knobs.delay_us) / workers;
 }
@@ -667,6 +668,55 @@ static void traces(const struct maker *of, struct sim_schedule *s, uint32_t perc
     }
 }
 
+static uint32_t most_of_least(const struct sim_schedule *s)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        most = s->jobs[i].least > most ? s->jobs[i].least : most;
+    }
+    return most;
+}
+
+static void put_priority(struct sim_job_plan *job)
+{
+    size_t n = strlen(job->text);
+    (void)snprintf(job->text + n, sizeof job->text - n, "priority: %d\n", (int)job->priority);
+}
+
+/* Owners, priorities, quotas, preemption, and clients who pause jobs. With draws of their own, so
+ * that all else of a seed is as it was. */
+static void fair_use(const struct maker *of, struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = *of;
+    struct sim_fair *f = &s->fair;
+    m.key = rng_key(s->seed, "fair");
+    m.draws = 0;
+    if (schedule_freezes(s) || !chance(&m, percent)) {
+        return;
+    }
+    f->on = true;
+    bool priorities = chance(&m, 70);
+    bool one_owner = chance(&m, 60);
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        s->jobs[i].owner = one_owner ? 1 : 1 + (uint32_t)below(&m, 2);
+        s->jobs[i].priority = priorities ? (int32_t)between(&m, 0, 4) - 2 : 0;
+        if (s->jobs[i].priority != 0) {
+            put_priority(&s->jobs[i]);
+        }
+    }
+    f->running_max = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
+    uint32_t nodes = s->worker_count + s->spare_count;
+    f->workers_max = chance(&m, 30) ? (uint32_t)between(&m, most_of_least(s), nodes) : 0;
+    f->memory_max = chance(&m, 20) ? (uint32_t)between(&m, 1800, 3000) : 0;
+    f->preemption = chance(&m, 60);
+    f->preempt_after_ms = chance(&m, 30) ? 0 : (uint32_t)about(&m, 20, 3000);
+    for (uint64_t i = below(&m, 5); i > 0; i--) {
+        struct sim_fault *pause = add_fault(&m, FAULT_SUSPEND, 0);
+        pause->number = (uint32_t)below(&m, s->job_count);
+        pause->other = chance(&m, 15);
+    }
+}
+
 enum trouble {
     BAD_NETWORK,
     BAD_MACHINES,
@@ -750,6 +800,7 @@ static enum sim_mode mode_of(uint64_t seed)
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
     const uint32_t traced_percent = mode == SIM_TRACED ? 100 : mode == SIM_ALL ? 8 : 0;
+    const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
     memset(s, 0, sizeof *s);
@@ -760,14 +811,17 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
-    } else if (mode == SIM_MEMORY) {
+    } else if (mode == SIM_MEMORY || mode == SIM_FAIR) {
         mode = mode_of(seed);
     }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
     s->worker_count = (uint32_t)between(&m, 1, 4);
     s->spare_count = chance(&m, 30) ? (uint32_t)between(&m, 1, 2) : 0;
-    uint32_t two_jobs = s->mode == SIM_MEMORY ? 40 : 10;
+    uint32_t two_jobs = s->mode == SIM_FAIR ? 85 : s->mode == SIM_MEMORY ? 40 : 10;
     s->job_count = chance(&m, two_jobs) && s->worker_count > 1 ? 2 : 1;
+    if (s->mode == SIM_FAIR && s->job_count == 2 && chance(&m, 50)) {
+        s->job_count = 3;
+    }
     if (mode == SIM_ANY && chance(&m, 15)) {
         mode = SIM_CHANGE;
     }
@@ -802,8 +856,10 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     heard_late(&m, s);
     comes_back(&m, s);
     traces(&m, s, traced_percent);
+    fair_use(&m, s, fair_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
+    s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */
     slow_work(&m, s);
     s->quiet_us = m.length_us * 2 + 1 * SIM_S;
     for (uint32_t i = 0; i < s->fault_count; i++) {

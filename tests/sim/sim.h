@@ -31,7 +31,7 @@
 #include "worker/core/worker.h"
 
 #define SIM_NODES_MAX 12
-#define SIM_JOBS_MAX 2
+#define SIM_JOBS_MAX 3
 #define SIM_SHARDS_MAX 3
 #define SIM_ROUNDS_MAX 4    /* of sums */
 #define SIM_ELEMENTS_MAX 16 /* floats of a whole model */
@@ -63,6 +63,7 @@
     X(LATE, late)     /* bounded or any: much of what was given up comes all the same */           \
     X(MEMORY, memory) /* each of those before late, with little memory for gradients */            \
     X(TRACED, traced) /* as all, and clients ask for traces */                                     \
+    X(FAIR, fair)     /* any of these: jobs with priorities and quotas, which are paused */        \
     X(ALL, all)       /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -96,6 +97,8 @@ extern const char *const sim_mode_names[SIM_MODE_COUNT];
     X(DAMAGE, damage)         /* a bit of the newest checkpoint of job `number` flips */           \
     X(PINS, pins)             /* servers have no memory for copies of slots */                     \
     X(TESTS, tests)           /* workers cannot read test records */                               \
+    X(SUSPEND,                                                                                     \
+      suspend)      /* a client pauses job `number`, and resumes it at the end; other 1: later */  \
     X(TRACE, trace) /* a client wants a trace, as `number` says; it goes away at the end */
 
 enum sim_fault_kind {
@@ -146,6 +149,16 @@ struct sim_job_plan {
     char text[SIM_TEXT_BYTES];
     uint64_t submit_us;
     uint32_t records, test_records;
+    uint32_t least, ps; /* workers and servers that it needs */
+    int32_t priority;
+    uint32_t owner; /* 0: nobody known */
+};
+
+struct sim_fair {                                  /* what the master allows */
+    bool on;                                       /* one of these, or a job is paused */
+    uint32_t running_max, workers_max, memory_max; /* of an owner; 0: any number */
+    bool preemption;
+    uint32_t preempt_after_ms;
 };
 
 struct sim_schedule {
@@ -155,6 +168,7 @@ struct sim_schedule {
     struct sim_job_plan jobs[SIM_JOBS_MAX];
     uint32_t job_count;
     struct sim_knobs knobs;
+    struct sim_fair fair;
     struct sim_fault faults[SIM_FAULTS_MAX];
     uint32_t fault_count;
     uint64_t quiet_us; /* nothing goes wrong from then on */
@@ -588,6 +602,12 @@ struct sim_job {
     struct consistency first;          /* of the job file */
     bool changed, partial;             /* was it ever */
     bool cancelled;                    /* a client asked for it */
+    bool pausing, paused;              /* a client wants it paused, and was told that it is so */
+    uint64_t pause_request;            /* that one */
+    uint64_t running_us, paused_us;    /* when it came to that state */
+    bool held;                         /* nodes, after the last step */
+    uint64_t submit_order;             /* of its row */
+    uint64_t fits_us;                  /* since then it waits for what is free; 0: it does not */
     uint64_t opened;                   /* the generation of the last start */
     uint64_t opening;                  /* of the shards of that */
     uint8_t addresses[SIM_SHARDS_MAX]; /* how often each shard has moved */
@@ -654,6 +674,7 @@ enum event_kind {
     EVENT_REFUSED,    /* the master finds nobody at the address of a node that died */
     EVENT_RECORD_DUE, /* arg: the worker's job; more: the trace */
     EVENT_TRACE_DUE,  /* arg: the trace, which is over by now */
+    EVENT_UNPAUSE,    /* arg: a job, at the end of all faults */
 };
 
 struct event {
@@ -687,6 +708,8 @@ struct event {
     X(ANSWER, "every request is answered or its caller is gone")                                   \
     X(LIVE, "a job ends soon after faults have stopped")                                           \
     X(BEATS, "no node is given up that beats")                                                     \
+    X(PAUSED, "a paused job holds nothing, has its checkpoint, and waits to be resumed")           \
+    X(QUEUE, "higher priorities go first, quotas hold, nobody waits for what is free")             \
     X(CLEAN, "nothing is left when a job is over")                                                 \
     X(MEMORY, "memory for gradients has its limit, and nobody waits for what he may have")         \
     X(BOUND, "nobody is further ahead than the staleness bound")                                   \
@@ -754,6 +777,7 @@ struct world {
     uint32_t row_count;
     struct sim_timer master_timer;
     uint64_t client_request; /* of SUBMIT, CANCEL … */
+    uint64_t submits;
 
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_trace traces[SIM_TRACES_MAX];
@@ -838,6 +862,7 @@ void master_tick(struct world *w);
 void master_event(struct world *w, struct master_event *e);
 void master_client(struct world *w, const struct sim_fault *f);
 void master_submit(struct world *w, uint32_t job);
+bool master_resume(struct world *w, uint32_t job); /* false: it cannot be asked now */
 uint32_t job_index(struct world *w, const char *id);
 
 /* ps_node.c */
@@ -955,6 +980,12 @@ uint64_t recorder_sending(struct world *w, uint32_t node, uint64_t exchange); /*
 void recorder_answered(struct world *w, uint32_t node, uint64_t exchange);
 /* A server is at this exchange: is that recorded, if the worker records its step? */
 void recorder_check(struct world *w, uint32_t node, uint32_t stream, uint64_t exchange);
+
+/* check_fair.c */
+void check_fair(struct world *w); /* after a step of the master */
+void check_yielded(struct world *w, uint32_t job, const struct job_record *r);
+void check_preempted(struct world *w, const char *text); /* of the event job_preempted */
+void check_unpause(struct world *w, uint32_t job);
 
 /* stranger.c */
 void stranger_calls(struct world *w, uint32_t fault);

@@ -291,6 +291,7 @@ static void clear(struct world *w)
     w->name_count = 1;
     w->node_count = 0;
     w->client_request = 0;
+    w->submits = 0;
     w->serials = 0;
     w->inlet_serials = 0;
     w->moves = 0;
@@ -450,6 +451,7 @@ static void dispatch(struct world *w, const struct event *e)
     case EVENT_QUIET:
     case EVENT_REFUSED:
     case EVENT_TRACE_DUE:
+    case EVENT_UNPAUSE:
         break; /* of the world: below */
     }
 }
@@ -475,6 +477,9 @@ static bool dispatch_world(struct world *w, const struct event *e)
         return true;
     case EVENT_TRACE_DUE:
         rounds_check_due(w, e->arg);
+        return true;
+    case EVENT_UNPAUSE:
+        check_unpause(w, e->arg);
         return true;
     default:
         return false;

@@ -24,6 +24,14 @@ static const struct field root_fields[] = {
      .offset = ROOT_AT(name),
      .help = "Name of the job: letters, digits, '.', '_' and '-', starting with a letter or digit, "
              "at most 63"},
+    {.path = "priority",
+     .type = FIELD_INT,
+     .offset = ROOT_AT(priority),
+     .def = "0",
+     .min = -JOB_PRIORITY_MAX,
+     .max = JOB_PRIORITY_MAX,
+     .help = "Among jobs that wait for nodes those of a higher priority come first, then those "
+             "that were submitted first"},
 };
 
 #define MODEL_AT(member) offsetof(struct model_spec, member)

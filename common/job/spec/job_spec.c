@@ -263,7 +263,7 @@ const char *job_spec_fixed(const char *key)
             return fixed[i].reason;
         }
     }
-    bool free =
-        strncmp(key, "training.", strlen("training.")) == 0 || strcmp(key, "cluster.workers") == 0;
+    bool free = strncmp(key, "training.", strlen("training.")) == 0 ||
+                strcmp(key, "cluster.workers") == 0 || strcmp(key, "priority") == 0;
     return free ? NULL : "fixed when the job was submitted";
 }

@@ -68,8 +68,11 @@ struct cluster_spec {
                              cuts none */
 };
 
+#define JOB_PRIORITY_MAX 1000
+
 struct job_spec {
     char *name;
+    int64_t priority; /* those of a higher one come first in the queue */
     struct data_spec data;
     struct model_spec model;
     struct update_spec update;

@@ -34,6 +34,10 @@ static struct step data_known(struct master *m, struct job *j)
     if (start_data_known(m, j) != 0) {
         return STAY; /* it ends */
     }
+    if (quota_memory_is_reached(m, j)) {
+        job_must_yield(j, "has seen that its owner may not have the memory that it needs now");
+        return STAY;
+    }
     return go(j->resume ? PHASE_FIND : PHASE_OPEN);
 }
 

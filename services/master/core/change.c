@@ -63,6 +63,7 @@ static void change_take(struct master *m, struct job *j)
     j->change = NULL;
     action_own(m, j->record.text); /* a call of this step may send it */
     j->record.text = mem_strdup(j->spec.text);
+    j->record.priority = (int32_t)j->spec.priority;
     consistency_of(&j->spec, &j->record.consistency);
 }
 
@@ -99,7 +100,8 @@ static bool same_versions(const struct job *j)
 /* Nothing of it runs: it is to be started, for the first time or again. */
 static bool waits(const struct job *j)
 {
-    return j->record.state == JOB_PENDING || (j->resume && !job_is_starting(j));
+    return j->record.state == JOB_PENDING || j->record.state == JOB_PAUSED ||
+           (j->resume && !job_is_starting(j));
 }
 
 /* Outside of sync some rules need each variable on one server. The variables of a job that runs

@@ -26,7 +26,8 @@ struct master {
     bool reschedule;        /* nodes or jobs changed: see what can start */
     struct job *answer_job; /* is shown to this request when the event is dealt with; NULL: none */
     uint64_t answer_request;
-    bool sweep; /* a job has memory to free at the beginning of the next step */
+    bool sweep;         /* a job has memory to free at the beginning of the next step */
+    bool preempt_waits; /* a job of a higher priority than a running one waits for nodes */
     struct master_counts counts;
     const char *job_names[MASTER_JOBS_PER_PS_MAX]; /* for master_node_at() */
 };
@@ -101,6 +102,7 @@ void job_must_end(struct job *j, enum job_state state, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void job_must_recover(struct job *j, const char *why);
 void job_must_restart(struct job *j, const char *why);
+void job_must_yield(struct job *j, const char *why);
 bool job_is_ending(const struct job *j); /* one of these three was recorded */
 
 /* job_worker.c */
@@ -130,6 +132,37 @@ void on_restore(struct master *m, const struct master_event *e);
 void on_submit(struct master *m, const struct master_event *e);
 void on_cancel(struct master *m, const struct master_event *e);
 void on_checkpoint(struct master *m, const struct master_event *e);
+
+/* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */
+bool job_yields(const struct job *j);               /* it is to, and has not yet */
+bool job_yields_now(const struct job *j);           /* and its checkpoint may be tried */
+void yield_take_back(struct job *j);                      /* it need not any more */
+void yield_failed(struct master *m, struct job *j); /* its checkpoint; training goes on meanwhile */
+void on_pause(struct master *m, const struct master_event *e);
+void on_resume(struct master *m, const struct master_event *e);
+
+/* quota.c */
+struct usage { /* of an owner, by other jobs than one */
+    size_t running, workers;
+    uint64_t memory;
+};
+void quota_usage(const struct master *m, const struct job *j, struct usage *out);
+/* Is the owner of @j, which is to begin with @workers at least, at a quota? Then @words say so. */
+bool quota_is_reached(const struct master *m, const struct job *j, size_t workers,
+                      struct buf *words);
+/* The same, of memory alone: what a job needs is known when its data are. */
+bool quota_memory_is_reached(const struct master *m, const struct job *j);
+size_t quota_workers(const struct master *m, const struct job *j); /* it may have so many */
+void quota_measure(struct job *j); /* the memory of its shards, by its plan */
+bool job_holds_nodes(const struct job *j);
+
+/* preempt.c */
+/* @j waits for @workers and its servers. True: jobs make way for it, or what it needs is about to
+ * be free. */
+bool preempt_for(struct master *m, struct job *j, size_t workers);
+void preempt_review(struct master *m); /* nobody makes way for a job that does not wait any more */
+/* When @j has run for long enough to make way, if somebody waits for that; else 0. */
+uint64_t preempt_time(const struct master *m, const struct job *j);
 
 /* row.c */
 void job_store(struct master *m, struct job *j);

@@ -43,7 +43,8 @@ bool job_is_starting(const struct job *j)
 
 bool job_is_pinning(const struct job *j)
 {
-    return j->work == WORK_PIN && j->sync_point.quiesced;
+    bool yields = j->sync_point.yield && j->work != WORK_NONE;
+    return (j->work == WORK_PIN || yields) && j->sync_point.quiesced;
 }
 
 /* ---- facts ---- */
@@ -95,6 +96,11 @@ void job_must_restart(struct job *j, const char *why)
     judge(j, VERDICT_RESTART, why);
 }
 
+void job_must_yield(struct job *j, const char *why)
+{
+    judge(j, VERDICT_YIELD, why);
+}
+
 /* ---- what it shows ---- */
 
 void job_say(struct job *j, const char *reason)
@@ -123,6 +129,10 @@ void job_enter(struct master *m, struct job *j, enum job_state state, const char
         j->training_ms += m->now_ms - j->running_since_ms;
     }
     j->record.state = state;
+    if (state == JOB_STARTING || state == JOB_RUNNING || job_state_is_final(state)) {
+        j->record.queue_position = 0;
+        j->record.waiting = JOB_WAITS_NOT;
+    }
     j->running = state == JOB_RUNNING;
     j->running_since_ms = m->now_ms;
     job_record_set(&j->record.reason, reason);

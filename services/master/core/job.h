@@ -18,6 +18,10 @@
  * gives up all nodes, waits in RECOVERING as if it were PENDING, and starts from its newest
  * checkpoint.
  *
+ * A job that is paused, or makes way for one of a higher priority, yields: where all stand it is
+ * pinned (`sync_point.yield`), nobody goes on until the checkpoint is complete, and then it gives
+ * up all nodes. When that checkpoint fails training goes on, and it is tried again later.
+ *
  * Once a sync point is pinned training goes on beside its work; the next one waits in QUIESCED for
  * the end of that work. In async and bounded modes an evaluation within an epoch is pinned without
  * standing. */
@@ -79,7 +83,7 @@ enum work {
     WORK_COUNT
 };
 
-enum verdict { VERDICT_NONE, VERDICT_RESTART, VERDICT_RECOVER, VERDICT_END };
+enum verdict { VERDICT_NONE, VERDICT_YIELD, VERDICT_RESTART, VERDICT_RECOVER, VERDICT_END };
 
 struct job_worker {
     struct node *node;
@@ -127,6 +131,7 @@ struct shard_state { /* of one parameter server, in the order of shards */
 struct sync_point {
     uint64_t step, examples;
     bool evaluate, checkpoint, last, cancel;
+    bool yield;          /* with this checkpoint the job gives up its nodes; all stand until then */
     bool quiesced;       /* nothing may move until it is pinned */
     bool attempt_failed; /* the present one; its other answers are still waited for */
     bool answered;       /* PREPARE, MANIFEST, DISCARD: the shell has */
@@ -233,11 +238,15 @@ struct job {
     uint64_t step_limit;               /* sync */
     bool hold_limit;                   /* sync: it is where a hold ends */
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
-    bool over;                         /* training has ended; only FINISH is left */
-    struct job_spec *change;           /* what its file becomes when next QUIESCED; owned */
-    bool changing;                     /* it is the job's; not every shard knows */
-    struct job_spec *undo;             /* what it was before, meanwhile; NULL: no way back; owned */
-    bool set_waits;                    /* a client waits for it: */
+    char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
+    bool victim;             /* preempt.c: it would make way */
+    uint64_t yield_again_ms; /* the checkpoint to yield with failed; 0: it may be tried */
+    unsigned yield_failures; /* so often, in a row */
+    bool over;               /* training has ended; only FINISH is left */
+    struct job_spec *change; /* what its file becomes when next QUIESCED; owned */
+    bool changing;           /* it is the job's; not every shard knows */
+    struct job_spec *undo;   /* what it was before, meanwhile; NULL: no way back; owned */
+    bool set_waits;          /* a client waits for it: */
     uint64_t set_request;
     bool resume;              /* starts from its newest checkpoint */
     uint64_t resume_fewer_ms; /* from then on with fewer workers than its file says */

@@ -6,6 +6,7 @@
 
 #include "base/backoff.h"
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core/core.h"
 
 /* Tell every node to drop the job; each keeps its place taken until it has answered. */
@@ -41,6 +42,7 @@ static void end(struct master *m, struct job *j, enum job_state state, const cha
     sync_point_stop(j);
     j->restartable = false;
     j->resume = false;
+    j->record.paused = false;
     release_nodes(m, j);
     job_names_clear(&j->record.workers);
     free(j->record.workers.items);
@@ -80,25 +82,44 @@ static void give_up_nodes(struct master *m, struct job *j)
     change_at_once(m, j);
 }
 
-/* Give up all nodes, and start again from the newest checkpoint when there are enough. */
-static void recover(struct master *m, struct job *j, const char *why)
+/* Nothing of it runs any more, and nobody waits for what it would have done. */
+static void stop_training(struct master *m, struct job *j, const char *why)
 {
-    if (j->hold_cancel || (j->over && j->sync_point.cancel)) {
-        end(m, j, JOB_CANCELLED,
-            action_printf(m, "cancelled; then %s; %s", why, job_checkpoint_words(m, j)));
-        return;
-    }
-    bool again = j->resume; /* its recovery failed */
     calls_forget_job(&m->calls, j);
-    sync_point_waiters(
-        m, j, true, ERR_ABORTED,
-        action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
+    sync_point_waiters(m, j, true, ERR_ABORTED, why);
     sync_point_stop(j);
     j->over = false;
     j->hold_checkpoint = false;
     j->hold_limit = false;
     j->quiesced = false;
     j->changing = false;
+    j->yield_again_ms = 0;
+    j->yield_failures = 0;
+    free(j->preempted_by);
+    j->preempted_by = NULL;
+}
+
+/* It is cancelled; then @why, before it came to the step at which it would have ended. */
+static bool end_cancelled(struct master *m, struct job *j, const char *why)
+{
+    bool cancelled = j->hold_cancel || (j->over && j->sync_point.cancel);
+    if (cancelled) {
+        end(m, j, JOB_CANCELLED,
+            action_printf(m, "cancelled; then %s; %s", why, job_checkpoint_words(m, j)));
+    }
+    return cancelled;
+}
+
+/* Give up all nodes, and start again from the newest checkpoint when there are enough; one that was
+ * to be paused waits there. */
+static void recover(struct master *m, struct job *j, const char *why)
+{
+    if (end_cancelled(m, j, why)) {
+        return;
+    }
+    bool again = j->resume; /* its recovery failed */
+    stop_training(
+        m, j, action_printf(m, "job %s goes back to its last checkpoint: %s", j->record.id, why));
     j->resume = true;
     if (!again) {
         j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
@@ -106,10 +127,40 @@ static void recover(struct master *m, struct job *j, const char *why)
     j->record.recoveries += again ? 0 : 1;
     m->counts.recoveries += again ? 0 : 1;
     job_record_set(&j->resume_reason, why);
-    if (j->record.state == JOB_RECOVERING) {
+    if (j->record.paused) {
+        job_enter(m, j, JOB_PAUSED,
+                  action_printf(m, "by request; goes back to its newest checkpoint: %s", why));
+    } else if (j->record.state == JOB_RECOVERING) {
         job_say(j, why);
     } else {
         job_enter(m, j, JOB_RECOVERING, why);
+    }
+    give_up_nodes(m, j);
+}
+
+/* Give up all nodes, with a checkpoint of this moment or before there was anything to save. */
+static void yield(struct master *m, struct job *j, const char *where)
+{
+    const char *why = where; /* sent back to the queue */
+    if (end_cancelled(m, j, where)) {
+        return;
+    }
+    if (j->preempted_by != NULL && !j->record.paused) {
+        why = action_printf(m, "made way for job %s %s", j->preempted_by, where);
+        j->record.preemptions++;
+        m->counts.preemptions++;
+    }
+    stop_training(m, j, action_printf(m, "job %s gives up its nodes %s", j->record.id, where));
+    j->resume = j->resume || j->record.state == JOB_RUNNING;
+    j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+    job_record_set(&j->resume_reason, why);
+    if (j->record.paused) {
+        job_enter(m, j, JOB_PAUSED, action_printf(m, "by request, %s", where));
+    } else {
+        job_enter(m, j, JOB_PENDING, why);
+    }
+    if (MUTANT(yield_keeps_nodes)) {
+        return;
     }
     give_up_nodes(m, j);
 }
@@ -125,13 +176,17 @@ static void back_off(struct master *m, struct job *j)
 static void restart(struct master *m, struct job *j, const char *why)
 {
     back_off(m, j);
-    if (j->resume) {
+    if (j->record.state == JOB_RECOVERING) {
         recover(m, j, why);
         return;
     }
     calls_forget_job(&m->calls, j);
     job_record_set(&j->resume_reason, why);
-    job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
+    if (j->record.paused) {
+        job_enter(m, j, JOB_PAUSED, action_printf(m, "by request; its start failed: %s", why));
+    } else {
+        job_enter(m, j, JOB_PENDING, action_printf(m, "starts again: %s", why));
+    }
     give_up_nodes(m, j);
 }
 
@@ -148,6 +203,8 @@ void job_settle(struct master *m, struct job *j)
         end(m, j, j->verdict_state, why);
     } else if (verdict == VERDICT_RECOVER) {
         recover(m, j, why);
+    } else if (verdict == VERDICT_YIELD) {
+        yield(m, j, why);
     } else {
         restart(m, j, why);
     }
@@ -214,6 +271,7 @@ void job_free(struct job *j)
     free(j->shown_reason);
     free(j->answers);
     free(j->verdict_reason);
+    free(j->preempted_by);
     free(j->lost_last);
     free(j);
 }

@@ -35,7 +35,7 @@ void job_record_init(struct job_record *r)
 {
     memset(r, 0, sizeof *r);
     char **strings[] = {&r->id,         &r->name, &r->request_id, &r->reason,
-                        &r->checkpoint, &r->text, &r->activity};
+                        &r->checkpoint, &r->text, &r->activity,   &r->owner};
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         *strings[i] = mem_strdup("");
 }
@@ -49,6 +49,7 @@ void job_record_release(struct job_record *r)
     free(r->activity);
     free(r->checkpoint);
     free(r->text);
+    free(r->owner);
     free(r->evaluations);
     job_record_set_shards(r, 0);
     while (r->worker_times_count > 0) {
@@ -131,6 +132,7 @@ void job_record_copy(struct job_record *to, const struct job_record *from)
     to->activity = mem_strdup(from->activity);
     to->checkpoint = mem_strdup(from->checkpoint);
     to->text = mem_strdup(from->text);
+    to->owner = mem_strdup(from->owner);
     to->evaluations = NULL;
     to->evaluation_capacity = from->evaluation_count;
     if (from->evaluation_count > 0) {

@@ -29,7 +29,20 @@ enum job_state {
     JOB_SUCCEEDED,
     JOB_FAILED,
     JOB_CANCELLED,
+    JOB_PAUSED,   /* holds nothing until it is resumed */
     JOB_STATE_END /* one past the last */
+};
+
+/* What a job that holds no nodes waits for; the numbers are those of Waiting in jobs.proto. */
+enum job_waiting {
+    JOB_WAITS_NOT,
+    JOB_WAITS_NODES,    /* workers or parameter servers */
+    JOB_WAITS_TURN,     /* a job of a higher priority has the first right to the next nodes */
+    JOB_WAITS_QUOTA,    /* its owner has as much as one may have */
+    JOB_WAITS_RESUME,   /* it is paused */
+    JOB_WAITS_PAUSE,    /* between two attempts to start it */
+    JOB_WAITS_READABLE, /* a master that can read its job file */
+    JOB_WAITING_COUNT
 };
 
 const char *job_state_name(enum job_state s); /* "PENDING" */
@@ -72,6 +85,13 @@ struct job_worker_times { /* of the last 3 to 6 seconds, unless a step takes lon
 
 struct job_record {
     char *id, *name, *request_id, *reason, *checkpoint, *text;
+    char *owner; /* who submitted it; "": nobody known */
+    int32_t priority;
+    bool paused;              /* a client asked for it: holds across restarts of the master */
+    uint64_t ps_memory;       /* bytes that its shards take, as far as is known; else 0 */
+    uint64_t queue_position;  /* among those that wait, from 1; 0: it does not; not stored */
+    enum job_waiting waiting; /* the same */
+    uint64_t preemptions;     /* how often it made way for another job */
     char *activity; /* calls that it waits for, in words, at the moment when it is read; else "" */
     enum job_state state;
     struct consistency consistency;                /* replicas 0: not known yet */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/mutant.h"
 #include "master/core/core.h"
 
 static size_t open_jobs(const struct master *m)
@@ -72,6 +73,8 @@ void on_submit(struct master *m, const struct master_event *e)
     job_record_set(&j->record.name, submit->spec->name);
     job_record_set(&j->record.text, submit->spec->text);
     job_record_set(&j->record.request_id, submit->request_id);
+    job_record_set(&j->record.owner, submit->owner == NULL ? "" : submit->owner);
+    j->record.priority = (int32_t)submit->spec->priority;
     fence_draw_secret(m, j);
     j->record.state = JOB_PENDING;
     consistency_of(submit->spec, &j->record.consistency);
@@ -94,6 +97,12 @@ void on_cancel(struct master *m, const struct master_event *e)
         /* nothing to cancel */
     } else if (e->cancel.now) {
         job_must_end(j, JOB_CANCELLED, "cancelled at once; %s", job_checkpoint_words(m, j));
+    } else if (j->record.state == JOB_PAUSED) {
+        job_must_end(j, JOB_CANCELLED, "cancelled while it was paused; %s",
+                     job_checkpoint_words(m, j));
+    } else if (j->record.state == JOB_PENDING && j->resume) {
+        job_must_end(j, JOB_CANCELLED, "cancelled while it waited for its turn; %s",
+                     job_checkpoint_words(m, j));
     } else if (j->record.state == JOB_RECOVERING && !j->over) {
         job_must_end(j, JOB_CANCELLED, "cancelled while it was recovering (%s); %s",
                      action_printf(m, "%s", j->record.reason), job_checkpoint_words(m, j));
@@ -146,7 +155,7 @@ static void wait_for_reader(struct master *m, struct job *j, const char *error)
     action_log(m, LOG_LEVEL_ERROR, "job_file_unreadable", "job=%s", j->record.id);
     if (j->record.state == JOB_STARTING) {
         job_enter(m, j, JOB_PENDING, why);
-    } else if (j->record.state == JOB_PENDING) {
+    } else if (j->record.state == JOB_PENDING || j->record.state == JOB_PAUSED) {
         job_say(j, why);
     } else {
         job_must_recover(j, why);
@@ -165,11 +174,20 @@ void on_restore(struct master *m, const struct master_event *e)
     if (job_state_is_final(state)) {
         return;
     }
+    j->record.queue_position = 0;
+    j->record.waiting = JOB_WAITS_NOT;
+    j->record.paused = j->record.paused && !MUTANT(pause_forgotten);
+    if (state < JOB_RUNNING || state == JOB_PAUSED) { /* it has yielded, or never ran */
+        j->resume = j->record.checkpoint[0] != '\0';
+        j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+        job_record_set(&j->resume_reason, "the master restarted");
+    }
     if (restore->spec == NULL) {
         wait_for_reader(m, j, restore->spec_error);
         return;
     }
     spec_take(j, restore->spec);
+    j->record.priority = (int32_t)j->spec.priority;
     fence_draw_secret(m, j);
     job_names_clear(&j->record.workers);
     j->training_ms = (uint64_t)(j->record.seconds * 1000);
@@ -177,7 +195,7 @@ void on_restore(struct master *m, const struct master_event *e)
     if (state == JOB_STARTING) {
         job_names_clear(&j->record.ps);
         job_enter(m, j, JOB_PENDING, "starts again: the master restarted");
-    } else if (state != JOB_PENDING) {
+    } else if (state != JOB_PENDING && state != JOB_PAUSED) {
         job_must_recover(j, "the master restarted");
     }
 }

@@ -13,21 +13,25 @@
  *                                                    ▼
  *                                           CANCELLED or FAILED
  *
- * PENDING may fail: a change does not fit its data.
+ * PENDING may fail: a change does not fit its data. From each of the four a job may be PAUSED, and
+ * from there it is PENDING again, or ends; RUNNING and RECOVERING go back to PENDING when the job
+ * makes way for one of a higher priority.
  */
 static const unsigned ALLOWED[JOB_STATE_END] = {
-    [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
-    [JOB_STARTING] = 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
-    [JOB_RUNNING] =
-        1u << JOB_RECOVERING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
-    [JOB_RECOVERING] =
-        1u << JOB_RUNNING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+    [JOB_PENDING] = 1u << JOB_STARTING | 1u << JOB_FAILED | 1u << JOB_CANCELLED | 1u << JOB_PAUSED,
+    [JOB_STARTING] = 1u << JOB_PENDING | 1u << JOB_RUNNING | 1u << JOB_FAILED |
+                     1u << JOB_CANCELLED | 1u << JOB_PAUSED,
+    [JOB_RUNNING] = 1u << JOB_RECOVERING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED |
+                    1u << JOB_CANCELLED | 1u << JOB_PENDING | 1u << JOB_PAUSED,
+    [JOB_RECOVERING] = 1u << JOB_RUNNING | 1u << JOB_SUCCEEDED | 1u << JOB_FAILED |
+                       1u << JOB_CANCELLED | 1u << JOB_PENDING | 1u << JOB_PAUSED,
+    [JOB_PAUSED] = 1u << JOB_PENDING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
 };
 
 static const char *const NAMES[JOB_STATE_END] = {
     [JOB_PENDING] = "PENDING",       [JOB_STARTING] = "STARTING",   [JOB_RUNNING] = "RUNNING",
     [JOB_RECOVERING] = "RECOVERING", [JOB_SUCCEEDED] = "SUCCEEDED", [JOB_FAILED] = "FAILED",
-    [JOB_CANCELLED] = "CANCELLED",
+    [JOB_CANCELLED] = "CANCELLED",   [JOB_PAUSED] = "PAUSED",
 };
 
 const char *job_state_name(enum job_state s)

@@ -61,6 +61,12 @@ static void end_pauses(struct master *m)
         if (j->phase == PHASE_START && j->go_ms != 0 && j->go_ms <= m->now_ms) {
             job_touch(j);
         }
+        if (j->yield_again_ms != 0 && j->yield_again_ms <= m->now_ms) {
+            j->yield_again_ms = 0;
+            job_touch(j);
+        }
+        uint64_t preempt_ms = preempt_time(m, j);
+        m->reschedule = m->reschedule || (m->before_ms < preempt_ms && preempt_ms <= m->now_ms);
         for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
             if (j->refused[k].node != 0 && j->refused[k].until_ms <= m->now_ms) {
                 j->refused[k] = (struct refusal){0};
@@ -87,6 +93,12 @@ static void dispatch(struct master *m, const struct master_event *e)
         break;
     case MASTER_SET:
         on_set(m, e);
+        break;
+    case MASTER_PAUSE:
+        on_pause(m, e);
+        break;
+    case MASTER_RESUME:
+        on_resume(m, e);
         break;
     case MASTER_JOIN:
         on_join(m, e);
@@ -178,6 +190,12 @@ static uint64_t next_timer(const struct master *m)
         }
         if (j->store_again_ms != 0) {
             earlier(&next, j->store_again_ms);
+        }
+        if (j->yield_again_ms != 0) {
+            earlier(&next, j->yield_again_ms);
+        }
+        if (preempt_time(m, j) > m->now_ms) {
+            earlier(&next, preempt_time(m, j));
         }
         for (size_t k = 0; k < JOB_REFUSED_MAX; k++) {
             if (j->refused[k].node != 0) {

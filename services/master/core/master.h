@@ -39,6 +39,11 @@ struct master_config {
     uint64_t heartbeat_timeout_ms;
     size_t jobs_max;     /* PENDING or running at once */
     size_t finished_max; /* remembered in memory; the store keeps all */
+    /* Of one owner at a time; 0: any number. */
+    size_t owner_running_max, owner_workers_max;
+    uint64_t owner_ps_memory_max; /* bytes */
+    bool preemption;              /* jobs make way for those of a higher priority, */
+    uint64_t preempt_after_ms;    /* when they have run for so long */
     /* Random numbers of this process, from which it draws the jobs' secrets (0, 1) and the numbers
      * of their openings (2); never told to anybody. */
     uint64_t seeds[3];
@@ -59,6 +64,8 @@ enum master_event_kind {
     MASTER_CANCEL,
     MASTER_CHECKPOINT, /* answered when the checkpoint is complete */
     MASTER_SET,        /* answered when the change is in force */
+    MASTER_PAUSE,      /* answered when it is stored that the job is to be paused */
+    MASTER_RESUME,     /* likewise */
     /* Requests of nodes; each is answered by one reply. */
     MASTER_JOIN,
     MASTER_HEARTBEAT,
@@ -92,6 +99,7 @@ struct master_submit_event {
     struct job_spec *spec;  /* moved from when the job is made; else it is still the caller's */
     const char *request_id; /* "" none */
     uint64_t number;        /* that the id has; 0: the least that no job in memory is above */
+    const char *owner;      /* who submits it; NULL or "": nobody known */
 };
 struct master_set_event {
     const char *job;
@@ -210,7 +218,7 @@ struct master_event {
         struct master_submit_event submit;
         struct master_cancel_event cancel;
         struct master_set_event set;
-        const char *job; /* CHECKPOINT */
+        const char *job; /* CHECKPOINT, PAUSE, RESUME */
         struct master_join_event join;
         struct master_node_event node;
         struct master_worker_event worker;
@@ -241,7 +249,7 @@ enum master_lease_kind { MASTER_LEASE_WAIT, MASTER_LEASE_GRANTED, MASTER_LEASE_D
 struct master_reply {
     uint64_t request;
     struct err err;               /* code 0: well, then the fields of that kind of request */
-    const struct job_record *job; /* SUBMIT, CANCEL, SET */
+    const struct job_record *job; /* SUBMIT, CANCEL, SET, PAUSE, RESUME */
     const char *path;             /* CHECKPOINT */
     uint64_t step;
     const char *node;             /* JOIN: the id */
@@ -425,7 +433,7 @@ struct master_counts {
     size_t nodes_alive[3];      /* by role */
     uint64_t steps, examples;   /* of all jobs since the start */
     uint64_t leases_granted, leases_returned, calls, call_failures, nodes_lost;
-    uint64_t recoveries, changes, dropped, speculated;
+    uint64_t recoveries, preemptions, changes, dropped, speculated;
     size_t leases_out, calls_open;
 };
 void master_counts(const struct master *m, struct master_counts *out);

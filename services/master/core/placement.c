@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes a job gets: jobs that wait are started, in the order in which they came, as soon as
- * enough nodes are free; running ones are given workers that are free up to their most. */
+/* Which nodes a job gets, and when. Jobs that wait are started in the order of their priorities,
+ * then of their age, as soon as enough nodes are free; running ones are given workers that are free
+ * up to their most. While one waits that the nodes could serve, those of lower priorities get no
+ * more than they need. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +55,15 @@ bool placement_has_room(const struct master *m, const struct job *j)
     return count >= (size_t)j->spec.cluster.ps;
 }
 
-/* A running job takes back what it lost before a waiting one begins. */
-static void refill(struct master *m, struct job *j)
+/* A running job takes back what it lost before a waiting one begins; @most: no more than so many.
+ */
+static void refill(struct master *m, struct job *j, size_t most)
 {
+    size_t quota = quota_workers(m, j);
+    most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count; i++) {
         struct node *n = m->nodes[i];
-        if (j->worker_count >= (size_t)j->spec.cluster.workers.max ||
-            (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
+        if (j->worker_count >= most || (j->workers_fit > 0 && j->worker_count >= j->workers_fit)) {
             return;
         }
         if (n->role == MASTER_WORKER && is_free(n) && refused_until(j, n) == 0) {
@@ -120,6 +124,8 @@ static void start(struct master *m, struct job *j)
         job_names_add(&j->record.ps, n->id);
     }
     size_t most = (size_t)j->spec.cluster.workers.max;
+    size_t quota = quota_workers(m, j);
+    most = quota < most ? quota : most;
     for (size_t i = 0; i < m->node_count && j->worker_count < most; i++) {
         if (m->nodes[i]->role == MASTER_WORKER && is_free(m->nodes[i])) {
             job_worker_add(j, m->nodes[i]);
@@ -135,7 +141,7 @@ static bool runs(const struct job *j)
     return j->record.state == JOB_RUNNING || j->phase == PHASE_WAIT;
 }
 
-/* For the first time, or to recover. */
+/* For the first time, to recover, or to go on where it yielded. */
 bool schedule_waits(const struct job *j)
 {
     return !j->restartable && !j->chosen && j->row_stored > 0 && j->has_spec &&
@@ -144,61 +150,183 @@ bool schedule_waits(const struct job *j)
 }
 
 /* A job that was running goes on with fewer workers than its file says, as it does when it loses
- * them one by one; but first it gives those a moment that are being started again. */
+ * them one by one; but first it gives those a moment that are being started again. One that yielded
+ * does so where there are no more: what others have comes back. */
 static size_t least_workers(const struct master *m, const struct job *j)
 {
-    bool fewer = j->resume && m->now_ms >= j->resume_fewer_ms && !MUTANT(waits_for_all);
-    return fewer ? 1 : (size_t)j->spec.cluster.workers.min;
+    size_t least = (size_t)j->spec.cluster.workers.min;
+    if (!j->resume || m->now_ms < j->resume_fewer_ms || MUTANT(waits_for_all)) {
+        return least;
+    }
+    size_t alive = supply_of(m, MASTER_WORKER).alive;
+    size_t there = j->record.state == JOB_RECOVERING || alive == 0 ? 1 : alive;
+    return there < least ? there : least;
 }
 
-/* A job that recovers was there before those that have not begun. */
-static void start_all(struct master *m, bool resume)
+/* ---- the queue ---- */
+
+/* All that wait, and those that run and may take more workers, in the order in which they are
+ * served: by priority; of equals those that run, then those that recover, which were there before
+ * those that have not begun; then as they were submitted. */
+struct entry {
+    struct job *j;
+    int rank;
+    size_t place;
+};
+struct queue {
+    struct entry *items;
+    size_t count;
+};
+
+static int compare(const void *x, const void *y)
 {
+    const struct entry *a = x;
+    const struct entry *b = y;
+    int32_t of_a = a->j->record.priority;
+    int32_t of_b = b->j->record.priority;
+    if (of_a != of_b && !MUTANT(queue_by_age)) {
+        return of_a > of_b ? -1 : 1;
+    }
+    return a->rank != b->rank ? (a->rank < b->rank ? -1 : 1) : a->place < b->place ? -1 : 1;
+}
+
+/* Nothing of it runs, and it is nobody else's turn to say when. */
+static bool is_queued(const struct job *j)
+{
+    return j->record.state == JOB_PENDING ||
+           (j->record.state == JOB_RECOVERING && j->phase == PHASE_NONE);
+}
+
+static struct queue queue_make(const struct master *m)
+{
+    struct queue q = {mem_new(m->job_count + 1, sizeof *q.items), 0};
     for (size_t i = 0; i < m->job_count; i++) {
         struct job *j = m->jobs[i];
-        if (schedule_waits(j) && j->resume == resume && m->now_ms >= j->start_after_ms &&
-            supply_of(m, MASTER_WORKER).free >= least_workers(m, j) &&
-            supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps) {
-            start(m, j);
+        if (runs(j) || is_queued(j)) {
+            int rank = runs(j) ? 0 : j->record.state == JOB_RECOVERING ? 1 : 2;
+            q.items[q.count++] = (struct entry){j, rank, i};
         }
+    }
+    qsort(q.items, q.count, sizeof *q.items, compare);
+    return q;
+}
+
+static void say_missing(struct master *m, struct job *j, struct buf *words)
+{
+    struct supply workers = supply_of(m, MASTER_WORKER);
+    add_missing(words, "worker", least_workers(m, j), workers);
+    if (words->len > 0 && workers.free > 0 && j->resume && j->record.state == JOB_RECOVERING) {
+        buf_printf(words, " (goes on with fewer after %d s)", RESUME_FEWER_MS / 1000);
+    }
+    add_missing(words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
+}
+
+static void wait_for(struct master *m, struct job *j, enum job_waiting what, const char *words)
+{
+    bool again = j->resume || (j->start_failures > 0 && j->resume_reason != NULL);
+    if (j->record.waiting != what) {
+        j->record.waiting = what;
+        job_changed(j);
+    }
+    job_say(j, again ? action_printf(m, "%s; %s", j->resume_reason, words) : words);
+}
+
+static bool has_nodes(const struct master *m, const struct job *j)
+{
+    return supply_of(m, MASTER_WORKER).free >= least_workers(m, j) &&
+           supply_of(m, MASTER_PS).free >= (size_t)j->spec.cluster.ps;
+}
+
+/* The nodes that there are would do, if others did not have them. */
+static bool could_be_served(const struct master *m, const struct job *j)
+{
+    return supply_of(m, MASTER_WORKER).alive >= least_workers(m, j) && placement_has_room(m, j);
+}
+
+/* @first: a job of a higher priority that waits, whose are the next nodes; NULL: none. Returns who
+ * that is for those behind. */
+static const struct job *serve_waiting(struct master *m, struct job *j, const struct job *first)
+{
+    struct buf words = {0};
+    bool after = first != NULL && first->record.priority > j->record.priority;
+    if (m->now_ms < j->start_after_ms) {
+        say_missing(m, j, &words);
+        if (words.len == 0) {
+            buf_printf(&words, "its start failed %u times; the next one is after a pause",
+                       j->start_failures);
+        }
+        wait_for(m, j, JOB_WAITS_PAUSE, buf_str(&words));
+    } else if (quota_is_reached(m, j, least_workers(m, j), &words)) {
+        wait_for(m, j, JOB_WAITS_QUOTA, buf_str(&words));
+        first = first == NULL && MUTANT(quota_blocks_others) ? j : first;
+    } else if (after) {
+        buf_printf(&words, "waits behind job %s of priority %d", first->record.id,
+                   (int)first->record.priority);
+        wait_for(m, j, JOB_WAITS_TURN, buf_str(&words));
+    } else if (has_nodes(m, j)) {
+        start(m, j);
+    } else {
+        bool soon = preempt_for(m, j, least_workers(m, j));
+        say_missing(m, j, &words);
+        wait_for(m, j, JOB_WAITS_NODES, buf_str(&words));
+        first = first == NULL && (soon || could_be_served(m, j)) ? j : first;
+    }
+    buf_release(&words);
+    return first;
+}
+
+static void serve_running(struct master *m, struct job *j, const struct job *first)
+{
+    bool after = first != NULL && first->record.priority > j->record.priority;
+    if (!j->over && !j->hold_cancel && !job_yields(j)) {
+        refill(m, j, (size_t)(after ? j->spec.cluster.workers.min : j->spec.cluster.workers.max));
+    } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
+        refill(m, j, (size_t)j->spec.cluster.workers.max); /* to bring what it has to an end */
     }
 }
 
-static void say_missing(struct master *m, struct job *j)
+/* Where each stands among those that wait, and what the others wait for. */
+static void say_positions(struct master *m, const struct queue *q)
 {
-    struct buf words = {0};
-    struct supply workers = supply_of(m, MASTER_WORKER);
-    add_missing(&words, "worker", least_workers(m, j), workers);
-    if (words.len > 0 && workers.free > 0 && j->resume) {
-        buf_printf(&words, " (goes on with fewer after %d s)", RESUME_FEWER_MS / 1000);
+    uint64_t position = 0;
+    for (size_t i = 0; i < q->count; i++) {
+        struct job *j = q->items[i].j;
+        uint64_t place = is_queued(j) && !j->chosen ? ++position : 0;
+        if (j->record.queue_position != place) {
+            j->record.queue_position = place;
+            job_changed(j);
+        }
     }
-    add_missing(&words, "parameter server", (size_t)j->spec.cluster.ps, supply_of(m, MASTER_PS));
-    if (words.len == 0 && m->now_ms < j->start_after_ms) {
-        buf_printf(&words, "its start failed %u times; the next one is after a pause",
-                   j->start_failures);
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct job *j = m->jobs[i];
+        bool queued = is_queued(j) && !j->chosen;
+        enum job_waiting what = j->record.state == JOB_PAUSED ? JOB_WAITS_RESUME
+                                : !queued                     ? JOB_WAITS_NOT
+                                : !j->has_spec                ? JOB_WAITS_READABLE
+                                                              : j->record.waiting;
+        if (j->record.waiting != what || (!queued && j->record.queue_position != 0)) {
+            j->record.waiting = what;
+            j->record.queue_position = queued ? j->record.queue_position : 0;
+            job_changed(j);
+        }
     }
-    bool again = j->resume || (j->start_failures > 0 && j->resume_reason != NULL);
-    job_say(j, again ? action_printf(m, "%s; %s", j->resume_reason, buf_str(&words))
-                     : buf_str(&words));
-    buf_release(&words);
 }
 
 void schedule(struct master *m)
 {
+    struct queue q = queue_make(m);
+    const struct job *first = NULL;
     m->reschedule = false;
-    for (size_t i = 0; i < m->job_count; i++) {
-        struct job *j = m->jobs[i];
-        if (runs(j) && !j->over && !j->hold_cancel) {
-            refill(m, j);
-        } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
-            refill(m, j); /* only the evaluation at the end is left, but that needs somebody */
+    m->preempt_waits = false;
+    preempt_review(m);
+    for (size_t i = 0; i < q.count; i++) {
+        struct job *j = q.items[i].j;
+        if (q.items[i].rank == 0) {
+            serve_running(m, j, first);
+        } else if (schedule_waits(j)) {
+            first = serve_waiting(m, j, first);
         }
     }
-    start_all(m, true);
-    start_all(m, false);
-    for (size_t i = 0; i < m->job_count; i++) {
-        if (schedule_waits(m->jobs[i])) {
-            say_missing(m, m->jobs[i]);
-        }
-    }
+    say_positions(m, &q);
+    free(q.items);
 }

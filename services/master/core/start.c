@@ -33,11 +33,13 @@ void start_begin(struct master *m, struct job *j)
     j->record.generation++;
     fence_draw_opening(m, j);
     j->regroup_needed = false;
-    if (j->resume) {
-        job_say(j, action_printf(m, "%s; reads the data", j->resume_reason));
+    const char *reads =
+        j->resume ? action_printf(m, "%s; reads the data", j->resume_reason) : "reads the data";
+    if (j->record.state == JOB_RECOVERING) {
+        job_say(j, reads);
         job_store(m, j); /* a generation is stored before it is used */
     } else {
-        job_enter(m, j, JOB_STARTING, "reads the data");
+        job_enter(m, j, JOB_STARTING, reads);
     }
     j->row_generation = j->row;
 }
@@ -221,6 +223,7 @@ int start_data_known(struct master *m, struct job *j)
                "job=%s train_records=%" PRIu64 " test_records=%" PRIu64 " steps=%" PRIu64 "%s",
                j->record.id, j->train.records, j->test.records, j->record.steps_total,
                j->test.records == 0 ? " evaluation=\"skipped: no test source\"" : "");
+    quota_measure(j);
     progress_init(j);
     free(j->warning);
     j->warning = NULL;

@@ -154,6 +154,13 @@ static void finish(struct master *m, struct job *j)
     }
 }
 
+/* Its checkpoint is there, and nobody has gone on since. */
+static void yield(struct master *m, struct job *j)
+{
+    j->work = WORK_NONE;
+    job_must_yield(j, action_printf(m, "at step %" PRIu64, j->sync_point.step));
+}
+
 /* @quiesced: the job stands still; else (async, bounded) within an epoch, while it goes on. */
 void sync_point_begin(struct master *m, struct job *j, bool quiesced)
 {
@@ -164,7 +171,8 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
     if (quiesced) {
         s->last = s->step >= j->record.steps_total;
         s->cancel = j->hold_cancel && !s->last;
-        s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel;
+        s->yield = job_yields_now(j) && !s->last && !s->cancel;
+        s->checkpoint = s->last || j->hold_checkpoint || j->hold_cancel || s->yield;
         j->hold_checkpoint = false;
         j->hold_cancel = false;
         j->hold_limit = false;
@@ -187,6 +195,8 @@ void sync_point_begin(struct master *m, struct job *j, bool quiesced)
         if (s->last || s->cancel) {
             train_over(m, j);
             finish(m, j);
+        } else if (s->yield) {
+            yield(m, j);
         } else if (quiesced) {
             j->released = true;
         }
@@ -209,6 +219,8 @@ static void let_go(struct master *m, struct job *j)
     if (j->over) {
         enter(m, j, WORK_NONE); /* the shards are about to be closed */
         finish(m, j);
+    } else if (j->sync_point.yield && !j->sync_point.failed) {
+        yield(m, j);
     } else {
         enter(m, j, WORK_UNPIN);
     }
@@ -228,7 +240,8 @@ static void pinned(struct master *m, struct job *j)
     if (j->sync_point.last || j->sync_point.cancel) {
         train_over(m, j);
     } else {
-        j->released = j->sync_point.quiesced;
+        j->released =
+            j->sync_point.quiesced && (!j->sync_point.yield || MUTANT(yield_does_not_stand));
     }
     if (j->sync_point.evaluate) {
         enter(m, j, WORK_EVALUATE);
@@ -331,14 +344,17 @@ static void attempt_over(struct master *m, struct job *j)
         try_again(m, j, j->work == WORK_PIN ? WORK_PIN : WORK_PREPARE);
         return;
     }
-    s->failed = true;
+    s->failed = !s->yield || !MUTANT(yield_without_checkpoint);
     sync_point_waiters(m, j, false, ERR_INTERNAL, action_printf(m, "%s", s->why));
     if (j->work == WORK_PIN && s->cancel) {
         train_over(m, j);
         finish(m, j);
         return;
     }
-    j->released = j->work == WORK_PIN && s->quiesced; /* nobody went on yet */
+    j->released = (j->work == WORK_PIN || s->yield) && s->quiesced; /* nobody went on yet */
+    if (s->yield && s->failed) {
+        yield_failed(m, j);
+    }
     let_go(m, j);
 }
 

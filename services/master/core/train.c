@@ -173,7 +173,7 @@ bool train_is_at_end(const struct job *j)
  * of one cut through all shards. */
 bool train_wants_hold(const struct job *j)
 {
-    return j->hold_checkpoint || j->hold_cancel || j->change != NULL ||
+    return j->hold_checkpoint || j->hold_cancel || j->change != NULL || job_yields_now(j) ||
            (!job_is_sync(j) && j->work == WORK_NONE && train_step(j) >= j->next_checkpoint);
 }
 

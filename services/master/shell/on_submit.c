@@ -83,7 +83,9 @@ static void run_submit(struct request *r)
         }
     }
     struct master_event e = {.kind = MASTER_SUBMIT};
-    e.submit = (struct master_submit_event){&submission->spec, q->request_id, submission->number};
+    const char *owner = rpc_caller(r->call)->proof == AUTH_OPEN ? "" : rpc_caller(r->call)->name;
+    e.submit =
+        (struct master_submit_event){&submission->spec, q->request_id, submission->number, owner};
     r->refused = refused_submit;
     request_event(r, &e, answer_submit);
 }

@@ -164,7 +164,7 @@ static int load(struct store *store, size_t finished_limit,
     int rc = 0;
     int step = sqlite3_bind_int64(st, 1, (sqlite3_int64)finished_limit) == SQLITE_OK &&
                        sqlite3_bind_int(st, 2, JOB_SUCCEEDED) == SQLITE_OK &&
-                       sqlite3_bind_int(st, 3, JOB_STATE_END - 1) == SQLITE_OK
+                       sqlite3_bind_int(st, 3, JOB_CANCELLED) == SQLITE_OK
                    ? sqlite3_step(st)
                    : SQLITE_ERROR;
     for (; rc == 0 && step == SQLITE_ROW; step = sqlite3_step(st)) {

@@ -231,7 +231,7 @@ static void a_restarted_master_goes_on(void **state)
     }
     char id[64];
     cluster_submit(c, "old", id, NULL, 0);
-    assert_string_equal(id, "old-8");
+    assert_string_equal(id, "old-9");
     cluster_free(c);
 }
 

@@ -185,7 +185,7 @@ static void submitting_is_checked_and_idempotent(void **state)
         struct job_spec spec = {0};
         cluster_spec(&spec, "demo", NULL, 0);
         struct master_event e = {.kind = MASTER_SUBMIT, .request = ++c->request};
-        e.submit = (struct master_submit_event){&spec, i < 2 ? "r-1" : "r-2", 7};
+        e.submit = (struct master_submit_event){&spec, i < 2 ? "r-1" : "r-2", 7, NULL};
         cluster_event(c, &e);
         if (i == 2) { /* whose directory it is has been decided before */
             assert_int_equal(c->reply.err.code, ERR_EXISTS);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs that are paused by a client, and what they share with those that make way for others: both
+ * yield, which is to take a checkpoint where all stand and to give up all nodes with it. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/backoff.h"
+#include "base/mutant.h"
+#include "master/core/core.h"
+
+bool job_yields(const struct job *j)
+{
+    return (j->record.paused || j->preempted_by != NULL) && !j->over;
+}
+
+bool job_yields_now(const struct job *j)
+{
+    return job_yields(j) && j->yield_again_ms == 0;
+}
+
+/* Where it stands with its version pinned, it is let go; before that it was never stopped. */
+void yield_take_back(struct job *j)
+{
+    if (job_yields(j)) {
+        return; /* for another reason */
+    }
+    j->yield_again_ms = 0;
+    j->yield_failures = 0;
+    if (j->sync_point.yield && j->work != WORK_NONE) {
+        j->sync_point.yield = false;
+        j->released = j->work != WORK_PIN && j->sync_point.quiesced; /* else when it is pinned */
+    }
+    job_touch(j);
+}
+
+/* What is wrong may pass, and nobody can say when. A job that cannot save what it has keeps it and
+ * trains. */
+void yield_failed(struct master *m, struct job *j)
+{
+    struct sync_point *s = &j->sync_point;
+    uint64_t ms =
+        backoff_ms(++j->yield_failures, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
+    s->yield = false;
+    j->yield_again_ms = MUTANT(yield_once) ? UINT64_MAX : m->now_ms + ms;
+    job_say(j, action_printf(m, "trains on, and is %s later: %s; attempt %u is in %" PRIu64 " s",
+                             j->record.paused ? "paused" : "preempted", s->why,
+                             j->yield_failures + 1, ms / 1000));
+}
+
+/* ---- clients ---- */
+
+/* NULL: it is answered. */
+static struct job *job_for(struct master *m, const struct master_event *e)
+{
+    struct job *j = job_find(m, e->job);
+    if (j == NULL) {
+        reply_error(m, e->request, ERR_NOT_FOUND, "no job %.128s", e->job);
+        return NULL;
+    }
+    if (job_state_is_final(j->record.state) && row_has_end(j)) {
+        reply_error(m, e->request, ERR_STATE, "job %s has ended: %s", j->record.id,
+                    job_state_name(j->record.state));
+        return NULL;
+    }
+    if (j->over || j->hold_cancel || job_state_is_final(j->record.state)) {
+        reply_error(m, e->request, ERR_STATE, "job %s is ending", j->record.id);
+        return NULL;
+    }
+    return j;
+}
+
+void on_pause(struct master *m, const struct master_event *e)
+{
+    struct job *j = job_for(m, e);
+    if (j == NULL) {
+        return;
+    }
+    bool was = j->record.paused;
+    j->record.paused = true;
+    if (was) {
+        row_reply(m, j, e->request, false);
+        return;
+    }
+    action_log(m, LOG_LEVEL_INFO, "job_pause", "job=%s step=%" PRIu64, j->record.id,
+               j->record.step);
+    if (j->record.state == JOB_PENDING) {
+        job_enter(m, j, JOB_PAUSED,
+                  j->resume ? action_printf(m, "by request, at step %" PRIu64, j->record.step)
+                            : "by request, before it ran");
+    } else if (j->record.state == JOB_STARTING ||
+               (j->record.state == JOB_RECOVERING && j->phase != PHASE_WAIT)) {
+        job_must_yield(j, j->resume ? "before it went on" : "before it ran");
+    } else {
+        job_say(j, "is being paused: stops at the next step, with a checkpoint");
+        job_touch(j);
+    }
+    job_store(m, j);
+    row_reply(m, j, e->request, false);
+}
+
+void on_resume(struct master *m, const struct master_event *e)
+{
+    struct job *j = job_for(m, e);
+    if (j == NULL) {
+        return;
+    }
+    if (!j->record.paused) {
+        row_reply(m, j, e->request, false); /* as it is wanted already */
+        return;
+    }
+    j->record.paused = false;
+    j->record.waiting = JOB_WAITS_NOT;
+    action_log(m, LOG_LEVEL_INFO, "job_resume", "job=%s step=%" PRIu64, j->record.id,
+               j->record.step);
+    if (j->record.state == JOB_PAUSED) {
+        job_record_set(&j->resume_reason, "resumed");
+        j->resume = j->resume && !MUTANT(resume_anew);
+        j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
+        job_enter(m, j, JOB_PENDING, "resumed");
+    } else {
+        job_say(j, j->record.state == JOB_RUNNING ? "" : "resumed");
+        yield_take_back(j);
+    }
+    job_store(m, j);
+    row_reply(m, j, e->request, false);
+}
