@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define FITS_US (20 * SIM_S)   /* after the faults, until who fits has begun */
-#define PAUSED_US (15 * SIM_S) /* likewise, until nobody has what is paused */
+#define PAUSED_US (70 * SIM_S) /* likewise, until nobody has what is paused */
 #define UNPAUSE_US (500 * SIM_MS)
 
 struct view { /* of a job, by the master */
@@ -15,6 +15,7 @@ struct view { /* of a job, by the master */
     const struct sim_job_plan *plan;
     enum job_state state;
     enum job_waiting waiting;
+    bool over;
     bool holds, was; /* nodes, now and before this step */
     size_t workers;
     uint64_t memory;
@@ -22,18 +23,26 @@ struct view { /* of a job, by the master */
 
 static bool waits(const struct view *v)
 {
-    return (v->state == JOB_PENDING || v->state == JOB_RECOVERING) && !v->holds;
+    return (v->state == JOB_PENDING || v->state == JOB_RECOVERING) && !v->holds && !v->over;
+}
+
+/* It has ended, and is shown as it was until that is stored. */
+static bool is_over(const struct job_record *r)
+{
+    return job_state_is_final(r->state) || strstr(r->reason, " as soon as that is") != NULL;
 }
 
 static struct view look(struct world *w, uint32_t job, const struct job_record *r)
 {
+    bool over = is_over(r);
     return (struct view){.job = job,
                          .plan = &w->schedule->jobs[job],
                          .state = r->state,
                          .waiting = r->waiting,
-                         .holds = r->state == JOB_STARTING || r->state == JOB_RUNNING ||
-                                  (r->state == JOB_RECOVERING && r->ps.count > 0),
-                         .workers = job_state_is_final(r->state) ? 0 : r->workers.count,
+                         .over = over,
+                         .holds = !over && (r->state == JOB_STARTING || r->state == JOB_RUNNING ||
+                                            (r->state == JOB_RECOVERING && r->ps.count > 0)),
+                         .workers = over ? 0 : r->workers.count,
                          .memory = r->ps_memory};
 }
 
@@ -194,6 +203,27 @@ void check_fair(struct world *w)
     }
 }
 
+/* No shard has more than what is in the checkpoint. */
+static void check_nothing_lost(struct world *w, uint32_t job, const char *path)
+{
+    const struct sim_job *j = &w->jobs[job];
+    struct tensor values, slot;
+    struct disk_cut cut;
+    if (strncmp(path, "/c/", 3) != 0 || !disk_read(w, path + 3, &values, &slot, &cut)) {
+        return; /* the disk is not there */
+    }
+    for (uint32_t i = 1; i <= w->schedule->ps_count; i++) {
+        for (uint32_t k = 0; k < SIM_SHARDS_OF_PS; k++) {
+            const struct sim_shard *s = w->nodes[i].shards[k];
+            if (s != NULL && s->open && s->job == job && s->opened == j->opened &&
+                !ids_equal(&s->applied, &cut.ids)) {
+                violated(w, INVARIANT_PAUSED, "%s gave up its nodes with %s; shard %u had more",
+                         j->id, path, s->number);
+            }
+        }
+    }
+}
+
 /* A job has come to another state: one that yielded is to have a checkpoint of that moment. */
 void check_yielded(struct world *w, uint32_t job, const struct job_record *r)
 {
@@ -213,6 +243,7 @@ void check_yielded(struct world *w, uint32_t job, const struct job_record *r)
         violated(w, INVARIANT_PAUSED, "%s gave up its nodes at step %llu; its checkpoint is '%s'",
                  j->id, step, r->checkpoint);
     }
+    check_nothing_lost(w, job, r->checkpoint);
 }
 
 /* Workers that are free, or of jobs of a lower priority than @plan's. */
@@ -225,7 +256,8 @@ static size_t could_have(struct world *w, const struct sim_job_plan *plan)
         for (size_t k = 0; k < info.job_count; k++) {
             uint32_t job = job_index(w, info.jobs[k]);
             const struct job_record *r = master_job(w->master, info.jobs[k], node_ms(w, 0));
-            bool stays = r != NULL && (r->state == JOB_RUNNING || r->state == JOB_STARTING);
+            bool stays =
+                r != NULL && !is_over(r) && (r->state == JOB_RUNNING || r->state == JOB_STARTING);
             kept = kept || (stays && w->schedule->jobs[job].priority >= plan->priority);
         }
         count += info.alive && info.role == MASTER_WORKER && !kept;
@@ -279,10 +311,11 @@ static void check_nobody_has(struct world *w, uint32_t job)
 void check_unpause(struct world *w, uint32_t job)
 {
     struct sim_job *j = &w->jobs[job];
-    if (w->ended || job_state_is_final(j->state) || !j->pausing) {
+    if (w->ended || job_state_is_final(j->state)) {
         return;
     }
     if (j->state == JOB_PAUSED) {
+        j->pausing = true; /* whatever its client was told */
         j->paused_us = j->paused_us == 0 ? w->now_us : j->paused_us;
     } else if (j->paused && w->now_us > w->schedule->quiet_us + w->schedule->live_us / 2) {
         violated(w, INVARIANT_LIVE, "%s is not paused, but %s: %s", j->id, job_state_name(j->state),
@@ -292,7 +325,8 @@ void check_unpause(struct world *w, uint32_t job)
     if (stands) {
         check_nobody_has(w, job);
     }
-    if ((!stands && j->paused) || !master_resume(w, job)) {
-        world_at(w, w->now_us + UNPAUSE_US, EVENT_UNPAUSE, 0, job, 0);
+    if (stands || !j->paused) {
+        (void)master_resume(w, job);
     }
+    world_at(w, w->now_us + UNPAUSE_US, EVENT_UNPAUSE, 0, job, 0);
 }

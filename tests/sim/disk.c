@@ -121,11 +121,23 @@ const struct job_record *disk_row(const struct world *w, uint32_t job)
     return w->disk->has_row[job] ? &w->disk->rows[job] : NULL;
 }
 
+/* The row that came as the @place-th; SIM_NONE: it is none of these. */
+static uint32_t row_at(const struct world *w, uint64_t place)
+{
+    for (uint32_t i = 0; i < SIM_JOBS_MAX; i++) {
+        if (w->disk->has_row[i] && w->jobs[i].submit_order == place) {
+            return i;
+        }
+    }
+    return SIM_NONE;
+}
+
 void disk_restore(struct world *w)
 {
     struct disk *d = w->disk;
-    for (uint32_t i = 0; i < SIM_JOBS_MAX && w->master != NULL; i++) {
-        if (!d->has_row[i]) {
+    for (uint64_t place = 1; place <= w->submits && w->master != NULL; place++) {
+        uint32_t i = row_at(w, place);
+        if (i == SIM_NONE) {
             continue;
         }
         struct job_record record;

@@ -218,6 +218,8 @@ static void answer_client(struct world *w, const struct master_reply *r)
         if (j->pausing && j->pause_request == r->request) {
             j->paused = r->err.code == 0;
             j->pausing = j->paused || r->err.code == ERR_UNAVAILABLE; /* done, but not stored */
+        } else if (j->pausing && j->resume_request == r->request) {
+            j->pausing = r->err.code == ERR_UNAVAILABLE;
         }
     }
 }
@@ -681,9 +683,10 @@ bool master_resume(struct world *w, uint32_t job)
                                  .request = CLIENT_REQUEST + ++w->client_request};
         TRACE(w, 0, "is asked to resume %s", j->id);
         e.job = j->id;
-        j->pausing = false;
+        j->resume_request = e.request;
+        j->pause_request = 0; /* its answer may come later */
         j->paused = false;
         master_event(w, &e);
     }
-    return true;
+    return !j->pausing; /* else the client tries again */
 }

@@ -93,7 +93,6 @@
     X(yield_without_checkpoint, FAIR, "a job whose checkpoint fails gives up its nodes")           \
     X(yield_does_not_stand, FAIR, "workers go on while what a job yields with is written")         \
     X(yield_keeps_nodes, FAIR, "a job that yields tells no node to drop it")                       \
-    X(yield_once, FAIR, "a pause whose checkpoint fails once is not tried again")                  \
     X(resume_anew, FAIR, "a job that is resumed begins anew")                                      \
     X(queue_by_age, FAIR, "the queue does not look at priorities")                                 \
     X(quota_one_more, FAIR, "an owner may have one running job more")                              \

@@ -599,11 +599,11 @@ struct sim_job {
     uint32_t shard_count, elements;
     uint32_t shard_elements[SIM_SHARDS_MAX];
     uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
-    struct consistency first;          /* of the job file */
-    bool changed, partial;             /* was it ever */
-    bool cancelled;                    /* a client asked for it */
-    bool pausing, paused;              /* a client wants it paused, and was told that it is so */
-    uint64_t pause_request;            /* that one */
+    struct consistency first; /* of the job file */
+    bool changed, partial;    /* was it ever */
+    bool cancelled;           /* a client asked for it */
+    bool pausing, paused;     /* a client wants it paused, and was told that it is so */
+    uint64_t pause_request, resume_request;
     uint64_t running_us, paused_us;    /* when it came to that state */
     bool held;                         /* nodes, after the last step */
     uint64_t submit_order;             /* of its row */

@@ -255,6 +255,13 @@ void schedule_print(const struct sim_schedule *s, void (*line)(void *ctx, const 
              "memory: full %u/1e6, room for %u workers, modes %u/1e6; refused %u/1e6, moved %u/1e6",
              k->full_part, k->room_workers, k->full_modes_part, k->refused_part, k->moved_part);
     line(ctx, text);
+    if (s->fair.on) {
+        snprintf(text, sizeof text,
+                 "of an owner: %u running, %u workers, %u bytes; preemption %s, after %u ms",
+                 s->fair.running_max, s->fair.workers_max, s->fair.memory_max,
+                 s->fair.preemption ? "on" : "off", s->fair.preempt_after_ms);
+        line(ctx, text);
+    }
     if (k->memory_tight) {
         snprintf(text, sizeof text,
                  "memory for gradients: reserves and %u more, each in %u us, refused %u/1e6",

@@ -79,6 +79,7 @@ static void give_up_nodes(struct master *m, struct job *j)
     release_nodes(m, j);
     job_names_clear(&j->record.ps);
     j->restartable = true;
+    m->reschedule = true; /* its owner has less now */
     change_at_once(m, j);
 }
 
@@ -151,7 +152,7 @@ static void yield(struct master *m, struct job *j, const char *where)
         m->counts.preemptions++;
     }
     stop_training(m, j, action_printf(m, "job %s gives up its nodes %s", j->record.id, where));
-    j->resume = j->resume || j->record.state == JOB_RUNNING;
+    j->resume = j->resume || j->record.state != JOB_STARTING;
     j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
     job_record_set(&j->resume_reason, why);
     if (j->record.paused) {

@@ -178,7 +178,7 @@ void on_restore(struct master *m, const struct master_event *e)
     j->record.waiting = JOB_WAITS_NOT;
     j->record.paused = j->record.paused && !MUTANT(pause_forgotten);
     if (state < JOB_RUNNING || state == JOB_PAUSED) { /* it has yielded, or never ran */
-        j->resume = j->record.checkpoint[0] != '\0';
+        j->resume = j->record.checkpoint[0] != '\0' || j->record.started_ms > 0;
         j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
         job_record_set(&j->resume_reason, "the master restarted");
     }

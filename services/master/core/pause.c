@@ -41,7 +41,7 @@ void yield_failed(struct master *m, struct job *j)
     uint64_t ms =
         backoff_ms(++j->yield_failures, CHECKPOINT_BACKOFF_MS_MIN, CHECKPOINT_BACKOFF_MS_MAX);
     s->yield = false;
-    j->yield_again_ms = MUTANT(yield_once) ? UINT64_MAX : m->now_ms + ms;
+    j->yield_again_ms = m->now_ms + ms;
     job_say(j, action_printf(m, "trains on, and is %s later: %s; attempt %u is in %" PRIu64 " s",
                              j->record.paused ? "paused" : "preempted", s->why,
                              j->yield_failures + 1, ms / 1000));
@@ -62,7 +62,7 @@ static struct job *job_for(struct master *m, const struct master_event *e)
                     job_state_name(j->record.state));
         return NULL;
     }
-    if (j->over || j->hold_cancel || job_state_is_final(j->record.state)) {
+    if (job_state_is_final(j->record.state)) {
         reply_error(m, e->request, ERR_STATE, "job %s is ending", j->record.id);
         return NULL;
     }
@@ -75,12 +75,15 @@ void on_pause(struct master *m, const struct master_event *e)
     if (j == NULL) {
         return;
     }
-    bool was = j->record.paused;
-    j->record.paused = true;
-    if (was) {
+    if (j->record.paused) {
         row_reply(m, j, e->request, false);
         return;
     }
+    if (j->over || j->hold_cancel) {
+        reply_error(m, e->request, ERR_STATE, "job %s is ending", j->record.id);
+        return;
+    }
+    j->record.paused = true;
     action_log(m, LOG_LEVEL_INFO, "job_pause", "job=%s step=%" PRIu64, j->record.id,
                j->record.step);
     if (j->record.state == JOB_PENDING) {
@@ -117,7 +120,7 @@ void on_resume(struct master *m, const struct master_event *e)
         j->resume = j->resume && !MUTANT(resume_anew);
         j->resume_fewer_ms = m->now_ms + RESUME_FEWER_MS;
         job_enter(m, j, JOB_PENDING, "resumed");
-    } else {
+    } else if (!j->over) {
         job_say(j, j->record.state == JOB_RUNNING ? "" : "resumed");
         yield_take_back(j);
     }
