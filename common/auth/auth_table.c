@@ -22,6 +22,8 @@ const struct auth_row auth_rows[] = {
     {.method = JOBS "Cancel", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Checkpoint", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Set", .roles = AUTH_SUBMITTER, .own = true},
+    {.method = JOBS "Pause", .roles = AUTH_SUBMITTER, .own = true},
+    {.method = JOBS "Resume", .roles = AUTH_SUBMITTER, .own = true},
     {.method = JOBS "Trace", .roles = AUTH_SUBMITTER, .own = true},
     /* What nodes tell their master. */
     {.method = CLUSTER "Join", .roles = AUTH_NODE},

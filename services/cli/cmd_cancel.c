@@ -27,7 +27,7 @@ static void show(const struct cli_common *common, const ProtobufCMessage *reply,
     if (common->json) {
         output_status_json(job, out);
     } else {
-        output_cancel_text(job, out);
+        output_state_text(job, out);
     }
 }
 

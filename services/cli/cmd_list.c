@@ -2,6 +2,7 @@
 /* gradus list: the jobs of a master, or of all places that are known here. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 struct options {
     struct cli_common common;
     int64_t limit;
+    char *owner;
 };
 
 static const struct field fields[] = {
@@ -25,6 +27,11 @@ static const struct field fields[] = {
      .min = 1,
      .max = 100000,
      .help = "Newest jobs to show, of each place"},
+    {.path = "owner",
+     .type = FIELD_STRING,
+     .offset = offsetof(struct options, owner),
+     .def = "",
+     .help = "Show the jobs of this submitter alone; empty: of all"},
 };
 
 /* The jobs of one place. */
@@ -45,11 +52,12 @@ static void page_release(struct page *p)
     rpc_msg_unref(p->reply);
 }
 
-static int ask(const struct place *place, int64_t limit, struct page *p, struct err *err)
+static int ask(const struct place *place, const struct options *o, struct page *p, struct err *err)
 {
     Gradus__V1__ListJobsRequest request = GRADUS__V1__LIST_JOBS_REQUEST__INIT;
     struct client client = {0};
-    request.limit = (uint32_t)limit;
+    request.limit = (uint32_t)o->limit;
+    request.owner = o->owner;
     int rc = client_open(&client, place->address, place->tls, err);
     if (rc == 0) {
         rc = client_call(&client, "List", &request.base, CLIENT_TIMEOUT_MS, &p->reply, err);
@@ -64,11 +72,31 @@ static int ask(const struct place *place, int64_t limit, struct page *p, struct 
     return rc;
 }
 
-static int read_page(const struct place *place, int64_t limit, struct page *p, struct err *err)
+/* Rows that another one submitted are not shown. */
+static void keep_own(struct page *p, const char *owner)
 {
-    return place->address != NULL
-               ? ask(place, limit, p, err)
-               : find_rows(place->state_dir, (size_t)limit, &p->jobs, &p->count, err);
+    size_t kept = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        if (owner[0] == '\0' || strcmp(p->jobs[i]->owner, owner) == 0) {
+            p->jobs[kept++] = p->jobs[i];
+        } else {
+            gradus__v1__job__free_unpacked(p->jobs[i], NULL);
+        }
+    }
+    p->count = kept;
+}
+
+static int read_page(const struct place *place, const struct options *o, struct page *p,
+                     struct err *err)
+{
+    if (place->address != NULL) {
+        return ask(place, o, p, err);
+    }
+    int rc = find_rows(place->state_dir, (size_t)o->limit, &p->jobs, &p->count, err);
+    if (rc == 0) {
+        keep_own(p, o->owner);
+    }
+    return rc;
 }
 
 static void show_text(const struct places *places, const struct page *pages, struct buf *out)
@@ -124,7 +152,7 @@ static int list(const struct options *o, const struct places *places)
     int code = CLI_OK;
     for (size_t i = 0; i < places->count; i++) {
         struct err err = {0};
-        if (read_page(&places->items[i], o->limit, &pages[i], &err) != 0) {
+        if (read_page(&places->items[i], o, &pages[i], &err) != 0) {
             int failed = cli_fail(&err); /* of one place of many: what can be read is shown */
             code = places->given ? failed : CLI_OK;
         }
@@ -163,7 +191,7 @@ const struct cli_command cmd_list = {
     .name = "list",
     .summary = "List jobs, newest first",
     .usage = "",
-    .examples = "  gradus list\n  gradus list --limit 5 --json\n",
+    .examples = "  gradus list\n  gradus list --limit 5 --json\n  gradus list --owner ann\n",
     .notes = "Without --master and --state-dir (and GRADUS_MASTER, GRADUS_STATE_DIR) the jobs of "
              "the master of this machine are listed and, below what to type for each place, those "
              "in the directories that `gradus run` has used, also where no master runs.",

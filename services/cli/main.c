@@ -20,6 +20,8 @@ extern char **environ;
     X(status)                                                                                      \
     X(watch)                                                                                       \
     X(cancel)                                                                                      \
+    X(pause)                                                                                       \
+    X(resume)                                                                                      \
     X(set)                                                                                         \
     X(checkpoint)                                                                                  \
     X(trace)                                                                                       \

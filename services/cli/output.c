@@ -274,6 +274,15 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         buf_printf(out, ": %s", job->reason);
     }
     buf_add_char(out, '\n');
+    if (job->owner[0] != '\0') {
+        buf_printf(out, "owner       %s\n", job->owner);
+    }
+    if (job->priority != 0) {
+        buf_printf(out, "priority    %d\n", (int)job->priority);
+    }
+    if (job->queue_position > 0) {
+        buf_printf(out, "queue       place %" PRIu64 "\n", job->queue_position);
+    }
     if (job->activity[0] != '\0') {
         buf_printf(out, "waits for   %s\n", job->activity);
     }
@@ -298,6 +307,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
     count_line("speculated", job->speculated, "replica", "replicas", out);
     count_line("recoveries", job->recoveries, "time back to a checkpoint or the beginning",
                "times back to a checkpoint or the beginning", out);
+    count_line("preempted", job->preemptions, "time", "times", out);
     if (job->checkpoint[0] != '\0') {
         buf_printf(out, "checkpoint  %s\n", job->checkpoint);
     }
@@ -377,7 +387,7 @@ void output_status_text(const Gradus__V1__Job *job, size_t columns, struct buf *
     evaluations_text(job, columns, out);
 }
 
-void output_cancel_text(const Gradus__V1__Job *job, struct buf *out)
+void output_state_text(const Gradus__V1__Job *job, struct buf *out)
 {
     buf_printf(out, "job %s: %s%s%s\n", job->id, wire_state_name(job->state),
                job->reason[0] != '\0' ? ": " : "", job->reason);
@@ -399,10 +409,19 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
     buf_add_char(out, '\n');
 }
 
-/* What a job came to, and why it is where it is. */
+/* What a job came to, where it stands in the queue, and why it is where it is. */
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);
+    if (job->owner[0] != '\0') {
+        buf_printf(out, "%sof %s", out->len > 0 ? "  " : "", job->owner);
+    }
+    if (job->priority != 0) {
+        buf_printf(out, "%spriority %d", out->len > 0 ? "  " : "", (int)job->priority);
+    }
+    if (job->queue_position > 0) {
+        buf_printf(out, "%splace %" PRIu64, out->len > 0 ? "  " : "", job->queue_position);
+    }
     if (job->reason[0] != '\0') {
         buf_printf(out, "%s%s", out->len > 0 ? "  " : "", job->reason);
     }

@@ -27,7 +27,7 @@ void output_change_json(const Gradus__V1__Job *job, const struct job_changes *ch
                         struct buf *out);
 void output_change_text(const Gradus__V1__Job *job, const struct job_changes *changes,
                         struct buf *out);
-void output_cancel_text(const Gradus__V1__Job *job, struct buf *out);
+void output_state_text(const Gradus__V1__Job *job, struct buf *out);
 /* @places: of each job, {"key": "value"} pairs to show with it (NULL: none). */
 struct output_place {
     const char *key, *value; /* "state_dir", "/x" */

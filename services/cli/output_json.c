@@ -164,6 +164,14 @@ static json_t *evaluations(const Gradus__V1__Job *job)
     return array;
 }
 
+/* What it waits for, in a word. */
+static json_t *waiting(const Gradus__V1__Job *job)
+{
+    static const char *const WORDS[] = {"", "nodes", "turn", "quota", "resume", "retry", "reader"};
+    size_t i = (size_t)job->waiting;
+    return json_text(i < sizeof WORDS / sizeof *WORDS ? WORDS[i] : "unknown");
+}
+
 static json_t *status(const Gradus__V1__Job *job)
 {
     json_t *o = result(job);
@@ -185,6 +193,13 @@ static json_t *status(const Gradus__V1__Job *job)
     json_put(o, "dropped", integer(job->dropped));
     json_put(o, "speculated", integer(job->speculated));
     json_put(o, "recoveries", integer(job->recoveries));
+    json_put(o, "owner", json_text(job->owner));
+    json_put(o, "priority", json_integer(job->priority));
+    json_put(o, "queue_position", integer(job->queue_position));
+    json_put(o, "waiting", waiting(job));
+    json_put(o, "paused", json_boolean(job->paused));
+    json_put(o, "preemptions", integer(job->preemptions));
+    json_put(o, "ps_memory", integer(job->ps_memory));
     json_put(o, "shards", shards(job));
     json_put(o, "times", step_times(job->times));
     json_put(o, "worker_times", worker_times(job));

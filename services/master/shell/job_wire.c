@@ -179,6 +179,13 @@ void job_wire_init(struct job_wire *out, const struct job_record *r, unsigned pa
     j->dropped = r->dropped;
     j->speculated = r->speculated;
     j->recoveries = r->recoveries;
+    j->owner = r->owner;
+    j->priority = r->priority;
+    j->queue_position = r->queue_position;
+    j->waiting = (Gradus__V1__Waiting)r->waiting;
+    j->paused = r->paused;
+    j->preemptions = r->preemptions;
+    j->ps_memory = r->ps_memory;
     if ((parts & JOB_WIRE_TEXT) != 0) {
         j->text = r->text;
     }
@@ -323,6 +330,11 @@ int job_wire_unpack(const void *data, size_t n, struct job_record *r, struct err
     r->dropped = j->dropped;
     r->speculated = j->speculated;
     r->recoveries = j->recoveries;
+    job_record_set(&r->owner, j->owner);
+    r->priority = j->priority;
+    r->paused = j->paused != 0;
+    r->preemptions = j->preemptions;
+    r->ps_memory = j->ps_memory;
     wire_step_times_from_proto(j->times, &r->times);
     take_arrays(r, j);
     struct err local = {0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Jobs service, but for Submit, Set, Trace and Watch, which have files of their own. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/chrono.h"
 #include "base/mem.h"
@@ -56,14 +57,15 @@ static void run_list(struct request *r)
     Gradus__V1__Job **jobs = mem_new(limit, sizeof *jobs);
     Gradus__V1__ListJobsResponse response = GRADUS__V1__LIST_JOBS_RESPONSE__INIT;
     uint64_t now_ms = chrono_now_ms();
-    for (size_t i = 0; i < limit; i++) {
-        const struct job_record *record = master_job_at(r->shell->master, i, now_ms);
-        if (record == NULL) {
-            break;
+    const struct job_record *record;
+    for (size_t i = 0;
+         response.n_jobs < limit && (record = master_job_at(r->shell->master, i, now_ms)) != NULL;
+         i++) {
+        if (q->owner[0] == '\0' || strcmp(q->owner, record->owner) == 0) {
+            job_wire_init(&items[response.n_jobs], record, JOB_WIRE_BRIEF);
+            jobs[response.n_jobs] = &items[response.n_jobs].job;
+            response.n_jobs++;
         }
-        job_wire_init(&items[i], record, JOB_WIRE_BRIEF);
-        jobs[i] = &items[i].job;
-        response.n_jobs = i + 1;
     }
     response.jobs = jobs;
     request_reply(r, &response.base);
@@ -74,7 +76,7 @@ static void run_list(struct request *r)
     free(jobs);
 }
 
-/* ---- Cancel, Checkpoint ---- */
+/* ---- Cancel, Pause, Resume, Checkpoint ---- */
 
 static void answer_cancel(struct request *r, const struct master_reply *reply)
 {
@@ -91,6 +93,39 @@ static void run_cancel(struct request *r)
     struct master_event e = {.kind = MASTER_CANCEL};
     e.cancel = (struct master_cancel_event){.job = q->job, .now = q->now != 0};
     request_event(r, &e, answer_cancel);
+}
+
+static void answer_pause(struct request *r, const struct master_reply *reply)
+{
+    request_done(r, "pause", reply->job->id);
+    request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
+}
+
+static void answer_resume(struct request *r, const struct master_reply *reply)
+{
+    request_done(r, "resume", reply->job->id);
+    request_reply_job(r, reply->job, JOB_WIRE_EVALUATIONS);
+}
+
+static void change_turn(struct request *r, const char *action, enum master_event_kind kind,
+                        void (*answer)(struct request *r, const struct master_reply *reply))
+{
+    const Gradus__V1__GetJobRequest *q = (const Gradus__V1__GetJobRequest *)r->msg->body;
+    if (request_may_change(r, action, q->job)) {
+        struct master_event e = {.kind = kind};
+        e.job = q->job;
+        request_event(r, &e, answer);
+    }
+}
+
+static void run_pause(struct request *r)
+{
+    change_turn(r, "pause", MASTER_PAUSE, answer_pause);
+}
+
+static void run_resume(struct request *r)
+{
+    change_turn(r, "resume", MASTER_RESUME, answer_resume);
 }
 
 static void answer_checkpoint(struct request *r, const struct master_reply *reply)
@@ -186,6 +221,8 @@ static void run_nodes(struct request *r)
     X(List, list)                                                                                  \
     X(Cancel, cancel)                                                                              \
     X(Checkpoint, checkpoint)                                                                      \
+    X(Pause, pause)                                                                                \
+    X(Resume, resume)                                                                              \
     X(Nodes, nodes)
 
 #define X(Name, name)                                                                              \

@@ -29,6 +29,8 @@
         .path = #member, .type = type_, .offset = offsetof(struct master_settings, member),        \
         .def = def_, .min = min_, .max = max_, .help = help_                                       \
     }
+static const char *const off_on[] = {"off", "on", NULL};
+
 const struct field master_fields[] = {
     ROW(state_dir, FIELD_STRING, "gradus-state", 0, 0,
         "Directory of the master's state; one master at a time"),
@@ -42,6 +44,22 @@ const struct field master_fields[] = {
         "Of these, jobs of one submitter who is no admin, where it is known who submits"),
     ROW(finished_max, FIELD_INT, "1000", 0, 100000,
         "Finished jobs in memory; the state directory keeps all"),
+    ROW(owner_running_max, FIELD_INT, "0", 0, 100000,
+        "Running jobs of one owner; more wait in the queue, in nobody's way; 0: no limit"),
+    ROW(owner_workers_max, FIELD_INT, "0", 0, 100000,
+        "Workers of all running jobs of one owner together; 0: no limit"),
+    ROW(owner_ps_memory_max, FIELD_BYTES, "0", 0, 1125899906842624.0,
+        "Bytes on parameter servers of all running jobs of one owner together, as `gradus plan` "
+        "counts them; 0: no limit"),
+    {.path = "preemption",
+     .type = FIELD_ENUM,
+     .offset = offsetof(struct master_settings, preemption),
+     .def = "off",
+     .choices = off_on,
+     .help = "on: a job that waits for nodes makes running ones of a lower priority take a "
+             "checkpoint, give up theirs and go back to the queue"},
+    ROW(preempt_after_ms, FIELD_MS, "60000", 0, 86400000,
+        "Time that a job has run before it makes way for another one"),
 };
 const size_t master_field_count = sizeof master_fields / sizeof *master_fields;
 
@@ -202,6 +220,11 @@ int master_shell_start(struct service_context *sc, struct err *err)
         .heartbeat_timeout_ms = (uint64_t)s->settings->heartbeat_timeout_ms,
         .jobs_max = (size_t)s->settings->jobs_max,
         .finished_max = (size_t)s->settings->finished_max,
+        .owner_running_max = (size_t)s->settings->owner_running_max,
+        .owner_workers_max = (size_t)s->settings->owner_workers_max,
+        .owner_ps_memory_max = (uint64_t)s->settings->owner_ps_memory_max,
+        .preemption = s->settings->preemption != 0,
+        .preempt_after_ms = (uint64_t)s->settings->preempt_after_ms,
     };
     if (getrandom(config.seeds, sizeof config.seeds, 0) != (ssize_t)sizeof config.seeds) {
         free(s);

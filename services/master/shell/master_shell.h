@@ -16,6 +16,9 @@ struct master_settings {
     int64_t jobs_max;
     int64_t owner_jobs_max; /* of one submitter */
     int64_t finished_max;
+    int64_t owner_running_max, owner_workers_max, owner_ps_memory_max; /* 0: no limit */
+    int preemption;                                                    /* enum: off, on */
+    int64_t preempt_after_ms;
 };
 extern const struct field master_fields[];
 extern const size_t master_field_count;

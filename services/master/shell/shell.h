@@ -42,7 +42,7 @@ struct shell_meters {
     struct meter *jobs[JOB_STATE_END], *nodes[3], *steps, *examples, *leases_granted,
         *leases_returned, *leases_out, *calls, *call_failures, *nodes_lost, *store_failures,
         *store_writable, *rows_unreadable, *watchers, *requests_waiting, *events, *dropped,
-        *speculated, *recoveries, *changes;
+        *speculated, *recoveries, *preemptions, *changes;
 };
 
 struct shell {
@@ -101,6 +101,8 @@ void request_answered(struct shell *s, const struct master_reply *reply);
 /* Remember that who calls is the owner of @job, which is about to be submitted. Errors: those of
  * the store. */
 int owner_store(struct request *r, const char *job, struct err *err);
+/* The owner of a job whose row does not say, as the store has it. */
+void owner_restore(struct shell *s, struct job_record *record);
 /* May the caller have one more job that waits or runs? Errors: ERR_EXHAUSTED; those of the store.
  */
 int owner_check_room(struct request *r, struct err *err);

@@ -23,6 +23,16 @@ static int read_owner(struct shell *s, const char *job, struct buf *out, struct 
     return rc == ERR_NOT_FOUND ? 0 : rc;
 }
 
+/* Rows of earlier versions do not say whose a job is. */
+void owner_restore(struct shell *s, struct job_record *record)
+{
+    struct buf owner = {0};
+    if (record->owner[0] == '\0' && read_owner(s, record->id, &owner, NULL) == 0) {
+        job_record_set(&record->owner, buf_str(&owner));
+    }
+    buf_release(&owner);
+}
+
 /* Owners are read again each time: a job is submitted seldom, and the store has them all. */
 int owner_check_room(struct request *r, struct err *err)
 {

@@ -43,6 +43,8 @@ void shell_meters_init(struct shell *s, struct meter_registry *r)
     m->recoveries =
         meter_counter(r, "master_recoveries_total",
                       "Jobs that went back to a checkpoint or their beginning", NULL, 0);
+    m->preemptions = meter_counter(r, "master_preemptions_total",
+                                   "Jobs that made way for one of a higher priority", NULL, 0);
     m->changes = meter_counter(r, "master_changes_total",
                                "Changes of jobs (gradus set) that are in force", NULL, 0);
     m->events = meter_counter(r, "master_events_total", "Events of the core", NULL, 0);
@@ -75,6 +77,7 @@ void shell_meters_update(struct shell *s)
     raise(m->dropped, &s->told.dropped, now.dropped);
     raise(m->speculated, &s->told.speculated, now.speculated);
     raise(m->recoveries, &s->told.recoveries, now.recoveries);
+    raise(m->preemptions, &s->told.preemptions, now.preemptions);
     raise(m->changes, &s->told.changes, now.changes);
     raise(m->calls, &s->told.calls, now.calls);
     raise(m->call_failures, &s->told.call_failures, now.call_failures);

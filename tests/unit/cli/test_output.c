@@ -191,7 +191,7 @@ static void test_result_of_a_job_that_never_ran(void **state)
     struct buf out = {0};
     output_result_text(&s.job, &out);
     output_assert_text(&out, "job         digits-1\nstate       FAILED: no such file\n");
-    output_cancel_text(&s.job, &out);
+    output_state_text(&s.job, &out);
     output_assert_text(&out, "job digits-1: FAILED: no such file\n");
 }
 

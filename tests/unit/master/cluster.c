@@ -500,7 +500,7 @@ int cluster_try(struct cluster *c, const char *name, const char *const *sets, si
     struct job_spec spec = {0};
     cluster_spec(&spec, name, sets, count);
     struct master_event e = {.kind = MASTER_SUBMIT, .request = ++c->request};
-    e.submit = (struct master_submit_event){.spec = &spec, .request_id = ""};
+    e.submit = (struct master_submit_event){.spec = &spec, .request_id = "", .owner = c->submitter};
     cluster_event(c, &e);
     job_spec_release(&spec);
     snprintf(id, 64, "%s", c->reply_text);
@@ -570,11 +570,29 @@ int cluster_answer(struct cluster *c, size_t k, uint64_t ms)
     return c->answer[k].code;
 }
 
+int cluster_ask(struct cluster *c, const char *id, enum master_event_kind kind)
+{
+    struct master_event e = {.kind = kind, .request = ++c->request};
+    e.job = id;
+    c->reply.err.code = -1; /* not answered yet */
+    cluster_event(c, &e);
+    return c->reply.err.code;
+}
+
 struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers)
 {
+    return cluster_new_with(seed, ps, workers, &(struct master_config){0});
+}
+
+struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
+                                 const struct master_config *config)
+{
     struct cluster *c = mem_new(1, sizeof *c);
-    c->m = master_new(
-        &(struct master_config){.heartbeat_timeout_ms = 3000, .jobs_max = 16, .finished_max = 100});
+    struct master_config all = *config;
+    all.heartbeat_timeout_ms = 3000;
+    all.jobs_max = 16;
+    all.finished_max = 100;
+    c->m = master_new(&all);
     c->seed = rng_key(seed, "cluster");
     c->now = 1000;
     c->timer = UINT64_MAX;

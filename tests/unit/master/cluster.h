@@ -119,6 +119,7 @@ struct cluster {
     size_t seen_count;
     struct buf trace; /* the states that they saw */
     /* knobs */
+    const char *submitter; /* of the jobs that are submitted; NULL: nobody known */
     uint64_t delay_ms_max; /* of a call or an answer */
     uint64_t train_records, test_records;
     uint32_t classes;
@@ -152,6 +153,9 @@ struct cluster {
 };
 
 struct cluster *cluster_new(uint64_t seed, size_t ps, size_t workers);
+/* @config: its quotas, and preemption. */
+struct cluster *cluster_new_with(uint64_t seed, size_t ps, size_t workers,
+                                 const struct master_config *config);
 void cluster_free(struct cluster *c);
 
 /* Time goes on: to the next event, for @ms, until the job is in @state (fails after @ms), or in a
@@ -174,6 +178,8 @@ int cluster_try(struct cluster *c, const char *name, const char *const *sets, si
 void cluster_submit(struct cluster *c, const char *name, char id[64], const char *const *sets,
                     size_t count);
 int cluster_cancel(struct cluster *c, const char *id, bool now);
+/* PAUSE, RESUME: the code of the answer, which comes at once unless rows cannot be stored. */
+int cluster_ask(struct cluster *c, const char *id, enum master_event_kind kind);
 /* These requests may wait; cluster_answer() runs until they are answered, and gives the code. */
 size_t cluster_ask_checkpoint(struct cluster *c, const char *id);
 size_t cluster_set(struct cluster *c, const char *id, const char *const *sets, size_t count);
