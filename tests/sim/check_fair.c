@@ -124,8 +124,9 @@ static void check_waiting(struct world *w, const struct view *v, const struct vi
     bool behind = false;
     for (size_t i = 0; i < count; i++) {
         const struct view *o = &views[i];
-        behind = behind || (waits(o) && o->waiting == JOB_WAITS_NODES &&
-                            o->plan->priority > v->plan->priority);
+        int32_t least = v->plan->priority + (w->schedule->fair.preemption ? 0 : 1);
+        behind = behind || (waits(o) && o->job != v->job && o->waiting == JOB_WAITS_NODES &&
+                            o->plan->priority >= least);
     }
     if (v->waiting == JOB_WAITS_TURN && !behind) {
         violated(w, INVARIANT_QUEUE, "%s waits for its turn behind nobody", j->id);

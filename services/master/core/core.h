@@ -136,7 +136,7 @@ void on_checkpoint(struct master *m, const struct master_event *e);
 /* pause.c: jobs that give up their nodes and start again from a checkpoint of that moment */
 bool job_yields(const struct job *j);               /* it is to, and has not yet */
 bool job_yields_now(const struct job *j);           /* and its checkpoint may be tried */
-void yield_take_back(struct job *j);                      /* it need not any more */
+void yield_take_back(struct job *j);                /* it need not any more */
 void yield_failed(struct master *m, struct job *j); /* its checkpoint; training goes on meanwhile */
 void on_pause(struct master *m, const struct master_event *e);
 void on_resume(struct master *m, const struct master_event *e);

@@ -240,6 +240,7 @@ struct job {
     bool hold_checkpoint, hold_cancel; /* asked for and not begun */
     char *preempted_by;      /* the id of the job that it is to make way for; owned; NULL: none */
     bool victim;             /* preempt.c: it would make way */
+    bool awaited;            /* others make way for it: the next nodes are its */
     uint64_t yield_again_ms; /* the checkpoint to yield with failed; 0: it may be tried */
     unsigned yield_failures; /* so often, in a row */
     bool over;               /* training has ended; only FINISH is left */

@@ -248,7 +248,8 @@ static bool could_be_served(const struct master *m, const struct job *j)
 static const struct job *serve_waiting(struct master *m, struct job *j, const struct job *first)
 {
     struct buf words = {0};
-    bool after = first != NULL && first->record.priority > j->record.priority;
+    bool after = first != NULL && (first->record.priority > j->record.priority || first->awaited);
+    j->awaited = false;
     if (m->now_ms < j->start_after_ms) {
         say_missing(m, j, &words);
         if (words.len == 0) {
@@ -260,24 +261,28 @@ static const struct job *serve_waiting(struct master *m, struct job *j, const st
         wait_for(m, j, JOB_WAITS_QUOTA, buf_str(&words));
         first = first == NULL && MUTANT(quota_blocks_others) ? j : first;
     } else if (after) {
-        buf_printf(&words, "waits behind job %s of priority %d", first->record.id,
-                   (int)first->record.priority);
+        buf_printf(&words, "waits behind job %s of priority %d%s", first->record.id,
+                   (int)first->record.priority,
+                   first->awaited ? ", for which others make way" : "");
         wait_for(m, j, JOB_WAITS_TURN, buf_str(&words));
     } else if (has_nodes(m, j)) {
         start(m, j);
     } else {
-        bool soon = preempt_for(m, j, least_workers(m, j));
+        j->awaited = preempt_for(m, j, least_workers(m, j)) && !MUTANT(preempted_for_others);
         say_missing(m, j, &words);
         wait_for(m, j, JOB_WAITS_NODES, buf_str(&words));
-        first = first == NULL && (soon || could_be_served(m, j)) ? j : first;
+        first = j->awaited || (first == NULL && could_be_served(m, j)) ? j : first;
     }
     buf_release(&words);
     return first;
 }
 
-static void serve_running(struct master *m, struct job *j, const struct job *first)
+/* @awaited: others make way for it; NULL: for none. */
+static void serve_running(struct master *m, struct job *j, const struct job *first,
+                          const struct job *awaited)
 {
-    bool after = first != NULL && first->record.priority > j->record.priority;
+    bool after = (first != NULL && first->record.priority > j->record.priority) ||
+                 (awaited != NULL && awaited->record.priority >= j->record.priority);
     if (!j->over && !j->hold_cancel && !job_yields(j)) {
         refill(m, j, (size_t)(after ? j->spec.cluster.workers.min : j->spec.cluster.workers.max));
     } else if (j->phase == PHASE_WAIT && j->worker_count == 0) {
@@ -316,13 +321,17 @@ void schedule(struct master *m)
 {
     struct queue q = queue_make(m);
     const struct job *first = NULL;
+    const struct job *awaited = NULL;
     m->reschedule = false;
     m->preempt_waits = false;
     preempt_review(m);
+    for (size_t i = q.count; i-- > 0;) {
+        awaited = q.items[i].j->awaited && schedule_waits(q.items[i].j) ? q.items[i].j : awaited;
+    }
     for (size_t i = 0; i < q.count; i++) {
         struct job *j = q.items[i].j;
         if (q.items[i].rank == 0) {
-            serve_running(m, j, first);
+            serve_running(m, j, first, awaited);
         } else if (schedule_waits(j)) {
             first = serve_waiting(m, j, first);
         }

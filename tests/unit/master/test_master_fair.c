@@ -202,7 +202,8 @@ static void a_job_that_is_too_large_is_in_nobodys_way(void **state)
     (void)state;
     struct cluster *c = cluster_new(2510, 2, 2);
     char large[64], id[64];
-    cluster_submit(c, "large", large, SETS("priority=5", "cluster.workers=9"));
+    cluster_submit(c, "large", large,
+                   SETS("priority=5", "cluster.workers=9", "training.replicas=9"));
     cluster_submit(c, "demo", id, NULL, 0);
     cluster_run_to_end(c, id);
     assert_place(c, large, 1, JOB_WAITS_NODES);
@@ -218,7 +219,7 @@ static void quotas_hold_and_are_in_nobodys_way(void **state)
     } cases[] = {
         {{.owner_running_max = 1}, "owner ann is at the quota of running jobs: 1 of 1"},
         {{.owner_workers_max = 3}, "owner ann is at the quota of workers: 2 of 3, and it needs 2"},
-        {{.owner_ps_memory_max = 700},
+        {{.owner_ps_memory_max = 2000},
          "owner ann is at the quota of memory of parameter servers: "},
     };
     for (size_t i = 0; i < 3; i++) {
@@ -227,7 +228,7 @@ static void quotas_hold_and_are_in_nobodys_way(void **state)
         c->submitter = "ann";
         cluster_submit(c, "demo", first, SETS("training.epochs=300"));
         cluster_until_in(c, first, "TRAIN");
-        assert_in_range(cluster_job(c, first)->ps_memory, 351, 700);
+        assert_in_range(cluster_job(c, first)->ps_memory, 1001, 2000);
         cluster_submit(c, "demo", second, SETS("training.epochs=3"));
         c->submitter = "bob";
         cluster_submit(c, "demo", other, SETS("training.epochs=3"));
@@ -254,9 +255,9 @@ static void a_lower_one_makes_way(void **state)
         cluster_submit(c, "younger", younger, SETS("training.epochs=400"));
         cluster_until_in(c, younger, "TRAIN");
         cluster_submit(c, "same", same, NULL, 0);
+        cluster_run_ms(c, 2500); /* both have run for long enough */
         cluster_submit(c, "high", high, SETS("priority=1", "training.epochs=3"));
-        cluster_run_ms(c, 1000);
-        assert_place(c, high, 1, JOB_WAITS_NODES); /* nobody has run for long enough */
+        assert_place(c, high, 1, JOB_WAITS_NODES);
         const struct job_record *r = cluster_until(c, younger, JOB_PENDING, 5000);
         assert_int_equal(r->preemptions, 1);
         assert_int_equal(cluster_checkpoint(c, younger)->step, r->step);
@@ -269,6 +270,21 @@ static void a_lower_one_makes_way(void **state)
         assert_int_equal(cluster_job(c, older)->preemptions, 0);
         cluster_free(c);
     }
+}
+
+static void who_has_just_begun_is_left_alone(void **state)
+{
+    (void)state;
+    struct cluster *c = cluster_new_with(2750, 2, 2, &PREEMPTS);
+    char low[64], high[64];
+    cluster_submit(c, "low", low, SETS("training.epochs=4000"));
+    cluster_until(c, low, JOB_RUNNING, 5000);
+    uint64_t began = c->now;
+    cluster_submit(c, "high", high, SETS("priority=1", "training.epochs=3"));
+    cluster_until(c, low, JOB_PENDING, 5000); /* when its time has come, without any other event */
+    assert_in_range(c->now - began, 2000, 2500);
+    cluster_run_to_end(c, high);
+    cluster_free(c);
 }
 
 /* When all would not do, or who waits goes away, nobody stops. */
@@ -308,6 +324,7 @@ static void restore(struct cluster *c, enum job_state was, bool paused, const ch
     job_record_set(&r.name, "old");
     job_record_set(&r.text, spec.text);
     job_record_set(&r.checkpoint, checkpoint);
+    consistency_of(&spec, &r.consistency);
     r.generation = 7;
     r.state = was;
     r.paused = paused;
@@ -348,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_job_that_is_too_large_is_in_nobodys_way),
         cmocka_unit_test(quotas_hold_and_are_in_nobodys_way),
         cmocka_unit_test(a_lower_one_makes_way),
+        cmocka_unit_test(who_has_just_begun_is_left_alone),
         cmocka_unit_test(nobody_makes_way_in_vain),
         cmocka_unit_test(a_pause_outlives_the_master),
     };
