@@ -139,13 +139,15 @@ class Queue(FairTest):
         self.master_args = (*self.master_args, *args)
         self.replace_master()
 
+    one = {"cluster__workers": 1, "training__replicas": 1}
+
     def test_the_higher_priority_goes_first(self):
         self.cluster(workers=1)
-        first = self.start_job(training__epochs=10)
+        first = self.start_job(training__epochs=10, **self.one)
         self.wait_done(first, 0.01)
-        low = self.submit(training__epochs=1, priority=-1)
-        middle = self.submit(training__epochs=1)
-        high = self.submit(training__epochs=1, priority=5)
+        low = self.submit(training__epochs=1, priority=-1, **self.one)
+        middle = self.submit(training__epochs=1, **self.one)
+        high = self.submit(training__epochs=1, priority=5, **self.one)
         rows = self.list()
         self.assertEqual([rows[j]["queue_position"] for j in (high, middle, low)], [1, 2, 3])
         self.assertEqual([rows[j]["waiting"] for j in (high, middle, low)], ["nodes", "turn", "turn"])

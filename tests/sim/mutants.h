@@ -101,8 +101,6 @@
     X(quota_blocks_others, FAIR, "a job that waits for a quota has the right to the next nodes")   \
     X(preempts_equals, FAIR, "a job makes way for one of its own priority")                        \
     X(preempts_at_once, FAIR, "a job makes way although it has just begun")                        \
-    X(preempted_for_others, FAIR,                                                                  \
-      "others of its priority take the nodes that were freed for a job")                           \
     X(preempts_in_vain, FAIR, "jobs make way although all of them would not do")                   \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")

@@ -268,7 +268,7 @@ static const struct job *serve_waiting(struct master *m, struct job *j, const st
     } else if (has_nodes(m, j)) {
         start(m, j);
     } else {
-        j->awaited = preempt_for(m, j, least_workers(m, j)) && !MUTANT(preempted_for_others);
+        j->awaited = preempt_for(m, j, least_workers(m, j));
         say_missing(m, j, &words);
         wait_for(m, j, JOB_WAITS_NODES, buf_str(&words));
         first = j->awaited || (first == NULL && could_be_served(m, j)) ? j : first;

@@ -272,6 +272,30 @@ static void a_lower_one_makes_way(void **state)
     }
 }
 
+/* Neither one that runs already nor a later one takes what was freed. */
+static void what_was_freed_is_for_whom_it_was_freed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 2730; seed < 2740; seed++) {
+        struct cluster *c = cluster_new_with(seed, 2, 5, &PREEMPTS);
+        char elastic[64], low[64], high[64], later[64];
+        cluster_submit(c, "low", low, SETS("training.epochs=4000"));
+        cluster_until_in(c, low, "TRAIN");
+        cluster_submit(c, "elastic", elastic,
+                       SETS("training.epochs=4000", "priority=1", "cluster.workers=1..3"));
+        cluster_until_in(c, elastic, "TRAIN");
+        cluster_kill(cluster_node(c, cluster_job(c, elastic)->workers.items[0]));
+        cluster_run_ms(c, 6000); /* it has room for one more worker now */
+        assert_int_equal(cluster_job(c, elastic)->workers.count, 2);
+        cluster_submit(c, "high", high, SETS("priority=1", "training.epochs=3"));
+        cluster_submit(c, "later", later, SETS("priority=1", "cluster.workers=1"));
+        cluster_until(c, high, JOB_RUNNING, 20000);
+        assert_true(cluster_job(c, later)->started_ms == 0);
+        cluster_run_to_end(c, high);
+        cluster_free(c);
+    }
+}
+
 static void who_has_just_begun_is_left_alone(void **state)
 {
     (void)state;
@@ -365,6 +389,7 @@ int main(void)
         cmocka_unit_test(a_job_that_is_too_large_is_in_nobodys_way),
         cmocka_unit_test(quotas_hold_and_are_in_nobodys_way),
         cmocka_unit_test(a_lower_one_makes_way),
+        cmocka_unit_test(what_was_freed_is_for_whom_it_was_freed),
         cmocka_unit_test(who_has_just_begun_is_left_alone),
         cmocka_unit_test(nobody_makes_way_in_vain),
         cmocka_unit_test(a_pause_outlives_the_master),
