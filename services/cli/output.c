@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "cli/text_consistency.h"
+#include "cli/text_queue.h"
 #include "cli/text_times.h"
 #include "wire/wire.h"
 
@@ -274,15 +275,7 @@ void output_result_text(const Gradus__V1__Job *job, struct buf *out)
         buf_printf(out, ": %s", job->reason);
     }
     buf_add_char(out, '\n');
-    if (job->owner[0] != '\0') {
-        buf_printf(out, "owner       %s\n", job->owner);
-    }
-    if (job->priority != 0) {
-        buf_printf(out, "priority    %d\n", (int)job->priority);
-    }
-    if (job->queue_position > 0) {
-        buf_printf(out, "queue       place %" PRIu64 "\n", job->queue_position);
-    }
+    text_queue(job, out);
     if (job->activity[0] != '\0') {
         buf_printf(out, "waits for   %s\n", job->activity);
     }
@@ -413,15 +406,7 @@ void output_change_text(const Gradus__V1__Job *job, const struct job_changes *ch
 static void job_result(const Gradus__V1__Job *job, struct buf *out)
 {
     metrics_line(job->test, job->n_test, out);
-    if (job->owner[0] != '\0') {
-        buf_printf(out, "%sof %s", out->len > 0 ? "  " : "", job->owner);
-    }
-    if (job->priority != 0) {
-        buf_printf(out, "%spriority %d", out->len > 0 ? "  " : "", (int)job->priority);
-    }
-    if (job->queue_position > 0) {
-        buf_printf(out, "%splace %" PRIu64, out->len > 0 ? "  " : "", job->queue_position);
-    }
+    text_queue_brief(job, out);
     if (job->reason[0] != '\0') {
         buf_printf(out, "%s%s", out->len > 0 ? "  " : "", job->reason);
     }

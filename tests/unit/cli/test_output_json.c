@@ -92,6 +92,9 @@ static void test_status_json_of_consistency_and_shards(void **state)
     x.s.job.dropped = 1;
     x.s.job.speculated = 2;
     x.s.job.recoveries = 3;
+    x.s.job.priority = -2;
+    x.s.job.queue_position = 4;
+    x.s.job.waiting = GRADUS__V1__WAITING__FOR_TURN;
     output_status_json(&x.s.job, &out);
     json = output_parse(&out);
     const json_t *o = json_object_get(json, "consistency");
@@ -105,6 +108,9 @@ static void test_status_json_of_consistency_and_shards(void **state)
     assert_int_equal(output_number_at(json, "dropped"), 1);
     assert_int_equal(output_number_at(json, "speculated"), 2);
     assert_int_equal(output_number_at(json, "recoveries"), 3);
+    assert_int_equal(output_number_at(json, "priority"), -2);
+    assert_int_equal(output_number_at(json, "queue_position"), 4);
+    assert_string_equal(json_string_value(json_object_get(json, "waiting")), "turn");
     assert_int_equal(json_array_size(json_object_get(json, "staleness")), 2);
     const json_t *shards = json_object_get(json, "shards");
     assert_int_equal(json_array_size(shards), 2);
@@ -199,7 +205,9 @@ static void test_all_that_status_says(void **state)
                       "\"submitted_ms\": 11, \"started_ms\": 12, \"finished_ms\": 13, "
                       "\"workers\": [\"worker-1\"], \"ps\": [\"ps-1\"], \"consistency\": null, "
                       "\"staleness\": [], \"bad_records\": 7, \"dropped\": 0, \"speculated\": 0, "
-                      "\"recoveries\": 0, "
+                      "\"recoveries\": 0, \"owner\": \"\", \"priority\": 0, "
+                      "\"queue_position\": 0, \"waiting\": \"\", \"paused\": false, "
+                      "\"preemptions\": 0, \"ps_memory\": 0, "
                       "\"shards\": [], \"times\": {" TIMES "}, "
                       "\"worker_times\": [{\"worker\": \"worker-1\", " TIMES "}], "
                       "\"evaluations\": [{\"step\": 100, \"epoch\": 1, \"train\": {}, "

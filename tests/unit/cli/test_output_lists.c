@@ -30,6 +30,30 @@ static void test_reasons_in_the_list(void **state)
               "1\n    of 2 free\n");
 }
 
+static void test_places_in_the_queue(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_init(&s);
+    char reason[] = "waits for 1 more worker: 1 of 2 free", owner[] = "ann";
+    s.job.state = GRADUS__V1__JOB_STATE__PENDING;
+    s.job.reason = reason;
+    s.job.owner = owner;
+    s.job.priority = -5;
+    s.job.queue_position = 3;
+    Gradus__V1__Job *jobs[] = {&s.job};
+    struct buf out = {0};
+    output_jobs_text(jobs, 1, 80, &out);
+    output_assert_text(&out,
+                       "JOB          STATE          STEP   EPOCH  RESULT\n"
+                       "digits-1     PENDING        500    2.50\n"
+                       "    of ann priority -5 place 3 waits for 1 more worker: 1 of 2 free\n");
+    output_status_text(&s.job, 80, &out);
+    assert_non_null(
+        strstr(buf_str(&out), "\nowner       ann\npriority    -5\nqueue       place 3\n"));
+    buf_release(&out);
+}
+
 static void test_changes(void **state)
 {
     (void)state;
@@ -175,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reasons_in_the_list),
+        cmocka_unit_test(test_places_in_the_queue),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_nodes),

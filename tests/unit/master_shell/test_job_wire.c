@@ -30,6 +30,13 @@ static void check_message(const struct job_record *a)
     assert_int_equal(j->dropped, 21);
     assert_int_equal(j->speculated, 22);
     assert_int_equal(j->recoveries, 23);
+    assert_string_equal(j->owner, "ann");
+    assert_int_equal(j->priority, -7);
+    assert_int_equal(j->queue_position, 2);
+    assert_int_equal(j->waiting, GRADUS__V1__WAITING__FOR_QUOTA);
+    assert_true(j->paused);
+    assert_int_equal(j->preemptions, 25);
+    assert_int_equal(j->ps_memory, 4096);
     assert_int_equal(j->times->steps, 24);
     assert_int_equal(j->consistency->staleness, 4);
     assert_int_equal(j->n_workers, 1);
@@ -85,6 +92,13 @@ static void a_record_survives_the_wire(void **state)
     a.dropped = 21;
     a.speculated = 22;
     a.recoveries = 23;
+    job_record_set(&a.owner, "ann");
+    a.priority = -7;
+    a.queue_position = 2;
+    a.waiting = JOB_WAITS_QUOTA;
+    a.paused = true;
+    a.preemptions = 25;
+    a.ps_memory = 4096;
     const struct step_times times = {.steps = 24, .ns = {1000, 2000, 3000, 4000, 5000}};
     job_record_add_times(&a, "w-1", &times);
     job_record_set_shards(&a, 2);
@@ -172,6 +186,13 @@ static void a_record_survives_the_wire(void **state)
     assert_int_equal(b.dropped, 21);
     assert_int_equal(b.speculated, 22);
     assert_int_equal(b.recoveries, 23);
+    assert_string_equal(b.owner, "ann");
+    assert_int_equal(b.priority, -7);
+    assert_int_equal(b.queue_position, 0); /* of the moment */
+    assert_int_equal(b.waiting, JOB_WAITS_NOT);
+    assert_true(b.paused);
+    assert_int_equal(b.preemptions, 25);
+    assert_int_equal(b.ps_memory, 4096);
     assert_memory_equal(&b.times, &times, sizeof times);
     assert_int_equal(b.shard_count, 2);
     assert_string_equal(b.shards[0].ps, "p-1");

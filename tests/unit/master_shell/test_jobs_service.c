@@ -271,6 +271,31 @@ static void jobs_are_cancelled(void **state)
     refused("Cancel", &q.base, ERR_STATE, "it has ended");
 }
 
+static enum master_event_kind wanted;
+
+static void look_turn(const struct master_event *e)
+{
+    assert_int_equal(e->kind, wanted);
+    assert_string_equal(e->job, id);
+}
+
+static void jobs_are_paused_and_resumed(void **state)
+{
+    (void)state;
+    struct rpc_msg *reply;
+    Gradus__V1__GetJobRequest q = ask_of(id);
+    look = look_turn;
+    for (int i = 0; i < 2; i++) {
+        const char *method = i == 0 ? "Pause" : "Resume";
+        wanted = i == 0 ? MASTER_PAUSE : MASTER_RESUME;
+        const Gradus__V1__Job *job = well(method, &q.base, &reply);
+        assert_string_equal(job->id, id);
+        rpc_msg_unref(reply);
+    }
+    (void)err_set(&answer.err, ERR_STATE, "it has ended");
+    refused("Resume", &q.base, ERR_STATE, "it has ended");
+}
+
 static void look_checkpoint(const struct master_event *e)
 {
     assert_int_equal(e->kind, MASTER_CHECKPOINT);
@@ -539,6 +564,7 @@ int main(void)
         TEST(jobs_are_shown),
         TEST(jobs_are_listed),
         TEST(jobs_are_cancelled),
+        TEST(jobs_are_paused_and_resumed),
         TEST(jobs_are_checkpointed),
         TEST(nodes_are_listed),
         TEST(who_watches_sees_every_change),
