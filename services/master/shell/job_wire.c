@@ -218,6 +218,8 @@ void job_wire_pack(const struct job_record *record, struct buf *out)
 {
     struct job_wire w;
     job_wire_init(&w, record, JOB_WIRE_ALL);
+    w.job.queue_position = 0; /* of the moment */
+    w.job.waiting = GRADUS__V1__WAITING__NOT_WAITING;
     uint8_t secret[FENCE_SECRET_BYTES]; /* in rows alone */
     memcpy(secret, record->secret, sizeof secret);
     for (size_t i = 0; i < sizeof secret; i++) { /* zeros: it has none yet */

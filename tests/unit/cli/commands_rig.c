@@ -170,6 +170,26 @@ static void on_cancel(struct rpc_call *call, struct rpc_msg *msg, void *service)
     }
 }
 
+static void on_pause(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("Pause", msg);
+    Gradus__V1__Job job = a_job();
+    if (!is_refused(call)) {
+        (void)rpc_reply(call, &job.base, NULL);
+    }
+}
+
+static void on_resume(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("Resume", msg);
+    Gradus__V1__Job job = a_job();
+    if (!is_refused(call)) {
+        (void)rpc_reply(call, &job.base, NULL);
+    }
+}
+
 static void on_checkpoint(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
     (void)service;
@@ -260,7 +280,8 @@ static const struct rpc_method METHODS[] = {
     {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
     {.name = "Cancel", .request = on_cancel}, {.name = "Checkpoint", .request = on_checkpoint},
     {.name = "Set", .request = on_set},       {.name = "Nodes", .request = on_nodes},
-    {.name = "Trace", .request = on_trace},
+    {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
+    {.name = "Resume", .request = on_resume},
 };
 
 void cli_put(const char *name, const char *text)

@@ -49,6 +49,21 @@ static void test_cancels(void **state)
     assert_int_equal(master.calls, calls);
 }
 
+static void test_pauses(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "pause digits-7");
+    assert_string_equal(((const Gradus__V1__GetJobRequest *)cli_heard("Pause"))->job, "digits-7");
+    cli_says(&out, "job digits-7: RUNNING");
+    cli_expect_of(0, "resume digits-7 --json");
+    assert_string_equal(((const Gradus__V1__GetJobRequest *)cli_heard("Resume"))->job, "digits-7");
+    cli_says(&out, "\"paused\": false");
+    cli_expect_of(5, "pause nobody-1");
+    cli_expect_of(5, "resume nobody-1");
+    cli_expect_of(0, "list --owner ann");
+    assert_string_equal(((const Gradus__V1__ListJobsRequest *)cli_heard("List"))->owner, "ann");
+}
+
 /* A master that says that it cannot is one that can be reached. */
 static void test_refusals(void **state)
 {
@@ -197,10 +212,10 @@ static void test_watches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),       cmocka_unit_test(test_cancels),
-        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_submits),     cmocka_unit_test(test_watches),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_lists),   cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_pauses),  cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_sets),    cmocka_unit_test(test_submits),
+        cmocka_unit_test(test_watches), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("commands", tests, cli_set_up, cli_tear_down);
 }

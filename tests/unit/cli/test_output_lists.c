@@ -46,7 +46,7 @@ static void test_places_in_the_queue(void **state)
     output_jobs_text(jobs, 1, 80, &out);
     output_assert_text(&out,
                        "JOB          STATE          STEP   EPOCH  RESULT\n"
-                       "digits-1     PENDING        500    2.50\n"
+                       "digits-1     PENDING         500    2.50\n"
                        "    of ann priority -5 place 3 waits for 1 more worker: 1 of 2 free\n");
     output_status_text(&s.job, 80, &out);
     assert_non_null(

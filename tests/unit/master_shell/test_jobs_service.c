@@ -271,11 +271,11 @@ static void jobs_are_cancelled(void **state)
     refused("Cancel", &q.base, ERR_STATE, "it has ended");
 }
 
-static enum master_event_kind wanted;
+static enum master_event_kind turn;
 
 static void look_turn(const struct master_event *e)
 {
-    assert_int_equal(e->kind, wanted);
+    assert_int_equal(e->kind, turn);
     assert_string_equal(e->job, id);
 }
 
@@ -287,7 +287,7 @@ static void jobs_are_paused_and_resumed(void **state)
     look = look_turn;
     for (int i = 0; i < 2; i++) {
         const char *method = i == 0 ? "Pause" : "Resume";
-        wanted = i == 0 ? MASTER_PAUSE : MASTER_RESUME;
+        turn = i == 0 ? MASTER_PAUSE : MASTER_RESUME;
         const Gradus__V1__Job *job = well(method, &q.base, &reply);
         assert_string_equal(job->id, id);
         rpc_msg_unref(reply);

@@ -44,7 +44,17 @@ static int fake_load(struct store *s, size_t finished_limit,
     return put_code == 0 ? 0 : err_set(err, put_code, "told to");
 }
 
-static const struct store_ops OPS = {.put = fake_put, .load = fake_load};
+/* The owner of a job whose row does not say: one of an earlier version. */
+static int fake_get_text(struct store *s, const char *key, struct buf *out, struct err *err)
+{
+    (void)s;
+    (void)err;
+    assert_string_equal(key, "owner:de-mo-41");
+    buf_add_str(out, "ann");
+    return 0;
+}
+
+static const struct store_ops OPS = {.put = fake_put, .load = fake_load, .get_text = fake_get_text};
 
 static void rows_say_all(void **state)
 {
@@ -85,6 +95,7 @@ static void rows_say_all(void **state)
     assert_int_equal(heard.kind, MASTER_RESTORE);
     assert_string_equal(heard.restored.id, "de-mo-41");
     assert_string_equal(heard.restored.request_id, "r-5");
+    assert_string_equal(heard.restored.owner, "ann");
     assert_true(heard.has_spec);
     assert_true(meter_value(files_shell.meters.rows_unreadable) == 3);
     job_record_set(&files_record.text, "name: [");
