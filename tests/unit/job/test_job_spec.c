@@ -336,7 +336,7 @@ static void test_canonical_text(void **state)
     assert_true(job_hyperparameter(&again, "beta2") == 0.99);
     assert_string_equal(again.model.layers[2].name, "dense_2");
     assert_int_equal(job_units(&again, 2), 3);
-    assert_non_null(strstr(spec.text, "name: demo\ndata:\n  dir: \"a: b #c\"\n"));
+    assert_non_null(strstr(spec.text, "name: demo\npriority: 0\ndata:\n  dir: \"a: b #c\"\n"));
     assert_non_null(strstr(spec.text, "  label: \"-1\"\n"));
     assert_non_null(strstr(spec.text, "    - relu:\n        name: relu_1\n"));
     assert_non_null(strstr(spec.text, "  metrics: [loss, accuracy]\n"));

@@ -6,11 +6,17 @@ static void test_what_is_fixed(void **state)
 {
     (void)state;
     static const char *const free_keys[] = {
-        "training.mode",           "training.replicas",
-        "training.epochs",         "training.overlap",
-        "training.push_every",     "training.staleness_policy",
-        "training.evaluate_every", "training.checkpoints_keep",
-        "cluster.workers",         "training.no_such_key" /* the parser says so better */,
+        "training.mode",
+        "training.replicas",
+        "training.epochs",
+        "training.overlap",
+        "training.push_every",
+        "training.staleness_policy",
+        "training.evaluate_every",
+        "training.checkpoints_keep",
+        "cluster.workers",
+        "priority",
+        "training.no_such_key" /* the parser says so better */,
     };
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++) {
         assert_null(job_spec_fixed(free_keys[i]));
