@@ -259,7 +259,8 @@ static size_t could_have(struct world *w, const struct sim_job_plan *plan)
             const struct job_record *r = master_job(w->master, info.jobs[k], node_ms(w, 0));
             bool stays =
                 r != NULL && !is_over(r) && (r->state == JOB_RUNNING || r->state == JOB_STARTING);
-            kept = kept || (stays && w->schedule->jobs[job].priority >= plan->priority);
+            kept = kept || (stays && !w->jobs[job].pausing &&
+                            w->schedule->jobs[job].priority >= plan->priority);
         }
         count += info.alive && info.role == MASTER_WORKER && !kept;
     }
