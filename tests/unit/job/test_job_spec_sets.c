@@ -136,7 +136,7 @@ static void test_wrong_sets(void **state)
                     "--set model.layers.0.units.x=1: '0' has no parameters to set\n");
     job_set_refused("model.layers.1.probability=1",
                     "--set model.layers.1.probability=1: unknown key "
-                    "'probability' in model.layers.1; allowed: name\n");
+                    "'probability' in model.layers.1; allowed: name, from\n");
     job_set_refused("model.input=[1,",
                     "--set model.input=[1,: while parsing a flow node: did not find expected node "
                     "content\n");
