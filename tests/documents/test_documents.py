@@ -273,7 +273,7 @@ PREPARATIONS = [
     ("README.md", r"build/bin/gradus set job-1 ", second_worker),
     ("docs/cli.md", r"gradus (run|validate|plan) job\.yaml", job_file),
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
-    ("docs/cli.md", r"gradus (status|cancel|set|checkpoint|trace) ", running_job),
+    ("docs/cli.md", r"gradus (status|cancel|pause|resume|set|checkpoint|trace) ", running_job),
     ("docs/cli.md", r"gradus watch ", short_job),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),

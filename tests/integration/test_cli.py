@@ -62,17 +62,17 @@ class Terminal(ClusterTest):
 
     def test_run_and_what_comes_after_it(self):
         gradus_path = os.path.join(BIN, "gradus")
-        sets = self.job(name="terminal", training__epochs=100, cluster__workers=2, cluster__ps=2,
-                        training__evaluate_every="50 epochs")
+        sets = self.job(name="terminal", training__epochs=400, cluster__workers=2, cluster__ps=2,
+                        training__evaluate_every="200 epochs")  # seconds also on a fast machine
         text, code = on_terminal(gradus_path, "run", DIGITS, *sets)
         self.assertEqual(code, 0, text)
         self.assert_fits(text)
-        moving = [line for line in shown_lines(text) if re.match(r"(RUNNING  )?epoch +[\d.]+/100 ", line)]
+        moving = [line for line in shown_lines(text) if re.match(r"(RUNNING  )?epoch +[\d.]+/400 ", line)]
         self.assertTrue(any("examples/s" in line and " left" in line for line in moving), moving)
         for line in moving:  # whole parts, no part of a number
             self.assertNotIn("…", line)
         # An evaluation has a line for each kind of data, numbers below numbers.
-        self.assertRegex(text, r"epoch 100\.00  step +\d+  train  loss [\d.e-]+  accuracy [\d.]+\r\n"
+        self.assertRegex(text, r"epoch 400\.00  step +\d+  train  loss [\d.e-]+  accuracy [\d.]+\r\n"
                                r" {28}test   loss [\d.]+  accuracy [\d.]+\r\n")
         for command in ("list", "status terminal-1", "evaluate terminal-1", "watch terminal-1", "rules", "schema",
                         "rules lamb", f"plan {DIGITS} --set data.dir={self.shared}/digits --set cluster.ps=2",
