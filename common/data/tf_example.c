@@ -85,6 +85,8 @@ static enum tf_step next_bytes(struct tf_span *s, uint64_t last, struct wire_ite
 
 void tf_example_begin(struct tf_example *e, const uint8_t *bytes, size_t size)
 {
+    static const uint8_t nothing = 0;
+    bytes = bytes == NULL ? &nothing : bytes; /* an empty one may have no memory */
     *e = (struct tf_example){.rest = {.p = bytes, .end = bytes + size},
                              .features = {.p = bytes, .end = bytes}};
 }

@@ -458,6 +458,20 @@ static void missing_labels_and_declarations(void **state)
     buf_release(&file);
 }
 
+/* No bytes at all: an Example without features. */
+static void an_empty_example_lacks_everything(void **state)
+{
+    (void)state;
+    struct buf file = {0}, nothing = {0};
+    add_frame(&file, &nothing);
+    struct data_spec spec = spec_of(&file);
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "feature \"y\" is the label, and is missing");
+    spec.column_count = 0;
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "declare them in data.columns");
+    buf_release(&file);
+}
+
 static void missing_values_follow_the_job(void **state)
 {
     (void)state;
@@ -527,6 +541,7 @@ int main(void)
         cmocka_unit_test(lengths_are_no_packing),
         cmocka_unit_test(wrong_features_are_named),
         cmocka_unit_test(missing_labels_and_declarations),
+        cmocka_unit_test(an_empty_example_lacks_everything),
         cmocka_unit_test(missing_values_follow_the_job),
         cmocka_unit_test(broken_examples_do_no_harm),
     };
