@@ -117,7 +117,20 @@ int layer_plan_rows(const struct layer *l, size_t *rows, size_t *width, struct e
         *width = (size_t)last;
         *rows += rows_of(&l->inputs[k], *width);
     }
+    if (*rows < 2) {
+        return err_set(err, ERR_INVALID,
+                       "it has one row of %zu numbers, and no other to multiply it by; two inputs "
+                       "or more, or one of [rows, width] would fit",
+                       *width);
+    }
     return 0;
+}
+
+size_t layer_row_count(const struct layer *l)
+{
+    size_t rows = 0, width = 0;
+    (void)layer_plan_rows(l, &rows, &width, NULL); /* it was planned */
+    return rows;
 }
 
 void layer_rows(const struct layer_run *r, size_t record, const float **out)

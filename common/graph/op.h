@@ -117,10 +117,11 @@ int layer_plan_same_shape(struct layer *l, struct err *err);
 /* What kinds of several inputs share: the shapes of all inputs are the same. Errors: ERR_INVALID
  * which are not. */
 int layer_check_same_inputs(const struct layer *l, struct err *err);
-/* The inputs as rows of one width: [width], or several rows in [rows, width]. Errors: ERR_INVALID.
- */
+/* The inputs as two rows or more of one width: [width], or several rows in [rows, width]. Errors:
+ * ERR_INVALID. */
 int layer_plan_rows(const struct layer *l, size_t *rows, size_t *width, struct err *err);
-/* Where the rows of record @record are: @out[layer_plan_rows()]. */
+size_t layer_row_count(const struct layer *l); /* of one that was planned so */
+/* Where the rows of record @record are: @out[layer_row_count()]. */
 void layer_rows(const struct layer_run *r, size_t record, const float **out);
 /* The same places in dxs; NULL: nobody needs that row. */
 void layer_row_gradients(const struct layer_run *r, size_t record, float **out);

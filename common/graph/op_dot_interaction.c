@@ -20,25 +20,12 @@ static bool with_self(const struct layer *l)
     return ((const struct dot_interaction_params *)l->params)->self;
 }
 
-static size_t row_count(const struct layer *l)
-{
-    size_t rows = 0, width = 0;
-    (void)layer_plan_rows(l, &rows, &width, NULL); /* it was planned */
-    return rows;
-}
-
 static int dot_interaction_plan(struct layer *l, struct err *err)
 {
     size_t rows, width;
     int rc = layer_plan_rows(l, &rows, &width, err);
     if (rc != 0) {
         return rc;
-    }
-    if (rows < 2) {
-        return err_set(err, ERR_INVALID,
-                       "it has one row of %zu numbers, and nothing to multiply it by; two inputs "
-                       "or more, or one of [rows, width] would fit",
-                       width);
     }
     const uint64_t n = rows;
     l->out = (struct shape){.rank = 1, .dims = {with_self(l) ? n * (n + 1) / 2 : n * (n - 1) / 2}};
@@ -48,7 +35,7 @@ static int dot_interaction_plan(struct layer *l, struct err *err)
 
 static void dot_interaction_forward(const struct layer_run *r)
 {
-    const size_t rows = row_count(r->layer), self = with_self(r->layer);
+    const size_t rows = layer_row_count(r->layer), self = with_self(r->layer);
     const size_t width = (size_t)r->layer->in.dims[r->layer->in.rank - 1];
     const float **x = r->scratch;
     float *y = r->y;
@@ -71,7 +58,7 @@ static void add_part(size_t width, float dy, const float *x, float *dx)
 
 static void dot_interaction_backward(const struct layer_run *r)
 {
-    const size_t rows = row_count(r->layer), self = with_self(r->layer);
+    const size_t rows = layer_row_count(r->layer), self = with_self(r->layer);
     const size_t width = (size_t)r->layer->in.dims[r->layer->in.rank - 1];
     const float **x = r->scratch;
     float **dx = (float **)r->scratch + rows;

@@ -30,25 +30,12 @@ static size_t width_of(const struct layer *l)
     return (size_t)l->in.dims[l->in.rank - 1];
 }
 
-static size_t row_count(const struct layer *l)
-{
-    size_t rows = 0, width = 0;
-    (void)layer_plan_rows(l, &rows, &width, NULL); /* it was planned */
-    return rows;
-}
-
 static int factorization_plan(struct layer *l, struct err *err)
 {
     size_t rows, width;
     int rc = layer_plan_rows(l, &rows, &width, err);
     if (rc != 0) {
         return rc;
-    }
-    if (rows < 2) {
-        return err_set(err, ERR_INVALID,
-                       "it has one row of %zu numbers, and no other to multiply it by; two inputs "
-                       "or more, or one of [rows, width] would fit",
-                       width);
     }
     l->out = (struct shape){.rank = 1, .dims = {is_vector(l) ? width : 1}};
     l->state_bytes = width * sizeof(float); /* the sum of the rows */
@@ -58,7 +45,7 @@ static int factorization_plan(struct layer *l, struct err *err)
 
 static void factorization_forward(const struct layer_run *r)
 {
-    const size_t rows = row_count(r->layer), width = width_of(r->layer);
+    const size_t rows = layer_row_count(r->layer), width = width_of(r->layer);
     const float **x = r->scratch;
     float *half = (float *)(void *)(x + 2 * rows), *square = half + width;
     for (size_t record = 0; record < r->count; record++) {
@@ -98,7 +85,7 @@ static void row_gradient(const struct layer_run *r, size_t record, const float *
 
 static void factorization_backward(const struct layer_run *r)
 {
-    const size_t rows = row_count(r->layer);
+    const size_t rows = layer_row_count(r->layer);
     const float **x = r->scratch;
     float **dx = (float **)r->scratch + rows;
     float *scratch = (float *)(void *)(dx + rows);

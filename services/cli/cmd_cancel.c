@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli/output.h"
 #include "cli/query.h"
 
 struct options {
@@ -21,23 +20,14 @@ static const struct field fields[] = {
      .help = "Do not wait for a step boundary; save nothing"},
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
-{
-    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
-    if (common->json) {
-        output_status_json(job, out);
-    } else {
-        output_state_text(job, out);
-    }
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__CancelRequest request = GRADUS__V1__CANCEL_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
     request.now = o->now;
-    int code = query_job(&o->common, request.job, "Cancel", &request.base, CLIENT_TIMEOUT_MS, show);
+    int code = query_job(&o->common, request.job, "Cancel", &request.base, CLIENT_TIMEOUT_MS,
+                         query_show_state);
     free(request.job);
     return code;
 }

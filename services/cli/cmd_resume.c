@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli/output.h"
 #include "cli/query.h"
 
 struct options {
@@ -15,18 +14,13 @@ static const struct field fields[] = {
     CLI_JSON_ROW(struct options),
 };
 
-static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
-{
-    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
-    (common->json ? output_status_json : output_state_text)(job, out);
-}
-
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
     Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
     request.job = mem_strdup(args->positional[0]);
-    int code = query_job(&o->common, request.job, "Resume", &request.base, CLIENT_TIMEOUT_MS, show);
+    int code = query_job(&o->common, request.job, "Resume", &request.base, CLIENT_TIMEOUT_MS,
+                         query_show_state);
     free(request.job);
     return code;
 }

@@ -6,7 +6,15 @@
 
 #include "cli/find_job.h"
 #include "cli/follow.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
+
+void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
+                      struct buf *out)
+{
+    const Gradus__V1__Job *job = (const Gradus__V1__Job *)reply;
+    (common->json ? output_status_json : output_state_text)(job, out);
+}
 
 void query_print(const struct cli_common *common, const struct buf *out)
 {

@@ -10,6 +10,10 @@
 typedef void query_show_fn(const struct cli_common *common, const ProtobufCMessage *reply,
                            struct buf *out);
 
+/* A reply that is a job: its state, or all of it in JSON. */
+void query_show_state(const struct cli_common *common, const ProtobufCMessage *reply,
+                      struct buf *out);
+
 /* @out to standard output: as it is when it is JSON, else so that it fits the terminal. */
 void query_print(const struct cli_common *common, const struct buf *out);
 /* One call to @client, which is open; @show prints the reply. Returns the exit code. */
