@@ -23,9 +23,6 @@
 #define HEAD_BYTES 2
 #define METHODS_MAX 8
 #define STEPS_MAX 300 /* of the core, in one input */
-/* Versions of shards are below it: the core counts the batches that it missed one by one, so a
- * shard that claims 2^60 updates keeps it busy for ever. Known, and not mended. */
-#define VERSIONS_MAX 1024
 
 static struct served_method methods[METHODS_MAX];
 static const ProtobufCMessageDescriptor *types[METHODS_MAX];
@@ -151,7 +148,7 @@ static void exchange(struct worker_job *j, const struct worker_request *r)
     }
     if (msg != NULL) {
         const Gradus__V1__ExchangeResponse *m = (const Gradus__V1__ExchangeResponse *)msg->body;
-        e.version = m->version % VERSIONS_MAX;
+        e.version = m->version;
         e.code = m->code > 0 && m->code <= 16 ? -m->code : 0;
         e.code = e.code != 0 ? e.code : wire_answer_from_proto(m, &r->ask, &e.answer, &err);
         e.message = e.code == 0 ? NULL : "refused";

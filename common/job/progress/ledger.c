@@ -204,6 +204,40 @@ void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step,
                        (uint32_t)(n % l->shape.split_batches), out);
 }
 
+/* Of an epoch in which @left batches are left, in its first @steps steps. */
+static uint64_t epoch_batches(uint64_t left, uint32_t replicas, uint64_t steps, uint32_t first,
+                              uint32_t end)
+{
+    uint64_t full = left / replicas;
+    uint64_t last = left % replicas; /* replicas with a batch in the step that is not full */
+    if (steps <= full) {
+        return steps * (end - first);
+    }
+    last = last < first ? first : last;
+    last = last > end ? end : last;
+    return full * (end - first) + (last - first);
+}
+
+uint64_t ledger_sync_batches(const struct ledger *l, uint32_t replicas, uint64_t step,
+                             uint32_t first, uint32_t end)
+{
+    end = end < replicas ? end : replicas;
+    if (first >= end || ledger_shape_splits(&l->shape) == 0) {
+        return 0;
+    }
+    uint64_t left = ledger_left(l);
+    uint64_t first_steps = ceil_div(left, replicas);
+    if (step <= first_steps) {
+        return epoch_batches(left, replicas, step, first, end);
+    }
+    uint64_t batches = ledger_shape_batches(&l->shape);
+    uint64_t steps = ceil_div(batches, replicas);
+    step -= first_steps;
+    return epoch_batches(left, replicas, first_steps, first, end) +
+           step / steps * epoch_batches(batches, replicas, steps, first, end) +
+           epoch_batches(batches, replicas, step % steps, first, end);
+}
+
 uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs)
 {
     if (replicas == 0 || ledger_shape_splits(&l->shape) == 0 || l->epoch >= epochs) {

@@ -65,6 +65,10 @@ bool ledger_pending(const struct ledger *l, uint64_t n, struct ledger_batch *out
  * (none when nothing is left), each later one ceil(batches / replicas). */
 void ledger_sync_batch(const struct ledger *l, uint32_t replicas, uint64_t step, uint32_t replica,
                        struct ledger_batch *out);
+/* How many batches with records the replicas first..end-1 have in the steps before @step; modulo
+ * 2^64, and in the same time for any step. */
+uint64_t ledger_sync_batches(const struct ledger *l, uint32_t replicas, uint64_t step,
+                             uint32_t first, uint32_t end);
 /* Steps from the ledger until @epochs epochs (from epoch 0) are done. */
 uint64_t ledger_sync_steps(const struct ledger *l, uint32_t replicas, uint64_t epochs);
 

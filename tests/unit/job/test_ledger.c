@@ -192,6 +192,48 @@ static void sync_covers_every_record_once(void **state)
     }
 }
 
+/* The closed form is what walking over every step and replica gives. */
+static void check_batches(const struct ledger *l, uint32_t replicas)
+{
+    for (uint32_t first = 0; first <= replicas; first++) {
+        for (uint32_t end = first; end <= replicas + 1; end++) {
+            uint64_t count = 0;
+            for (uint64_t step = 0; step < 40; step++) {
+                assert_int_equal(ledger_sync_batches(l, replicas, step, first, end), count);
+                for (uint32_t r = first; r < end; r++) {
+                    struct ledger_batch b;
+                    ledger_sync_batch(l, replicas, step, r, &b);
+                    count += b.count > 0 ? 1 : 0;
+                }
+            }
+        }
+    }
+}
+
+static void batches_of_many_steps_are_counted_at_once(void **state)
+{
+    (void)state;
+    static const struct ledger_shape shapes[] = {{1, 1, 1}, {100, 7, 3}, {103, 10, 4}, {65, 8, 2}};
+    struct ledger l;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (uint64_t seed = 0; seed < 6; seed++) {
+            ledger_of(&l, shapes[i].records, shapes[i].batch_records, shapes[i].split_batches);
+            if (seed > 0) {
+                do_some(&l, seed);
+            }
+            for (uint32_t replicas = 1; replicas <= 6; replicas++) {
+                check_batches(&l, replicas);
+            }
+            ledger_release(&l);
+        }
+    }
+    ledger_of(&l, 100, 10, 2); /* ten batches: of four replicas three steps, the last of two */
+    assert_int_equal(ledger_sync_batches(&l, 4, UINT64_C(3) << 58, 0, 4), UINT64_C(10) << 58);
+    assert_int_equal(ledger_sync_batches(&l, 4, UINT64_C(3) << 58, 2, 4), UINT64_C(4) << 58);
+    assert_int_equal(ledger_sync_batches(&l, 0, 5, 0, 4), 0);
+    ledger_release(&l);
+}
+
 static void a_done_epoch_has_no_steps(void **state)
 {
     (void)state;
@@ -310,6 +352,7 @@ int main(void)
         cmocka_unit_test(wrong_shapes_are_refused),
         cmocka_unit_test(pending_agrees_with_a_list),
         cmocka_unit_test(sync_covers_every_record_once),
+        cmocka_unit_test(batches_of_many_steps_are_counted_at_once),
         cmocka_unit_test(a_done_epoch_has_no_steps),
         cmocka_unit_test(a_ledger_in_the_middle_goes_on_the_same),
         cmocka_unit_test(a_complete_epoch_is_the_next_ones_beginning),

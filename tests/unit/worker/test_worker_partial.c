@@ -91,6 +91,45 @@ static void test_partial_goes_on_where_the_shards_are(void **state)
     script_end(&t);
 }
 
+/* A shard that lies spoils the count, and keeps nobody counting. */
+static void test_a_claim_of_any_version_is_counted_at_once(void **state)
+{
+    (void)state;
+    const uint64_t claimed = UINT64_C(3) << 58; /* an epoch has three steps */
+    struct script t;
+    struct worker_assignment a = nonblocking_partial(2, 2, 4);
+    a.step_limit = UINT64_MAX;
+    nonblocking_start(&t, &a, 0);
+    (void)script_compute(&t);
+    script_answer_both(&t, claimed, PUSH_STALE);
+    (void)script_compute(&t);
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, claimed);
+    struct worker_action report = script_report(&t);
+    assert_int_equal(report.position, claimed);
+    assert_int_equal(report.dropped, UINT64_C(4) << 58);
+    script_end(&t);
+}
+
+/* Of the step that it is in, it counts what it has not pushed. */
+static void test_what_was_pushed_is_not_counted_as_skipped(void **state)
+{
+    (void)state;
+    struct script t;
+    struct worker_assignment a = nonblocking_partial(3, 0, 3);
+    nonblocking_start(&t, &a, 0);
+    (void)script_compute(&t);
+    struct asked lead = script_exchange(&t, 0);
+    struct asked other = script_exchange(&t, 1);
+    (void)script_take(&t, WORKER_DO_COMPUTE);
+    script_answer(&t, &lead, 2, PUSH_APPLIED);
+    script_answer(&t, &other, 2, PUSH_APPLIED);
+    script_feed(&t, (struct worker_event){.kind = WORKER_COMPUTED});
+    assert_int_equal(script_take(&t, WORKER_DO_COMPUTE).step, 2);
+    /* Two replicas of step 0, and three of step 1. */
+    assert_int_equal(script_report(&t).dropped, 5);
+    script_end(&t);
+}
+
 /* A report of a generation that is over is not taken; what it counted is in the next one, unless it
  * was sent before and may have been taken then. */
 static void test_what_was_dropped_is_counted_once(void **state)
@@ -397,6 +436,8 @@ int main(void)
         cmocka_unit_test(test_partial_pushes_single_replicas),
         cmocka_unit_test(test_partial_carries_the_decision),
         cmocka_unit_test(test_partial_goes_on_where_the_shards_are),
+        cmocka_unit_test(test_a_claim_of_any_version_is_counted_at_once),
+        cmocka_unit_test(test_what_was_pushed_is_not_counted_as_skipped),
         cmocka_unit_test(test_what_was_dropped_is_counted_once),
         cmocka_unit_test(test_partial_skips_only_what_every_shard_is_past),
         cmocka_unit_test(test_partial_hears_of_the_end_of_a_step_early),
