@@ -5,22 +5,30 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/accept_share.h"
 #include "base/chrono.h"
 #include "base/log.h"
+#include "base/log_rate.h"
 
-#define LOG_MS 1000    /* one line in so long, with a count */
 #define RESERVE_MIN 32 /* descriptors that connections never take */
 #define RESERVE_PART 8 /* or that part of all, if it is more */
 
 static atomic_int first_refused = INT_MAX; /* a connection with this number, or a higher one */
 static atomic_int exempt[ACCEPT_LIMIT_EXEMPT_MAX]; /* fd + 1; 0: none */
+static atomic_int exempt_ports[ACCEPT_LIMIT_EXEMPT_MAX];
+static atomic_int limited_port; /* enum first_byte_port */
 static atomic_ullong refused;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next one */
+static struct accept_share share;
 
 /* How many descriptors there may be; more of them, if the system lets us. */
 static size_t raise_descriptors(size_t wanted)
@@ -45,24 +53,54 @@ static size_t reserve_of(size_t descriptors)
     return part > RESERVE_MIN ? part : RESERVE_MIN;
 }
 
-size_t accept_limit_set(size_t connections)
+static uint16_t port_of(const struct sockaddr_storage *a)
 {
-    size_t wanted = connections + ACCEPT_LIMIT_OTHERS, can = connections;
+    return a->ss_family == AF_INET    ? ((const struct sockaddr_in *)a)->sin_port
+           : a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
+                                      : 0;
+}
+
+/* Nobody: it has gone, or comes through a socket of this host. */
+static struct accept_guest guest_of(int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t n = sizeof peer;
+    if (getpeername(fd, (struct sockaddr *)&peer, &n) != 0) {
+        return (struct accept_guest){0};
+    }
+    return (struct accept_guest){peer_network_of((struct sockaddr *)&peer), port_of(&peer)};
+}
+
+static bool is_there(int fd, const struct accept_guest *guest)
+{
+    struct accept_guest now = guest_of(fd);
+    return now.port == guest->port && peer_network_same(&now.peer, &guest->peer);
+}
+
+size_t accept_limit_set(const struct accept_limits *limits)
+{
+    size_t wanted = limits->connections + ACCEPT_LIMIT_OTHERS, can = limits->connections;
     size_t all = raise_descriptors(wanted + reserve_of(wanted));
     if (all < wanted + reserve_of(wanted)) {
         wanted = all > (size_t)2 * RESERVE_MIN ? all - reserve_of(all) : all / 2;
         can = wanted - (wanted / 2 < ACCEPT_LIMIT_OTHERS ? wanted / 2 : ACCEPT_LIMIT_OTHERS);
     }
+    pthread_mutex_lock(&lock);
+    share.there = is_there;
+    accept_share_set(&share, limits->peer > 0 ? limits->peer : (can + 1) / 2);
+    pthread_mutex_unlock(&lock);
+    atomic_store(&limited_port, (int)limits->port);
     atomic_store(&first_refused, (int)wanted);
     return can;
 }
 
-void accept_limit_exempt(int fd)
+void accept_limit_exempt(int fd, enum first_byte_port port)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         int none = 0;
         if (atomic_load(&exempt[i]) == fd + 1 ||
             atomic_compare_exchange_strong(&exempt[i], &none, fd + 1)) {
+            atomic_store(&exempt_ports[i], (int)port);
             return;
         }
     }
@@ -73,14 +111,17 @@ uint64_t accept_limit_refused(void)
     return atomic_load(&refused);
 }
 
-static int is_exempt(int fd)
+/* Is the listening socket @fd exempt? Then @port is what its connections speak. */
+static bool is_exempt(int fd, enum first_byte_port *port)
 {
     for (size_t i = 0; i < ACCEPT_LIMIT_EXEMPT_MAX; i++) {
         if (atomic_load(&exempt[i]) == fd + 1) {
-            return 1;
+            *port = (enum first_byte_port)atomic_load(&exempt_ports[i]);
+            return true;
         }
     }
-    return 0;
+    *port = (enum first_byte_port)atomic_load(&limited_port);
+    return false;
 }
 
 /* That there is no descriptor for a connection must not look like a broken port: as if there were
@@ -91,21 +132,33 @@ static int none_now(void)
     return -1;
 }
 
-static void count_refused(void)
+/* Why the new connection @fd is closed; NULL: it stays. */
+static const char *too_many(int fd, bool limited)
 {
-    static atomic_uint_least64_t next_ms;
-    static atomic_uint untold;
-    uint64_t now_ms = chrono_now_ms();
-    uint_least64_t due_ms = atomic_load(&next_ms);
-    atomic_fetch_add(&refused, 1);
-    if (now_ms < due_ms || !atomic_compare_exchange_strong(&next_ms, &due_ms, now_ms + LOG_MS)) {
-        atomic_fetch_add(&untold, 1);
-        return;
+    struct accept_guest guest = {0};
+    if (limited && fd >= atomic_load_explicit(&first_refused, memory_order_relaxed)) {
+        return "as many connections as connections_max allows; new ones are closed";
     }
-    log_warn("connections_full",
-             "untold=%u reason=\"as many connections as connections_max allows; "
-             "new ones are closed\"",
-             atomic_exchange(&untold, 0));
+    if (limited) {
+        guest = guest_of(fd);
+    }
+    pthread_mutex_lock(&lock);
+    bool fits = accept_share_enter(&share, fd, &guest, chrono_now_ms());
+    pthread_mutex_unlock(&lock);
+    return fits ? NULL
+                : "as many connections of one address as connections_peer_max allows; new ones "
+                  "from there are closed";
+}
+
+static void refuse(int fd, const char *reason)
+{
+    static struct log_rate rate;
+    unsigned untold = 0;
+    (void)close(fd);
+    atomic_fetch_add(&refused, 1);
+    if (log_rate_take(&rate, &untold)) {
+        log_warn("connections_full", "untold=%u reason=\"%s\"", untold, reason);
+    }
 }
 
 /* Of the libraries, and ours, under the name that they call. */
@@ -115,16 +168,20 @@ int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags
 int accept_limited(int fd, struct sockaddr *address, socklen_t *bytes, int flags)
 {
     socklen_t room = bytes != NULL ? *bytes : 0;
+    enum first_byte_port port;
     for (;;) {
         int got = (int)syscall(SYS_accept4, fd, address, bytes, flags);
+        bool free_of_limits = is_exempt(fd, &port);
         if (got < 0) {
-            return is_exempt(fd) ? -1 : none_now();
+            return free_of_limits ? -1 : none_now();
         }
-        if (got < atomic_load_explicit(&first_refused, memory_order_relaxed) || is_exempt(fd)) {
+        const char *reason = too_many(got, !free_of_limits);
+        if (reason == NULL) {
+            first_byte_ignore(got);
+            first_byte_watch(got, port);
             return got;
         }
-        (void)close(got);
-        count_refused();
+        refuse(got, reason);
         if (bytes != NULL) {
             *bytes = room;
         }

@@ -5,7 +5,8 @@
  * descriptor left for a connection. So accept4() is ours, for all libraries of the process: what
  * comes beyond the limit is closed at once, which its peer sees as a connection that ends, and what
  * is there goes on. Descriptors are counted and not connections: a new one has the lowest free
- * number, so a number tells how many there are. Until a limit is set all is as ever.
+ * number, so a number tells how many there are. One peer (peer_network.h) has a share of them at
+ * most. Until a limit is set all is as ever.
  *
  * Any thread. */
 #ifndef GRADUS_BASE_ACCEPT_LIMIT_H
@@ -14,16 +15,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/first_byte.h"
+
 /* What a process needs besides connections: files, sockets to others, pipes. */
 #define ACCEPT_LIMIT_OTHERS 256
 
-/* Take at most about @connections, and leave descriptors free for what else the process opens; as
- * many as the system allows are asked for first. Returns how many connections there can be. */
-size_t accept_limit_set(size_t connections);
-/* The listening socket @fd bounds its connections itself (http_crowd.h). Before it accepts; at most
- * ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
+/* What a process lets in. */
+struct accept_limits {
+    size_t connections; /* about so many at most; as the system's limit on open files lets it, of
+                           which as many as it allows are asked for first, and some are left free */
+    size_t peer;        /* of one peer at most; 0: half of what there can be. Those through sockets
+                           of this host are not counted */
+    enum first_byte_port port; /* what connections that are not exempt speak */
+};
+
+/* Returns how many connections there can be. */
+size_t accept_limit_set(const struct accept_limits *limits);
+/* The listening socket @fd bounds its connections itself (http_crowd.h), which are @port. Before it
+ * accepts; at most ACCEPT_LIMIT_EXEMPT_MAX in one process, further ones are not exempt. */
 #define ACCEPT_LIMIT_EXEMPT_MAX 4
-void accept_limit_exempt(int fd);
+void accept_limit_exempt(int fd, enum first_byte_port port);
 /* Connections that were closed because of the limit, so far. */
 uint64_t accept_limit_refused(void);
 

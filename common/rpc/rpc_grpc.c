@@ -11,16 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chrono.h"
 #include "base/log.h"
+#include "base/log_rate.h"
 #include "base/mem.h"
 #include "base/text.h"
 
 /* Connections without a call are looked after so often. The core's 5 s is as long as the answer to
  * a keepalive ping may take: idle connections were closed. */
 #define IDLE_POLL_MS "1000"
-
-#define HANDSHAKE_LOG_MS 1000
 
 /* ---- process ---- */
 
@@ -36,22 +34,16 @@ void rpc_log_capture(char *out, size_t n)
     }
 }
 
-/* Whoever connects can fail a handshake, as often as it likes: one line in a while, with a count.
- * A client that fails learns why from its call. */
+/* A client that fails learns why from its call. */
 static void log_handshake(const char *reason)
 {
-    static atomic_uint_least64_t next_ms;
-    static atomic_uint untold;
+    static struct log_rate rate;
+    unsigned untold = 0;
     char text[1024];
-    uint64_t now_ms = chrono_now_ms();
-    uint_least64_t due_ms = atomic_load(&next_ms);
-    if (now_ms < due_ms ||
-        !atomic_compare_exchange_strong(&next_ms, &due_ms, now_ms + HANDSHAKE_LOG_MS)) {
-        atomic_fetch_add(&untold, 1);
-        return;
+    if (log_rate_take(&rate, &untold)) {
+        log_info("tls_failed", "untold=%u reason=%s", untold,
+                 log_quote(reason, text, sizeof(text)));
     }
-    log_info("tls_failed", "untold=%u reason=%s", atomic_exchange(&untold, 0),
-             log_quote(reason, text, sizeof(text)));
 }
 
 static void log_from_grpc(gpr_log_func_args *args)

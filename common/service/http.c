@@ -318,7 +318,8 @@ struct http *http_start(const struct http_options *options, struct err *err)
     if (fd < 0) {
         return NULL;
     }
-    accept_limit_exempt(fd); /* http_crowd.h */
+    /* http_crowd.h */
+    accept_limit_exempt(fd, options->tls != NULL ? FIRST_BYTE_HTTPS : FIRST_BYTE_HTTP);
     struct http *h = mem_new(1, sizeof *h);
     h->meters = options->meters;
     h->checks = options->checks;

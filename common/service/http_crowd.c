@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the table of an HTTP server's connections and chooses which to end. It is small, so
- * every question walks all of it. A peer is an IPv4 address or a network of 64 bits of IPv6. */
+ * every question walks all of it. */
 #include "service/http_crowd.h"
-
-#include <netinet/in.h>
-#include <string.h>
-
-static void peer_copy(unsigned char *out, const struct sockaddr *peer)
-{
-    if (peer != NULL && peer->sa_family == AF_INET) {
-        memcpy(out, &((const struct sockaddr_in *)(const void *)peer)->sin_addr, 4);
-    } else if (peer != NULL && peer->sa_family == AF_INET6) {
-        memcpy(out, &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr, 8);
-    }
-}
 
 struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct sockaddr *peer,
                                     uint64_t now_ms)
@@ -21,9 +9,11 @@ struct http_guest *http_crowd_enter(struct http_crowd *c, int fd, const struct s
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         struct http_guest *g = &c->guests[i];
         if (!g->used) {
-            *g = (struct http_guest){
-                .used = true, .fd = fd, .since_ms = now_ms, .number = ++c->entered};
-            peer_copy(g->peer, peer);
+            *g = (struct http_guest){.used = true,
+                                     .fd = fd,
+                                     .since_ms = now_ms,
+                                     .number = ++c->entered,
+                                     .peer = peer_network_of(peer)};
             return g;
         }
     }
@@ -50,7 +40,7 @@ static size_t count_of(const struct http_crowd *c, const struct http_guest *like
     size_t n = 0;
     for (size_t i = 0; i < HTTP_CROWD_ROOM; i++) {
         const struct http_guest *g = &c->guests[i];
-        n += stays(g) && (like == NULL || memcmp(g->peer, like->peer, sizeof g->peer) == 0);
+        n += stays(g) && (like == NULL || peer_network_same(&g->peer, &like->peer));
     }
     return n;
 }

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/peer_network.h"
 #include "service/http.h"
 
 /* Some are on their way out while the next ones come in. */
@@ -26,8 +27,8 @@ struct http_guest {
     bool leaving; /* it was told to go */
     int fd;       /* borrows */
     uint64_t since_ms;
-    uint64_t number;       /* of those that began in one millisecond, the lower came first */
-    unsigned char peer[8]; /* an IPv4 address, or the network of an IPv6 address */
+    uint64_t number; /* of those that began in one millisecond, the lower came first */
+    struct peer_network peer;
 };
 
 /* Zeroed is empty. */

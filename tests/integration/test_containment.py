@@ -87,7 +87,7 @@ def resident_mib(service):
         return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
 
 
-def flood(address, count):
+def flood(address, count, source=None):
     """Connections that say nothing, as many as can be had."""
     host, port = address.rsplit(":", 1)
     made = []
@@ -95,6 +95,8 @@ def flood(address, count):
         s = socket.socket()
         s.settimeout(2)
         try:
+            if source:
+                s.bind((source, 0))
             s.connect((host, int(port)))
         except OSError:
             s.close()
@@ -146,6 +148,32 @@ class Limits(ClusterTest):
             self.assertIn("event=connections_full", f.read())
         self.end(crowd)
         self.wait_for("room", lambda: self.list_jobs(master.address) == 0)
+
+    def test_one_address_takes_no_more_than_its_share(self):
+        """A crowd from one address, on both ports; a probe and a client from another, all the while."""
+        for args, share in (["--connections-max=100"], 50), (["--connections-max=100", "--connections-peer-max=20"], 20):
+            master = self.start("master", f"--state-dir={self.dir}/state-{share}", *args)
+            crowds = flood(master.address, 300, "127.0.0.2"), flood(master.http, 300, "127.0.0.2")
+            self.wait_for("the share", lambda: ended(crowds[0]) >= 300 - share)
+            self.assertLess(ended(crowds[0]), 300)
+            self.assertEqual(self.list_jobs(master.address), 0)
+            self.assertEqual(self.page(master, "/healthz"), "ok\n")
+            with open(master.log.name) as f:
+                self.assertIn("event=connections_full untold=0 reason=\"as many connections of one address as "
+                              "connections_peer_max allows", f.read())
+            others = flood(master.address, 10)  # of 127.0.0.1: there is room
+            self.assertEqual((len(others), ended(others)), (10, 0))
+            for crowd in (*crowds, others):
+                self.end(crowd)
+            # What was closed counts no more.
+            self.wait_for("room", lambda: self.stays(master.address, "127.0.0.2"))
+
+    def stays(self, address, source):
+        connections = flood(address, 1, source)
+        time.sleep(0.2)
+        left = len(connections) - ended(connections)
+        self.end(connections)
+        return left == 1
 
     def test_a_process_without_descriptors_keeps_its_port(self):
         """gRPC's core alone closes the port for good when a connection finds no free descriptor."""

@@ -230,6 +230,38 @@ class Tls(ClusterTest):
             self.wait_for(words, said, 30)
             worker.stop()
 
+    def test_a_server_says_so_too(self):
+        """TLS to a port without it, and the reverse, on both ports: what the client hears, and what the log says."""
+        plain = self.start("master", f"--state-dir={self.dir}/plain")
+        master = self.start_tls_cluster(ps=0, workers=0)
+
+        def logged(service, port, words):
+            line = rf'event=wrong_protocol port={port} peer=127\.0\.0\.1:\d+ untold=\d+ reason="{re.escape(words)}'
+
+            def found():
+                with open(service.log.name) as f:
+                    return re.search(line, f.read())
+            self.wait_for(words, found, 20)
+            time.sleep(1.1)  # a line a second
+        self.refused(plain.address, self.client, "it speaks no TLS, and the files of TLS (--tls-ca …) are given")
+        logged(plain, "grpc", "it speaks TLS, and this port does not: give this service --tls-cert")
+        self.refused(master.address, [], "it speaks TLS, and this side was given no --tls-cert")
+        logged(master, "grpc", "it speaks no TLS, and this port speaks nothing else: give that side --tls-ca")
+        with self.assertRaises((ssl.SSLError, OSError)):
+            self.https(plain.http, "/healthz")
+        logged(plain, "http", "it speaks HTTPS, and this port plain HTTP: ask for http://")
+        self.assertEqual(self.plain_http(master.http, "/healthz"), (400, "this port speaks HTTPS\n"))
+        logged(master, "http", "it speaks plain HTTP, and this port HTTPS: ask for https://")
+        # Who speaks as a port does is not mentioned; a probe finds out by itself.
+        for service in (plain, master):
+            self.assertEqual(self.probe(service.http).returncode, 0)
+            with open(service.log.name) as f:
+                lines = f.read().count("event=wrong_protocol")
+            self.assertEqual(self.probe(service.http).returncode, 0)
+            time.sleep(0.2)
+            with open(service.log.name) as f:
+                self.assertEqual(f.read().count("event=wrong_protocol"), lines)
+
     def test_flags(self):
         some = flags(self.keys, "node")
         for missing in some:
