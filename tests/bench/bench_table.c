@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "base/vector.h"
+#include "table/table_keys.h"
 #include "table/table_rows.h"
 
 #define REPEATS 5
@@ -302,6 +303,32 @@ static void line(const char *rule, const char *what, struct bench *b, pass *tabl
                  shares[REPEATS / 2], shares[0], shares[REPEATS - 1]);
 }
 
+/* The keys of a batch made unique: all different, and most of them more than once. */
+static void unique_line(const char *what, uint64_t range)
+{
+    enum { TIMES = 200 };
+    static uint64_t keys[BATCH];
+    double took[REPEATS];
+    struct table_keys unique = {0};
+    for (size_t i = 0; i < BATCH; i++) {
+        keys[i] = key_of(range == 0 ? i : rng_below(4, i, range));
+    }
+    for (size_t k = 0; k < REPEATS; k++) {
+        struct err err;
+        const uint64_t from = spent_ns();
+        for (size_t i = 0; i < TIMES; i++) {
+            if (table_keys_unique(&unique, keys, BATCH, &err) != 0) {
+                fail(&err);
+            }
+        }
+        took[k] = (double)(spent_ns() - from) / TIMES;
+    }
+    qsort(took, REPEATS, sizeof took[0], by_size);
+    (void)printf("unique keys of a batch: %zu of %d (%s) in %.1f us, %.1f ns per key\n",
+                 unique.count, BATCH, what, took[REPEATS / 2] * 1e-3, took[REPEATS / 2] / BATCH);
+    table_keys_release(&unique);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -318,6 +345,8 @@ int main(int argc, char **argv)
         (void)fputs("usage: bench_table [ROWS [SECONDS_PER_MEASUREMENT]]\n", stderr);
         return 2;
     }
+    unique_line("all different", 0);
+    unique_line("with repeats", 1000);
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         struct bench b;
         bench_init(&b, rule_find(plain[i].rule), (size_t)rows);

@@ -368,6 +368,18 @@ def answers():
     write("answers", "trace", row([0], types, [("TraceJobResponse", "TraceJobResponse", trace)]))
 
 
+def table_gradients():
+    def one(dim, keys, sightings):
+        return (struct.pack("<III", len(keys), dim, 0) + struct.pack(f"<{len(keys)}Q", *keys) +
+                struct.pack(f"<{len(keys)}I", *sightings) + struct.pack(f"<{dim * len(keys)}f", *range(dim * len(keys))))
+
+    def two(dim, a, b):
+        return bytes([dim - 1]) + struct.pack(">H", len(a)) + a + b
+    write("table_gradient", "both", two(2, one(2, [1, 5, 9], [1, 2, 1]), one(2, [0, 5, 2**64 - 1], [1, 1, 2**32 - 1])))
+    write("table_gradient", "empty", two(16, one(16, [], []), one(16, [7], [1])))
+    write("table_gradient", "bad", two(1, one(1, [5, 5], [1, 0]), one(2, [3], [1])))
+
+
 def http():
     write("http", "metrics", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
     write("http", "pages", b"GET /livez HTTP/1.0\r\n\r\nHEAD /nothing?a=%20b HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -379,7 +391,7 @@ def http():
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
     for make in (data_files, packed, checkpoints, texts, tokens, store, ps_calls, master_calls, worker_calls,
-                 answers, http):
+                 answers, table_gradients, http):
         make()
     return 0
 
