@@ -14,6 +14,7 @@
 
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* Messages taken at once: few enough that timers are not kept waiting, enough to share a lock. */
 #define LOOP_BATCH 64
@@ -291,11 +292,10 @@ static void *thread_main(void *arg)
 
 int loop_start(struct loop *loop, const char *name, struct err *err)
 {
-    int rc = pthread_create(&loop->thread, NULL, thread_main, loop);
+    int rc = thread_start(&loop->thread, name, thread_main, loop);
     if (rc != 0) {
         return err_errno(err, rc, "start thread %s", name);
     }
-    (void)pthread_setname_np(loop->thread, name);
     loop->started = true;
     return 0;
 }

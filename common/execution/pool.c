@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 struct pool_task {
     void (*fn)(void *ctx);
@@ -62,13 +63,13 @@ struct pool *pool_new(unsigned threads, size_t queue, const char *name, struct e
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     while (p->thread_count < threads) {
-        int rc = pthread_create(&p->threads[p->thread_count], NULL, work, p);
+        int rc = thread_start(&p->threads[p->thread_count], name, work, p);
         if (rc != 0) {
             err_errno(err, rc, "start thread %u of pool %s", p->thread_count, name);
             pool_free(p);
             return NULL;
         }
-        (void)pthread_setname_np(p->threads[p->thread_count++], name);
+        p->thread_count++;
     }
     return p;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* The loop that is running. */
 struct loop_work {
@@ -92,13 +93,13 @@ struct thread_team *thread_team_new(unsigned helpers, const char *name, struct e
     pthread_cond_init(&c->wake, NULL);
     pthread_cond_init(&c->ended, NULL);
     while (c->thread_count < helpers) {
-        int rc = pthread_create(&c->threads[c->thread_count], NULL, help, c);
+        int rc = thread_start(&c->threads[c->thread_count], name, help, c);
         if (rc != 0) {
             (void)err_errno(err, rc, "start thread %u of thread team %s", c->thread_count, name);
             thread_team_free(c);
             return NULL;
         }
-        (void)pthread_setname_np(c->threads[c->thread_count++], name);
+        c->thread_count++;
     }
     return c;
 }

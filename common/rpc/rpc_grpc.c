@@ -15,6 +15,7 @@
 #include "base/log_rate.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 /* Connections without a call are looked after so often. The core's 5 s is as long as the answer to
  * a keepalive ping may take: idle connections were closed. */
@@ -159,12 +160,11 @@ int rpc_poller_start(struct rpc_poller *p, unsigned threads, struct err *err)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;
     for (; p->count < threads; p->count++) {
-        int error = pthread_create(&p->threads[p->count], NULL, poll_thread, p->cq);
+        int error = thread_start(&p->threads[p->count], "rpc", poll_thread, p->cq);
         if (error != 0) {
             rc = err_errno(err, error, "start poller thread %u of %u", p->count + 1, threads);
             break;
         }
-        pthread_setname_np(p->threads[p->count], "rpc");
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/chrono.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "service/address.h"
 #include "service/http_crowd.h"
 #include "service/http_tls.h"
@@ -257,13 +258,12 @@ static int start_thread(struct http *h, struct err *err)
     sigset_t before;
     sigfillset(&all); /* signals are for the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&h->thread, NULL, serve, h);
+    int failed = thread_start(&h->thread, "http", serve, h);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
         (void)close(h->stop_fd);
         return err_set(err, ERR_UNAVAILABLE, "serve HTTP on %s: no thread", h->address);
     }
-    pthread_setname_np(h->thread, "http");
     return 0;
 }
 

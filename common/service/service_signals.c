@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "base/thread.h"
 
 /* What the thread hears: a signal's number, or one of these. */
 #define WAKE 0
@@ -163,7 +164,7 @@ struct service_signals *service_signals_new(int64_t stop_ms, struct err *err)
     pthread_cond_init(&s->changed, NULL);
     int rc = listen_to_signals(s, err);
     if (rc == 0) {
-        rc = pthread_create(&s->thread, NULL, watch, s);
+        rc = thread_start(&s->thread, "signals", watch, s);
         if (rc != 0) {
             rc = err_errno(err, rc, "start the thread for signals");
         }
@@ -172,7 +173,6 @@ struct service_signals *service_signals_new(int64_t stop_ms, struct err *err)
         release(s);
         return NULL;
     }
-    (void)pthread_setname_np(s->thread, "signals");
     return s;
 }
 
