@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus resume: a paused job goes back into the queue. */
-#include <stdlib.h>
-
-#include "base/mem.h"
 #include "cli/query.h"
 
 struct options {
@@ -17,12 +14,7 @@ static const struct field fields[] = {
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
-    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
-    request.job = mem_strdup(args->positional[0]);
-    int code = query_job(&o->common, request.job, "Resume", &request.base, CLIENT_TIMEOUT_MS,
-                         query_show_state);
-    free(request.job);
-    return code;
+    return query_job_state(&o->common, args->positional[0], "Resume");
 }
 
 const struct cli_command cmd_resume = {

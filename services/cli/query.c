@@ -3,7 +3,9 @@
 #include "cli/query.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/mem.h"
 #include "cli/find_job.h"
 #include "cli/follow.h"
 #include "cli/output.h"
@@ -50,6 +52,15 @@ int query_job(const struct cli_common *common, const char *id, const char *metho
                    ? query(&found.client, common, method, body, timeout_ms, show)
                    : cli_fail(&err);
     found_job_release(&found);
+    return code;
+}
+
+int query_job_state(const struct cli_common *common, const char *id, const char *method)
+{
+    Gradus__V1__GetJobRequest request = GRADUS__V1__GET_JOB_REQUEST__INIT;
+    request.job = mem_strdup(id);
+    int code = query_job(common, id, method, &request.base, CLIENT_TIMEOUT_MS, query_show_state);
+    free(request.job);
     return code;
 }
 

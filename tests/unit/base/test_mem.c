@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/test.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,30 @@ static void test_pages(void **state)
     assert_non_null(strstr(err.msg, "an array: no memory for "));
 }
 
+/* As large as was asked for, whatever lay there before. */
+static void test_aligned(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 63, 64, 65, 1000, 4096};
+    struct err err;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int round = 0; round < 2; round++) {
+            unsigned char *p = mem_try_aligned(sizes[i], 1, "test", &err);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % MEM_ALIGN, 0);
+            assert_true(malloc_usable_size(p) >= sizes[i]);
+            for (size_t k = 0; k < sizes[i]; k++) {
+                assert_int_equal(p[k], 0);
+            }
+            memset(p, 0xEE, sizes[i]);
+            free(p);
+        }
+    }
+    assert_null(mem_try_aligned(SIZE_MAX / 2, 3, "an array", &err));
+    assert_int_equal(err.code, ERR_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "an array: "));
+}
+
 static void resize_beyond_everything(void)
 {
     free(mem_resize(NULL, SIZE_MAX / 2 + 2, 2)); /* two bytes, if the product wrapped */
@@ -131,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_copies_of_any_size_and_place),
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_no_memory_is_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

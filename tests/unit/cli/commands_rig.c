@@ -128,7 +128,7 @@ static void on_watch(struct rpc_call *call, struct rpc_msg *msg, void *service)
     master.watches++;
     if (master.breaks != 0) {
         struct err err;
-        (void)err_set(&err, master.breaks, "not now");
+        (void)err_set(&err, master.breaks, "not now\x1b[31m");
         master.breaks = 0;
         (void)rpc_fail(call, &err);
         return;

@@ -227,11 +227,30 @@ static void test_runs_no_job_that_cannot_be(void **state)
     free(broken);
 }
 
+/* All three processes of a run, whose messages are in `err_out`, were asked to end, and did. */
+static void assert_ended(void)
+{
+    static const char *const names[] = {"master", "ps-1", "worker-1"};
+    const char *logs = strstr(buf_str(&err_out), "logs in ");
+    assert_non_null(logs);
+    logs += strlen("logs in ");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct buf log = {0};
+        char *path = mem_printf("%.*s/%s.log", (int)strcspn(logs, "\n"), logs, names[i]);
+        assert_int_equal(file_read(path, 1 << 20, &log, NULL), 0);
+        cli_says(&log, " event=signal signal=15");
+        cli_says(&log, " event=ended");
+        buf_release(&log);
+        free(path);
+    }
+}
+
 /* A job of a second, and what is left of it. */
 static void test_runs(void **state)
 {
     (void)state;
     cli_expect(0, "run job.yaml");
+    assert_ended();
     cli_says(&out, "job         tiny-1\nstate       SUCCEEDED\ntrained     8 steps, 2 epochs");
     cli_says(&err_out, "job tiny-1: 1 master, 1 parameter server, 1 worker");
     cli_expect(0, "list");
