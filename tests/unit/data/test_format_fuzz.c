@@ -138,85 +138,96 @@ static void zstd_survives(void **state)
     packed_survives(fixture_write_zstd);
 }
 
-static void csv_survives(void **state)
+/* A format of lines, and what is drawn for each round beside the file. */
+struct lines {
+    const char *name, *alphabet, *good;
+    uint64_t garbage_every; /* rounds; the others damage @good */
+    int format;
+    void (*set)(struct data_spec *spec, uint64_t key);
+};
+
+static void lines_survive(const struct lines *lines)
 {
-    (void)state;
-    static const char alphabet[] = "\"\"\",,,,\n\n\r\t ;0123456789.-eaNn?\xC3\xB6";
-    static const char good[] = "a,b,\"c\"\"d\"\r\n1,,x\n3,\"4\",y\n5,6,\"x\ny\"\n";
     for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint64_t key = rng_key_mix(rng_key(1, "csv"), round);
-        struct text t;
-        if (round % 2 == 0) {
-            garbage(&t, key, alphabet);
+        uint64_t key = rng_key_mix(rng_key(1, lines->name), round);
+        struct text t = {.n = strlen(lines->good)};
+        if (round % lines->garbage_every == 0) {
+            garbage(&t, key, lines->alphabet);
         } else {
-            t.n = sizeof good - 1;
-            memcpy(t.bytes, good, t.n);
+            memcpy(t.bytes, lines->good, t.n);
             damage(&t, key);
         }
         fixture_write("x", t.bytes, t.n);
         struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
-        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_CSV;
-        spec.missing = (int)rng_below(key, 1000, 5);
-        spec.header = (int)rng_below(key, 1001, 3);
+        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : lines->format;
+        spec.bad_records = (int64_t)rng_below(key, 1003, 3);
         spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
-        spec.bad_records = (int64_t)rng_below(key, 1005, 3);
-        spec.separator = rng_below(key, 1003, 3) == 0 ? (char[]){" "} : (char[]){","};
-        spec.categorical = rng_below(key, 1004, 2) == 0 ? (char[]){"0"} : (char[]){""};
+        lines->set(&spec, key);
         open_once(&spec);
     }
+}
+
+static void set_csv(struct data_spec *spec, uint64_t key)
+{
+    static char texts[][2] = {" ", ",", "0", ""};
+    spec->missing = (int)rng_below(key, 1000, 5);
+    spec->header = (int)rng_below(key, 1001, 3);
+    spec->separator = texts[rng_below(key, 1005, 3) == 0 ? 0 : 1];
+    spec->categorical = texts[rng_below(key, 1004, 2) == 0 ? 2 : 3];
+}
+
+static void csv_survives(void **state)
+{
+    (void)state;
+    lines_survive(&(struct lines){
+        .name = "csv",
+        .alphabet = "\"\"\",,,,\n\n\r\t ;0123456789.-eaNn?\xC3\xB6",
+        .good = "a,b,\"c\"\"d\"\r\n1,,x\n3,\"4\",y\n5,6,\"x\ny\"\n",
+        .garbage_every = 2,
+        .format = DATA_FORMAT_CSV,
+        .set = set_csv,
+    });
+}
+
+static void set_libsvm(struct data_spec *spec, uint64_t key)
+{
+    spec->features = (int64_t)rng_below(key, 1000, 9);
+    spec->first_index = (int64_t)rng_below(key, 1001, 2);
 }
 
 static void libsvm_survives(void **state)
 {
     (void)state;
-    static const char alphabet[] = "::::  \n\n\r\t#0123456789.+-eEqid";
-    static const char good[] = "+1 1:0.5 3:1e-3 7:2\r\n# none\n-1 qid:3 7:1 2:-.5 #x\n1 4:1\n-1\n";
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint64_t key = rng_key_mix(rng_key(1, "libsvm"), round);
-        struct text t;
-        if (round % 3 == 0) {
-            garbage(&t, key, alphabet);
-        } else {
-            t.n = sizeof good - 1;
-            memcpy(t.bytes, good, t.n);
-            damage(&t, key);
-        }
-        fixture_write("x", t.bytes, t.n);
-        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
-        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_LIBSVM;
-        spec.features = (int64_t)rng_below(key, 1000, 9);
-        spec.first_index = (int64_t)rng_below(key, 1001, 2);
-        spec.bad_records = (int64_t)rng_below(key, 1003, 3);
-        spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
-        open_once(&spec);
-    }
+    lines_survive(&(struct lines){
+        .name = "libsvm",
+        .alphabet = "::::  \n\n\r\t#0123456789.+-eEqid",
+        .good = "+1 1:0.5 3:1e-3 7:2\r\n# none\n-1 qid:3 7:1 2:-.5 #x\n1 4:1\n-1\n",
+        .garbage_every = 3,
+        .format = DATA_FORMAT_LIBSVM,
+        .set = set_libsvm,
+    });
+}
+
+static void set_libffm(struct data_spec *spec, uint64_t key)
+{
+    static char fields[] = "0..3";
+    static struct data_column columns[] = {{.column = fields, .as = COLUMN_SPARSE, .width = 5}};
+    (void)key;
+    spec->columns = columns;
+    spec->column_count = 1;
 }
 
 static void libffm_survives(void **state)
 {
     (void)state;
-    static const char alphabet[] = "::::::  \n\n\r\t#0123456789.+-e";
-    static const char good[] = "+1 0:1:0.5 3:1:1e-3 2:18446744073709551615:2\n# none\n-1 1:7:1\n";
-    struct data_column columns[] = {{.column = (char[]){"0..3"}, .as = COLUMN_SPARSE, .width = 5}};
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint64_t key = rng_key_mix(rng_key(1, "libffm"), round);
-        struct text t;
-        if (round % 3 == 0) {
-            garbage(&t, key, alphabet);
-        } else {
-            t.n = sizeof good - 1;
-            memcpy(t.bytes, good, t.n);
-            damage(&t, key);
-        }
-        fixture_write("x", t.bytes, t.n);
-        struct data_spec spec = fixture_spec((char[]){"x"}, (char[]){""});
-        spec.format = round % 5 == 0 ? DATA_FORMAT_AUTO : DATA_FORMAT_LIBFFM;
-        spec.columns = columns;
-        spec.column_count = 1;
-        spec.bad_records = (int64_t)rng_below(key, 1003, 3);
-        spec.test_fraction = rng_below(key, 1002, 2) == 0 ? 0 : 0.5;
-        open_once(&spec);
-    }
+    lines_survive(&(struct lines){
+        .name = "libffm",
+        .alphabet = "::::::  \n\n\r\t#0123456789.+-e",
+        .good = "+1 0:1:0.5 3:1:1e-3 2:18446744073709551615:2\n# none\n-1 1:7:1\n",
+        .garbage_every = 3,
+        .format = DATA_FORMAT_LIBFFM,
+        .set = set_libffm,
+    });
 }
 
 int main(void)

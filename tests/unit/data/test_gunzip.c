@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files packed with gzip, through the one door for all files. */
-#include "unit/data/data_rig.h"
-
-#include "data/source.h"
+#include "unit/data/unpack_rig.h"
 
 #define BYTES 3000000U /* packed and unpacked, more than any buffer on the way */
 
@@ -19,39 +17,7 @@ static uint8_t *content(void)
 
 static void packed(const void *data, size_t n, struct buf *out)
 {
-    fixture_write_gz("packed", data, n);
-    char *path = file_join(fixture_dir, "packed");
-    assert_int_equal(file_read(path, BYTES, out, NULL), 0);
-    free(path);
-}
-
-static struct source *open_file(const void *data, size_t n)
-{
-    struct source *s = NULL;
-    fixture_write("x", data, n);
-    char *path = file_join(fixture_dir, "x");
-    assert_int_equal(source_open(path, NULL, &s, NULL), 0);
-    free(path);
-    return s;
-}
-
-/* All of @file in pieces of @piece bytes is @expected. */
-static void reads(const struct buf *file, const uint8_t *expected, size_t n, size_t piece)
-{
-    struct source *s = open_file(file->data, file->len);
-    uint8_t *out = mem_new(piece, 1);
-    size_t at = 0, got = piece;
-    uint64_t bytes;
-    assert_false(source_size(s, &bytes));
-    while (got == piece) {
-        assert_int_equal(source_read(s, out, piece, &got, NULL), 0);
-        assert_true(at + got <= n && memcmp(out, expected + at, got) == 0);
-        at += got;
-    }
-    assert_int_equal(at, n);
-    assert_int_equal(source_offset(s), n);
-    free(out);
-    source_close(s);
+    unpack_add(fixture_write_gz, data, n, out);
 }
 
 /* As `cat a.gz b.gz` and packers with several threads write them, with what some put behind. */
@@ -66,36 +32,21 @@ static void members_follow_each_other(void **state)
     packed(bytes + 1000, BYTES - 1000, &file);
     assert_true(file.len > 600000);
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
-        reads(&file, bytes, BYTES, pieces[i]);
+        unpack_reads(&file, bytes, BYTES, pieces[i]);
     }
     buf_add(&file, "\0\0\0", 3);
-    reads(&file, bytes, BYTES, 4099);
+    unpack_reads(&file, bytes, BYTES, 4099);
     buf_add(&file, "and more", 8);
-    reads(&file, bytes, BYTES, 1 << 22);
+    unpack_reads(&file, bytes, BYTES, 1 << 22);
     buf_reset(&file);
     packed(bytes, 1000, &file);
     buf_add(&file, "\x1F", 1);
-    reads(&file, bytes, 1000, 1000); /* the member ends where the piece does */
+    unpack_reads(&file, bytes, 1000, 1000); /* the member ends where the piece does */
     buf_reset(&file);
     packed("", 0, &file);
-    reads(&file, bytes, 0, 16);
+    unpack_reads(&file, bytes, 0, 16);
     buf_release(&file);
     free(bytes);
-}
-
-static void refused(const struct buf *file, size_t n, const char *message)
-{
-    struct err err = {0};
-    size_t got = 77;
-    uint8_t *out = mem_new(BYTES + 1, 1);
-    struct source *s = open_file(file->data, n);
-    assert_int_equal(source_read(s, out, BYTES + 1, &got, &err), ERR_CORRUPT);
-    assert_int_equal(got, 77);
-    if (strstr(err.msg, message) == NULL) {
-        fail_msg("\"%s\" has no \"%s\"", err.msg, message);
-    }
-    source_close(s);
-    free(out);
 }
 
 static void damage_is_named(void **state)
@@ -106,14 +57,14 @@ static void damage_is_named(void **state)
     packed(bytes, BYTES, &file);
     char *cut =
         mem_printf("/x: the gzip file is cut off: it ends at its byte %zu (byte ", file.len / 2);
-    refused(&file, file.len / 2, cut);
-    refused(&file, 2, "/x: the gzip file is cut off: it ends at its byte 2 (byte 0 of the");
-    refused(&file, file.len - 1, "without the end mark");
+    unpack_refuses(&file, file.len / 2, cut);
+    unpack_refuses(&file, 2, "/x: the gzip file is cut off: it ends at its byte 2 (byte 0 of the");
+    unpack_refuses(&file, file.len - 1, "without the end mark");
     file.data[file.len - 5] ^= 1; /* of the check sum */
     char *sum = mem_printf("(byte %u of the content): incorrect data check", BYTES);
-    refused(&file, file.len, sum);
+    unpack_refuses(&file, file.len, sum);
     file.data[2] = 7; /* the method */
-    refused(&file, file.len, "(byte 0 of the content): unknown compression method");
+    unpack_refuses(&file, file.len, "(byte 0 of the content): unknown compression method");
     free(cut);
     free(sum);
     free(bytes);
@@ -127,7 +78,7 @@ static void one_byte_is_not_gzip(void **state)
     uint8_t out[4];
     size_t got;
     uint64_t size = 0;
-    struct source *s = open_file("\x1F", 1);
+    struct source *s = unpack_open("\x1F", 1);
     assert_int_equal(source_read(s, out, sizeof out, &got, NULL), 0);
     assert_int_equal(got, 1);
     assert_true(source_size(s, &size) && size == 1);
