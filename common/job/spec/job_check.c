@@ -166,7 +166,9 @@ static void check_label_file(const struct job_reader *r, const char *path, const
         given(labels)) {
         job_report(r, path,
                    "%s: a %s file has its labels at the beginning of lines; allowed: no file", path,
-                   format == DATA_FORMAT_LIBSVM ? "LIBSVM" : "libFFM");
+                   format == DATA_FORMAT_LIBSVM   ? "LIBSVM"
+                   : format == DATA_FORMAT_LIBFFM ? "libFFM"
+                                                  : "Criteo");
     }
 }
 

@@ -123,6 +123,22 @@ static void test_what_does_not_fit_together(void **state)
         3, "  train: {file: a}\n  format: idx",
         "job.yaml:3:10: data.train.labels is missing; allowed: the IDX file with the labels "
         "of data.train.file\n");
+    static const char *const labelled[][3] = {
+        {"libsvm", "", "LIBSVM"},
+        {"libffm", "\n  columns: [{column: '1', as: sparse, width: 3}]", "libFFM"},
+        {"criteo", "\n  columns: [{column: label, as: label}, {column: C1, as: sparse, width: 3}]",
+         "Criteo"}};
+    for (size_t i = 0; i < sizeof labelled / sizeof labelled[0]; i++) {
+        char *data = mem_printf("  train: {file: a}\n  test: {file: b, labels: c}\n  format: %s%s",
+                                labelled[i][0], labelled[i][1]);
+        char *problem =
+            mem_printf("job.yaml:4:27: data.test.labels: a %s file has its labels at the "
+                       "beginning of lines; allowed: no file\n",
+                       labelled[i][2]);
+        job_line_refused(3, data, problem);
+        free(data);
+        free(problem);
+    }
     job_line_refused(
         3, "  train: {file: a}\n  separator: ab",
         "job.yaml:4:14: data.separator: not a separator; allowed: one character, tab or "

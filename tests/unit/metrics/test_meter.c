@@ -115,8 +115,11 @@ static void test_special_values(void **state)
         double value;
         const char *line;
     } rows[] = {
-        {(double)NAN, "\ngradus_loss NaN\n"}, {-(double)INFINITY, "\ngradus_loss -Inf\n"},
-        {1e300, "\ngradus_loss 1e+300\n"},    {1.0 / 3, "\ngradus_loss 0.3333333333333333\n"},
+        {(double)NAN, "\ngradus_loss NaN\n"},
+        {-(double)INFINITY, "\ngradus_loss -Inf\n"},
+        {(double)INFINITY, "\ngradus_loss +Inf\n"},
+        {1e300, "\ngradus_loss 1e+300\n"},
+        {1.0 / 3, "\ngradus_loss 0.3333333333333333\n"},
         {-2, "\ngradus_loss -2\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -21,6 +21,7 @@ struct rig {
     char *certificate, *key, *ca;
     struct tls_server *server;
     char refusal[TLS_REFUSAL_BYTES]; /* of the last client; empty: believed */
+    struct tls_peer peer;            /* of one that is believed */
 };
 
 static char *authority(const char *dir, const char *name)
@@ -89,7 +90,10 @@ static bool meet(struct rig *r, SSL *client, struct tls_session *session)
     }
     r->refusal[0] = '\0';
     if (step == TLS_DONE) {
-        (void)tls_session_refusal(session, r->refusal);
+        memset(&r->peer, 0, sizeof r->peer);
+        if (tls_session_refusal(session, r->refusal) == NULL) {
+            tls_session_peer(session, &r->peer);
+        }
     }
     return connected == 1 && step == TLS_DONE;
 }
@@ -143,6 +147,10 @@ static void test_clients(void **state)
     for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
         assert_true(talk(r, r->own, version) != 0);
         assert_string_equal(r->refusal, "");
+        assert_string_equal(r->peer.common_name, "Gradus submitter");
+        assert_non_null(strstr(r->peer.subject, "CN=Gradus submitter"));
+        assert_int_equal(r->peer.uri_count, 1);
+        assert_string_equal(r->peer.uris[0], "gradus:role/submitter");
         assert_true(talk(r, NULL, version) != 0);
         assert_string_equal(r->refusal, "no client certificate was shown");
         assert_true(talk(r, r->other, version) != 0);
