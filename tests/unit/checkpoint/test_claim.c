@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +19,17 @@
 
 static char *root;
 static char one[CLAIM_OWNER_BYTES], two[CLAIM_OWNER_BYTES];
-static ino_t synced[64]; /* in place of the C library's */
-static size_t synced_count;
+static ino_t synced[64];           /* in place of the C library's */
+static atomic_size_t synced_count; /* threads claim at the same time */
 static bool disk_fails;
 
 int fsync(int fd)
 {
     struct stat st;
     assert_int_equal(fstat(fd, &st), 0);
-    if (synced_count < 64) {
-        synced[synced_count++] = st.st_ino;
+    size_t at = atomic_fetch_add(&synced_count, 1);
+    if (at < sizeof synced / sizeof synced[0]) {
+        synced[at] = st.st_ino;
     }
     if (disk_fails) {
         errno = EIO;
@@ -56,7 +58,7 @@ static bool was_synced(const char *path)
 {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
-    for (size_t i = 0; i < synced_count; i++) {
+    for (size_t i = 0; i < synced_count && i < sizeof synced / sizeof synced[0]; i++) {
         if (synced[i] == st.st_ino) {
             return true;
         }
