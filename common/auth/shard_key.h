@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With which the workers of a job prove to its shards that the job's master has sent them. It is
- * made of the job's secret (job/progress/fence.h), which the master has given to both sides, and of
- * the opening of the shard, so it is worth nothing for another job, shard or start of the job, and
- * the secret itself, with which shards are changed, does not travel with it. It goes in the
- * metadata of a call: once for each stream. */
+/* With which the workers of a job prove to its shards that the job's master has sent them, and
+ * under which name. The master gives the job's secret (job/progress/fence.h) to its servers alone,
+ * and to each worker one that is made of it and of the worker's id: a worker can neither speak as
+ * another one nor, to the shards, as the master. The key is made of that secret and of the opening
+ * of the shard, so it is worth nothing for another job, shard or start of the job, and no secret
+ * travels with it. It goes in the metadata of a call: once for each stream. */
 #ifndef GRADUS_AUTH_SHARD_KEY_H
 #define GRADUS_AUTH_SHARD_KEY_H
 
@@ -14,8 +15,12 @@
 #define SHARD_KEY_BYTES 44 /* base64url of HMAC-SHA256, with the NUL */
 #define SHARD_KEY_SECRET_BYTES 16
 
-/* The key of shard number @shard of @job, opened as @opening; "" when the secret is all zeros,
- * which is none. */
+/* What the master gives to @worker in the place of the job's @secret; of zeros, which is none, it
+ * is zeros. */
+void shard_worker_secret(const uint8_t secret[SHARD_KEY_SECRET_BYTES], const char *worker,
+                         uint8_t out[SHARD_KEY_SECRET_BYTES]);
+/* The key of a worker with its @secret, for shard number @shard of @job, opened as @opening; ""
+ * when the secret is all zeros, which is none. */
 void shard_key(const uint8_t secret[SHARD_KEY_SECRET_BYTES], const char *job, uint32_t shard,
                uint64_t opening, char out[SHARD_KEY_BYTES]);
 /* Takes the same time wherever they differ. */

@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading JSON of files that may be damaged or hostile. */
+/* Reading JSON of files that may be damaged or hostile.
+ *
+ * jansson's whole numbers end at 2^63 - 1, ours at 2^64 - 1. Those between are handed to it as
+ * texts that begin with LARGE_MARK, and read back from these. A text that looks like one of them is
+ * the number; columns in errors behind one, on its line, are too high by what it was longer. */
 #include "json/json_doc.h"
 
 #include "json/json_write.h"
 
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/buf.h"
+
+#define LARGE_MARK '\x01'
+#define LARGE_MARK_JSON "\\u0001"
 
 /* Every value but the first of its array or object follows a comma, a key's value a colon. */
 static bool too_many_values(const char *text, size_t n)
@@ -16,13 +28,90 @@ static bool too_many_values(const char *text, size_t n)
     return values > JSON_DOC_VALUES_MAX;
 }
 
+/* Is the number of @n digits above 2^63 - 1 and below 2^64? */
+static bool is_large(const char *digits, size_t n)
+{
+    static const char least[] = "9223372036854775808", most[] = "18446744073709551615";
+    return (n == sizeof least - 1 && memcmp(digits, least, n) >= 0) ||
+           (n == sizeof most - 1 && digits[0] == '1' && memcmp(digits, most, n) <= 0);
+}
+
+static size_t digits_at(const char *text, size_t n, size_t i)
+{
+    size_t end = i;
+    while (end < n && isdigit((unsigned char)text[end])) {
+        end++;
+    }
+    return end - i;
+}
+
+/* Nothing in @out: there is no such number, as mostly. */
+static void mark_large(const char *text, size_t n, struct buf *out)
+{
+    bool quoted = false;
+    size_t copied = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') {
+            quoted = !quoted;
+        } else if (quoted && text[i] == '\\') {
+            i++;
+        } else if (!quoted && isdigit((unsigned char)text[i])) {
+            size_t digits = digits_at(text, n, i);
+            bool begins = i == 0 || strchr("-+.eE", text[i - 1]) == NULL;
+            bool ends = i + digits == n || strchr(".eE", text[i + digits]) == NULL;
+            if (begins && ends && is_large(text + i, digits)) {
+                buf_add(out, text + copied, i - copied);
+                buf_printf(out, "\"" LARGE_MARK_JSON "%.*s\"", (int)digits, text + i);
+                copied = i + digits;
+            }
+            i += digits - 1;
+        }
+    }
+    if (copied > 0) {
+        buf_add(out, text + copied, n - copied);
+    }
+}
+
+static bool large(const json_t *value, uint64_t *out)
+{
+    const char *text = json_string_value(value);
+    if (text == NULL || text[0] != LARGE_MARK || !is_large(text + 1, strlen(text + 1)) ||
+        text[1 + strspn(text + 1, "0123456789")] != '\0') {
+        return false;
+    }
+    *out = strtoull(text + 1, NULL, 10);
+    return true;
+}
+
+/* False: it is no whole number from 0 on. */
+static bool whole(const json_t *value, uint64_t *out)
+{
+    if (json_is_integer(value) && json_integer_value(value) >= 0) {
+        *out = (uint64_t)json_integer_value(value);
+        return true;
+    }
+    return large(value, out);
+}
+
+/* NULL: it is no text. */
+static const char *text_of(const json_t *value)
+{
+    uint64_t number;
+    return large(value, &number) ? NULL : json_string_value(value);
+}
+
 int json_doc_parse(const char *text, size_t n, struct json_t **root, struct err *err)
 {
     if (too_many_values(text, n)) {
         return err_set(err, ERR_CORRUPT, "JSON of more than %u values", JSON_DOC_VALUES_MAX);
     }
     json_error_t why;
-    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    struct buf marked = {0};
+    mark_large(text, n, &marked);
+    json_t *value = marked.len == 0
+                        ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &why)
+                        : json_loadb(marked.data, marked.len, JSON_REJECT_DUPLICATES, &why);
+    buf_release(&marked);
     if (value == NULL) {
         return err_set(err, ERR_CORRUPT, "JSON, line %d column %d: %s", why.line, why.column,
                        why.text);
@@ -57,16 +146,19 @@ static int member(const json_t *object, const char *key, json_type type, const c
 int json_doc_u64(const struct json_t *object, const char *key, uint64_t max, uint64_t *out,
                  struct err *err)
 {
-    const json_t *value = NULL;
-    int rc = member(object, key, JSON_INTEGER, "a whole number", &value, err);
-    if (rc != 0) {
-        return rc;
+    const json_t *value = json_object_get(object, key);
+    uint64_t n = 0;
+    if (value == NULL || (!json_is_integer(value) && !large(value, &n))) {
+        return member(object, key, JSON_INTEGER, "a whole number", &value, err);
     }
-    json_int_t n = json_integer_value(value);
-    if (n < 0 || (uint64_t)n > max) {
-        return err_set(err, ERR_CORRUPT, "%s: %lld is out of range", key, (long long)n);
+    if (!whole(value, &n)) {
+        return err_set(err, ERR_CORRUPT, "%s: %lld is out of range", key,
+                       (long long)json_integer_value(value));
     }
-    *out = (uint64_t)n;
+    if (n > max) {
+        return err_set(err, ERR_CORRUPT, "%s: %" PRIu64 " is out of range", key, n);
+    }
+    *out = n;
     return 0;
 }
 
@@ -74,6 +166,10 @@ int json_doc_string(const struct json_t *object, const char *key, const char **o
 {
     const json_t *value = NULL;
     int rc = member(object, key, JSON_STRING, "text", &value, err);
+    uint64_t number;
+    if (rc == 0 && large(value, &number)) {
+        rc = err_set(err, ERR_CORRUPT, "%s: text is expected", key);
+    }
     if (rc == 0) {
         *out = json_string_value(value);
     }
@@ -105,17 +201,12 @@ int json_doc_array(const struct json_t *object, const char *key, size_t max,
 
 bool json_doc_item_u64(const struct json_t *array, size_t i, uint64_t *out)
 {
-    const json_t *value = json_array_get(array, i);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
-        return false;
-    }
-    *out = (uint64_t)json_integer_value(value);
-    return true;
+    return whole(json_array_get(array, i), out);
 }
 
 bool json_doc_item_string(const struct json_t *array, size_t i, const char **out)
 {
-    const char *text = json_string_value(json_array_get(array, i));
+    const char *text = text_of(json_array_get(array, i));
     if (text != NULL) {
         *out = text;
     }
@@ -160,13 +251,19 @@ bool json_doc_is_object(const struct json_t *value)
 
 const char *json_doc_text(const struct json_t *value)
 {
-    return json_string_value(value);
+    return text_of(value);
 }
 
 bool json_doc_number(const struct json_t *value, double *out)
 {
+    uint64_t n;
     if (json_is_number(value)) {
         *out = json_number_value(value);
+        return true;
     }
-    return json_is_number(value);
+    if (large(value, &n)) {
+        *out = (double)n;
+        return true;
+    }
+    return false;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files whose columns are declared: `data.columns` as a job file has it, read and checked as every
  * job file is, then the file by it, CSV (data/csv_declared.c, column_features.c,
- * column_vocabulary.c), libFFM or Criteo's clicks (data/labelled_lines.c, sparse_fields.c), and a
- * file with a vocabulary.
+ * column_vocabulary.c), libFFM or Criteo's clicks (data/labelled_lines.c, sparse_fields.c),
+ * TFRecord (data/tfrecord.c, tf_example.c), and a file with a vocabulary.
  *
  * Input: a byte with the format; texts with a NUL between them: the entries of data.columns, the
  * vocabulary, the file. */
@@ -16,9 +16,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const formats[] = {"csv", "libffm", "criteo", "auto"};
+    static const char *const formats[] = {"csv", "libffm", "criteo", "auto", "tfrecord"};
     struct fuzz_input in = {data, n};
-    const char *format = formats[fuzz_below(&in, 4)];
+    const char *format = formats[fuzz_below(&in, sizeof formats / sizeof formats[0])];
     char *columns = fuzz_text(&in, '\0');
     char *words = fuzz_text(&in, '\0');
     struct buf text = {0};

@@ -22,6 +22,34 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 CORPUS = os.path.join(HERE, "corpus")
 
 
+# Of a CA and a node; made once with openssl, valid for a hundred years, used nowhere.
+CA_PEM = b"""-----BEGIN CERTIFICATE-----
+MIIBPTCB8KADAgECAhQunVpkhFIOhVH8KFiFEUdp1rrOjTAFBgMrZXAwDTELMAkG
+A1UEAwwCQ0EwIBcNMjYxMTIzMjExMDQxWhgPMjEyNjEwMzAyMTEwNDFaMA0xCzAJ
+BgNVBAMMAkNBMCowBQYDK2VwAyEAfoGS17dH8SkFEslUkEOJ67/e4ctzal4E9PJx
+Y6O0iJKjYDBeMB0GA1UdDgQWBBS9wrOPBo6MNG3FW0Us8nBJLj0oFzAfBgNVHSME
+GDAWgBS9wrOPBo6MNG3FW0Us8nBJLj0oFzAPBgNVHRMBAf8EBTADAQH/MAsGA1Ud
+DwQEAwICBDAFBgMrZXADQQBrIDLUleAqaLWmPcOe5axI8Zjs7AetILasSdIOrV4+
+tz7xylAMR/fYFe3Z5glMZZasS3jUiu0FQ51PpIvnkN0O
+-----END CERTIFICATE-----
+"""
+NODE_PEM = b"""-----BEGIN CERTIFICATE-----
+MIIBWzCCAQ2gAwIBAgIUIhxOxvMfSqwiuPwI3yNtBGo1pecwBQYDK2VwMA0xCzAJ
+BgNVBAMMAkNBMCAXDTI2MTEyMzIxMTA0MVoYDzIxMjYxMDMwMjExMDQxWjAiMQow
+CAYDVQQDDAFuMRQwEgYDVQQLDAtncmFkdXMtbm9kZTAqMAUGAytlcAMhAMdHicIC
+klDU+HBTxERjgidJ/qYccPDOxORsQaALJ4FLo2gwZjAkBgNVHREEHTAbhhBncmFk
+dXM6cm9sZS9ub2RlggFuhwR/AAABMB0GA1UdDgQWBBROaqncfEexwOe6wcgmJhdH
+6O6N2zAfBgNVHSMEGDAWgBS9wrOPBo6MNG3FW0Us8nBJLj0oFzAFBgMrZXADQQDq
+yErWb/L/upy4jXRRKY0ziCIYBsK0gSIoTQ06u2Ei37TvVYbvQmwVlCQn52RPMBjJ
+fZXJ8LBjjwZLiYV3ozsK
+-----END CERTIFICATE-----
+"""
+NODE_KEY_PEM = b"""-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIFQ5hBoUm3JJMEwy8uhuQProe3PGRHYS+bCWbMiKzmvc
+-----END PRIVATE KEY-----
+"""
+
+
 def write(target, name, data):
     directory = os.path.join(CORPUS, target)
     os.makedirs(directory, exist_ok=True)
@@ -71,6 +99,40 @@ def data_files():
               b"    width: 16\n    missing: zero\n")
     line = b"%s\t5\t\t" + b"\t".join([b"0"] * 11 + [b"68fd1e64"] * 25) + b"\t%s\n"
     write("columns", "criteo", b"\2" + clicks + b"\0\0" + line % (b"1", b"80e26c9b") + line % (b"0", b""))
+
+
+    example = (message(1, b"y") + message(2, message(2, message(1, struct.pack("<f", 1)))),
+               message(1, b"k") + message(2, message(3, message(1, varint(7) + varint(2**64 - 1)))),
+               message(1, b"w") + message(2, message(1, message(1, b"word"))))
+    record = message(1, b"".join(message(1, e) for e in example))
+    length = struct.pack("<Q", len(record))
+    named = (b"  - column: y\n    as: label\n  - column: k\n    as: sparse\n    width: 4\n  - column: w\n    as: sparse\n"
+             b"    width: 4\n")
+    write("columns", "tfrecord", b"\4" + named + b"\0\0" + (length + masked(length) + record + masked(record)) * 3)
+
+
+def varint(number):
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def message(number, data):
+    """A field of a protobuf message that holds bytes."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def masked(data):
+    """CRC-32C as TFRecord files have it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def packed():
@@ -200,6 +262,12 @@ def tokens():
     write("jwks", "set", json.dumps({"keys": keys}))
     write("jwks", "pem", b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
           b"-----END PUBLIC KEY-----\n")
+
+
+def certificates():
+    write("certificates", "node", b"\0" + NODE_PEM + CA_PEM + b"\0" + CA_PEM + b"\0" + NODE_KEY_PEM)
+    write("certificates", "client", b"\1" + NODE_PEM + b"\0" + CA_PEM + NODE_PEM + b"\0")
+    write("certificates", "mixed", b"\0" + CA_PEM + b"\0" + NODE_PEM + b"\0" + NODE_KEY_PEM)
 
 
 def store():
@@ -390,7 +458,7 @@ def http():
 
 def main():
     shutil.rmtree(CORPUS, ignore_errors=True)
-    for make in (data_files, packed, checkpoints, texts, tokens, store, ps_calls, master_calls, worker_calls,
+    for make in (data_files, packed, checkpoints, texts, tokens, certificates, store, ps_calls, master_calls, worker_calls,
                  answers, table_gradients, http):
         make()
     return 0

@@ -2,14 +2,17 @@
 """What somebody who may submit jobs gets at through a worker: data files below its roots, and nothing of what is in them.
 And what somebody who can connect makes a process hold: so much, and the others work on."""
 
+import contextlib
+import json
 import os
 import re
 import socket
+import sqlite3
 import time
 import unittest
 import urllib.request
 
-from cluster import ClusterTest, gradus
+from cluster import SOURCE, ClusterTest, gradus
 
 JOB = """name: contained
 data:
@@ -167,6 +170,51 @@ class Limits(ClusterTest):
                 self.end(crowd)
             # What was closed counts no more.
             self.wait_for("room", lambda: self.stays(master.address, "127.0.0.2"))
+
+    def test_jobs_that_ended_long_ago_are_forgotten(self):
+        """Their rows go: too many of them, or too old ones; over restarts, and no id is given again."""
+        state = f"{self.dir}/state"
+
+        def started(*args):
+            return self.start("master", f"--state-dir={state}", "--finished-max=2", *args)
+
+        def ended(master, count):
+            for _ in range(count):
+                done = gradus("submit", SOURCE + "/examples/digits.yaml", "--set", f"data.dir={self.dir}", "--master",
+                              master.address)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                job = re.search(r"digits-\d+", done.stdout)[0]
+                self.assertEqual(gradus("cancel", job, "--master", master.address).returncode, 0)
+            return job
+
+        def sql(text):
+            with contextlib.closing(sqlite3.connect(state + "/master.db")) as db, db:
+                return [row[0] for row in db.execute(text)]
+
+        def jobs(master):
+            return [job["job"] for job in json.loads(gradus("list", "--json", "--master", master.address).stdout)]
+        master = started("--finished-rows-max=3")
+        self.assertEqual(ended(master, 6), "digits-6")
+        self.assertEqual(sorted(jobs(master)), ["digits-5", "digits-6"])
+        master.stop()
+        master = started("--finished-rows-max=3")  # within the hour all stay
+        self.assertEqual(len(sql("SELECT id FROM job")), 6)
+        master.stop()
+        sql("UPDATE job SET ended_ms = ended_ms - 7200000 + number")
+        master = started("--finished-rows-max=3")
+        self.assertEqual(sql("SELECT id FROM job ORDER BY number"), ["digits-4", "digits-5", "digits-6"])
+        self.assertEqual(sorted(jobs(master)), ["digits-5", "digits-6"])
+        self.assertEqual(gradus("status", "digits-4", "--master", master.address).returncode, 0)
+        gone = gradus("status", "digits-3", "--master", master.address)
+        self.assertIn("no job digits-3", gone.stderr)
+        with open(master.log.name) as f:
+            self.assertIn("event=jobs_forgotten jobs=3 ", f.read())
+        master.stop()
+        sql("DELETE FROM job")  # whatever was forgotten in the meantime
+        sql("INSERT OR REPLACE INTO text VALUES('number:digits', '6')")
+        master = started("--finished-rows-age=1h")
+        self.assertEqual(jobs(master), [])
+        self.assertEqual(ended(master, 1), "digits-7")
 
     def stays(self, address, source):
         connections = flood(address, 1, source)

@@ -137,23 +137,25 @@ class PsTest(unittest.TestCase):
                   ledger=message("Ledger", records=50, batch_records=10, split_batches=2, done=[0, 0, 0]), workers=["w0"])
         ref = message("ShardRef", job="py-1", generation=1, opening=opening)
 
-        def key(of=opening):
+        def key(of=opening, worker=b"w0"):
+            own = hmac.new(secret, b"gradus-worker-secret" + worker, hashlib.sha256).digest()[:16]
             text = b"gradus-shard-key" + struct.pack("<QI", of, 0) + b"py-1"
-            return base64.urlsafe_b64encode(hmac.new(secret, text, hashlib.sha256).digest()).rstrip(b"=").decode()
+            return base64.urlsafe_b64encode(hmac.new(own, text, hashlib.sha256).digest()).rstrip(b"=").decode()
 
         def pull(*metadata):
             return self.channel.unary_unary(
                 "/gradus.v1.ParameterServer/Pull", request_serializer=lambda m: m.SerializeToString(),
                 response_deserializer=PROTOS["gradus.v1.PullResponse"].FromString)(
-                    message("PullRequest", shard=ref, pull=message("Pull")), timeout=TIMEOUT, metadata=metadata)
-        for metadata, words in (((), "and there is none"), ((("gradus-shard-key", key(78)),), "this is not the key")):
+                    message("PullRequest", shard=ref, worker="w0", pull=message("Pull")), timeout=TIMEOUT, metadata=metadata)
+        for metadata, words in (((), "and there is none"), ((("gradus-shard-key", key(78)),), "this is not the key"),
+                                ((("gradus-shard-key", key(worker=b"w1")),), "gives to its worker w0")):  # as another one
             with self.assertRaises(grpc.RpcError) as caught:
                 pull(*metadata)
             self.assertEqual(caught.exception.code().name, "UNAUTHENTICATED")
             self.assertIn(words, caught.exception.details())
         self.assertEqual(pull(("gradus-shard-key", key())).version, 0)
         page = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=TIMEOUT).read().decode()
-        self.assertIn('gradus_access_refusals_total{lack="secret"} 2', page)
+        self.assertIn('gradus_access_refusals_total{lack="secret"} 3', page)
 
     def test_sync(self):
         state = self.open()

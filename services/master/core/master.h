@@ -38,7 +38,7 @@ struct master;
 struct master_config {
     uint64_t heartbeat_timeout_ms;
     size_t jobs_max;     /* PENDING or running at once */
-    size_t finished_max; /* remembered in memory; the store keeps all */
+    size_t finished_max; /* remembered in memory; the store keeps more */
     /* Of one owner at a time; 0: any number. */
     size_t owner_running_max, owner_workers_max;
     uint64_t owner_ps_memory_max; /* bytes */

@@ -15,7 +15,7 @@ static void read_text(struct shell *s, const char *job, struct buf *out)
     if (s->store == NULL) { /* a shell without one has no rows either */
         return;
     }
-    char *key = mem_printf("bad_records:%s", job);
+    char *key = mem_printf(STORE_BAD_RECORDS_OF "%s", job);
     if (s->store->ops->get_text(s->store, key, out, NULL) != 0) {
         buf_reset(out);
     }
@@ -30,7 +30,7 @@ void bad_records_store(struct shell *s, const char *job, uint64_t count)
     read_text(s, job, &before);
     char *now = mem_printf("%" PRIu64, count);
     if (s->store != NULL && strcmp(buf_str(&before), now) != 0 && (before.len > 0 || count > 0)) {
-        char *key = mem_printf("bad_records:%s", job);
+        char *key = mem_printf(STORE_BAD_RECORDS_OF "%s", job);
         (void)s->store->ops->put_text(s->store, key, now, NULL);
         free(key);
     }

@@ -43,7 +43,13 @@ const struct field master_fields[] = {
     ROW(owner_jobs_max, FIELD_INT, "500", 1, 100000,
         "Of these, jobs of one submitter who is no admin, where it is known who submits"),
     ROW(finished_max, FIELD_INT, "1000", 0, 100000,
-        "Finished jobs in memory; the state directory keeps all"),
+        "Finished jobs in memory, which `gradus list` shows; the state directory keeps more"),
+    ROW(finished_rows_max, FIELD_INT, "10000", 0, 10000000,
+        "Finished jobs in the state directory; of what is more, that which ended first is "
+        "forgotten, but none of those in memory and none that ended within the last hour. Their "
+        "checkpoints stay"),
+    ROW(finished_rows_age, FIELD_MS, "8760h", 0, 315360000000.0,
+        "Finished jobs that ended longer ago are forgotten likewise; 0: never"),
     ROW(owner_running_max, FIELD_INT, "0", 0, 100000,
         "Running jobs of one owner; more wait in the queue, in nobody's way; 0: no limit"),
     ROW(owner_workers_max, FIELD_INT, "0", 0, 100000,
@@ -247,6 +253,7 @@ int master_shell_start(struct service_context *sc, struct err *err)
     rc = rc < 0 ? rc : service_serve(sc, &cluster, &local);
     if (rc == 0) {
         shell_root_watch(s);
+        shell_trim_begin(s);
         probes_begin(s);
     }
     if (rc == 0) {
@@ -307,6 +314,7 @@ static void end(void *ctx)
     watchers_end(s);
     loop_timer_clear(s->loop, &s->timer);
     loop_timer_clear(s->loop, &s->root.timer);
+    loop_timer_clear(s->loop, &s->trim_timer);
     loop_timer_clear(s->loop, &s->address_timer);
     loop_timer_clear(s->loop, &s->probe_timer);
 }

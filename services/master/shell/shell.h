@@ -67,7 +67,7 @@ struct shell {
         uint64_t asked_ms;
     } root;
     char store_problem[1100], root_problem[1100]; /* "": none */
-    struct loop_timer timer, watch_timer, probe_timer, address_timer;
+    struct loop_timer timer, watch_timer, probe_timer, address_timer, trim_timer;
     bool address_missing; /* master.address could not be written */
     struct request *waiting;
     size_t waiting_count;
@@ -119,6 +119,12 @@ uint64_t bad_records_read(struct shell *s, const char *job);
 /* master_shell.c */
 void shell_event(struct shell *s,
                  struct master_event *e); /* step the core, carry out its actions */
+
+/* shell_trim.c */
+/* Forget jobs that ended long ago, or too many of them. Before rows are read: all that may go. */
+void shell_trim(struct shell *s);
+/* And from now on, from time to time. */
+void shell_trim_begin(struct shell *s);
 
 /* shell_call.c */
 void shell_call(struct shell *s, const struct master_call *call);

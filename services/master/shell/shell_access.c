@@ -11,7 +11,7 @@
 
 static char *key_of(const char *job)
 {
-    return mem_printf("owner:%s", job);
+    return mem_printf(STORE_OWNER_OF "%s", job);
 }
 
 /* Append the owner of @job, nothing when nobody known has submitted it. */

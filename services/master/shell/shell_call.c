@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth/shard_key.h"
 #include "base/mem.h"
 #include "gradus/v1/ps.pb-c.h"
 #include "gradus/v1/worker.pb-c.h"
@@ -184,6 +185,15 @@ static Gradus__V1__ShardLocation **locations(const struct master_call *call)
     return list;
 }
 
+/* A worker gets one of its own (shard_key.h), which stays the same for all calls about a job.
+ * @fence holds it for the message. */
+static ProtobufCBinaryData worker_secret(const struct master_call *call, struct fence *fence)
+{
+    *fence = call->fence;
+    shard_worker_secret(call->fence.secret, call->node, fence->secret);
+    return wire_secret_to_proto(fence);
+}
+
 static void evaluate(struct shell *s, const struct master_call *call)
 {
     Gradus__V1__EvaluateRequest q = GRADUS__V1__EVALUATE_REQUEST__INIT;
@@ -191,7 +201,8 @@ static void evaluate(struct shell *s, const struct master_call *call)
     q.pin_id = borrow(call->pin_id);
     q.first = call->first;
     q.count = call->count;
-    q.secret = wire_secret_to_proto(&call->fence);
+    struct fence fence;
+    q.secret = worker_secret(call, &fence);
     q.generation = call->generation;
     q.start = call->start;
     q.shards = locations(call);
@@ -232,7 +243,8 @@ static void assign(struct shell *s, const struct master_call *call)
     q.number = call->number;
     q.incarnation = call->incarnation;
     q.start = call->start;
-    q.secret = wire_secret_to_proto(&call->fence);
+    struct fence fence;
+    q.secret = worker_secret(call, &fence);
     q.shards = locations(call);
     q.n_shards = call->shard_count;
     start(s, call, false, &q.base);
@@ -243,12 +255,13 @@ static void assign(struct shell *s, const struct master_call *call)
 
 static void worker_call(struct shell *s, const struct master_call *call)
 {
+    struct fence fence;
     switch (call->kind) {
     case MASTER_CALL_INSPECT: {
         Gradus__V1__InspectDataRequest q = GRADUS__V1__INSPECT_DATA_REQUEST__INIT;
         q.job = borrow(call->job);
         q.text = borrow(call->text);
-        q.secret = wire_secret_to_proto(&call->fence);
+        q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
         return;
@@ -265,7 +278,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.data = &data;
         q.generation = call->generation;
         q.start = call->start;
-        q.secret = wire_secret_to_proto(&call->fence);
+        q.secret = worker_secret(call, &fence);
         q.incarnation = call->incarnation;
         start(s, call, false, &q.base);
         wire_plan_release(&plan);
@@ -282,7 +295,7 @@ static void worker_call(struct shell *s, const struct master_call *call)
         q.job = borrow(call->job);
         q.reason = borrow(call->reason);
         q.start = call->start;
-        q.secret = wire_secret_to_proto(&call->fence);
+        q.secret = worker_secret(call, &fence);
         start(s, call, false, &q.base);
     }
     }

@@ -21,6 +21,7 @@ int shell_store_put(struct shell *s, const struct job_record *record, struct err
         .number = number == NULL ? 0 : strtoull(number + 1, NULL, 10),
         .state = (int)record->state,
         .submitted_ms = record->submitted_ms,
+        .ended_ms = job_state_is_final(record->state) ? record->finished_ms : 0,
         .job = packed.data,
         .job_bytes = packed.len,
     };
@@ -125,6 +126,7 @@ static void restore(struct shell *s, struct job_record *record)
 int shell_restore(struct shell *s, struct err *err)
 {
     struct rows rows = {0};
+    shell_trim(s);
     int rc = s->store->ops->load(s->store, (size_t)s->settings->finished_max, collect, &rows, err);
     for (size_t i = 0; i < rows.count; i++) {
         if (rc == 0) {

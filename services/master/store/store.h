@@ -19,13 +19,24 @@ struct store_row {
     uint64_t number;
     int state;
     int64_t submitted_ms;
-    const void *job; /* a packed gradus.v1.Job */
+    int64_t ended_ms; /* 0: it has not; put: since when its state is an end */
+    const void *job;  /* a packed gradus.v1.Job */
     size_t job_bytes;
     const char *damage; /* load: why this is not what was stored; NULL: it is */
 };
 
 /* A text besides jobs: the directory in which the jobs' checkpoints are, as an absolute path. */
 #define STORE_CHECKPOINT_ROOT "checkpoint_root"
+
+/* Which rows of jobs that have ended may go. */
+struct store_trim {
+    size_t listed;   /* the newest so many stay: they are in memory, and `gradus list` shows them */
+    size_t rows_max; /* of those that have ended; what is more goes, that which ended first first */
+    int64_t old_ms;  /* what ended before goes, however few there are; INT64_MIN: nothing */
+    int64_t settled_ms; /* what ended later stays: clients may still ask for it */
+    int64_t now_ms;     /* the end of rows of earlier versions, which do not say when that was */
+};
+#define STORE_TRIM_MAX 1000 /* in one call */
 
 struct store;
 struct store_ops {
@@ -43,8 +54,13 @@ struct store_ops {
     int (*get)(struct store *s, const char *id, struct buf *job, struct err *err);
     /* Append the id of the job that @request_id made. Errors: ERR_NOT_FOUND. */
     int (*find_request)(struct store *s, const char *request_id, struct buf *id, struct err *err);
-    /* One more than the highest number of this name; the first is 1. Errors: ERR_EXHAUSTED. */
+    /* One more than the highest number of this name, also of rows that were removed; the first is
+     * 1. Errors: ERR_EXHAUSTED. */
     int (*next_number)(struct store *s, const char *name, uint64_t *number, struct err *err);
+    /* Remove rows of jobs that have ended, with what else is kept of them but the highest number of
+     * their name: no other job gets an id that there was. @removed: how many; as many as
+     * STORE_TRIM_MAX: there may be more. Errors: as put(); then all are still there. */
+    int (*trim)(struct store *s, const struct store_trim *trim, size_t *removed, struct err *err);
     /* Small texts besides jobs: append the value of @key to @value. Errors: ERR_NOT_FOUND. */
     int (*get_text)(struct store *s, const char *key, struct buf *value, struct err *err);
     int (*put_text)(struct store *s, const char *key, const char *value, struct err *err);
@@ -54,6 +70,11 @@ struct store {
     const struct store_ops *ops;
 };
 
+/* Keys of texts: whose a job is, and how many bad records its files had, by its id; the highest
+ * number of a name that a removed row had. */
+#define STORE_OWNER_OF "owner:"
+#define STORE_BAD_RECORDS_OF "bad_records:"
+#define STORE_NUMBER_OF "number:"
 /* The key of a text that is there when others were lost with a damaged page. */
 #define STORE_TEXTS_LOST "texts_lost"
 

@@ -21,14 +21,15 @@
 #include "base/mem.h"
 #include "master/store/store.h"
 
-#define TEXTS_MAX 64          /* rows of the table of texts that are looked for */
+#define TEXTS_LEAST 64        /* rows of the table of texts that are looked for, at least */
 #define ROWS_PER_PAGE_MAX 512 /* a row takes 8 bytes of a page of 4 KiB at the very least */
 
 /* Two connections: one that met a damaged page writes nothing any more. */
 struct repair {
     sqlite3 *old, *made;
     const char *path;
-    int64_t highest; /* number of a row */
+    int64_t rows_max; /* of a table, by the size of the file */
+    int64_t highest;  /* number of a row */
     int64_t *unread;
     size_t unread_count, unread_capacity, read, named;
 };
@@ -40,11 +41,11 @@ static const char *const PLACES[] = {
     "SELECT rowid, name || '-' || number FROM job INDEXED BY job_by_name",
 };
 static const char *const READ_JOB =
-    "SELECT rowid, id, name, number, request_id, state, submitted_ms, job, checksum FROM job"
-    " WHERE rowid = ?1";
+    "SELECT rowid, id, name, number, request_id, state, submitted_ms, job, checksum, ended_ms"
+    " FROM job WHERE rowid = ?1";
 static const char *const WRITE_JOB =
-    "INSERT INTO job(rowid, id, name, number, request_id, state, submitted_ms, job, checksum)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    "INSERT INTO job(rowid, id, name, number, request_id, state, submitted_ms, job, checksum,"
+    " ended_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 static const char *const READ_TEXT = "SELECT key, value FROM text WHERE rowid = ?1";
 static const char *const WRITE_TEXT = "INSERT INTO text(key, value) VALUES(?1, ?2)";
 /* Of no state, and with a checksum that is not that of its content, which is empty. */
@@ -175,7 +176,9 @@ static int copy_texts(struct repair *r, struct err *err)
     struct copying c;
     bool lost = false;
     int rc = copying_begin(r, &c, READ_TEXT, WRITE_TEXT, err);
-    for (int64_t row = 1; rc == 0 && row <= TEXTS_MAX; row++) {
+    int64_t last = number_of(r->old, "SELECT rowid FROM text ORDER BY rowid DESC LIMIT 1", 0);
+    last = last > r->rows_max ? r->rows_max : last;
+    for (int64_t row = 1; rc == 0 && (row <= TEXTS_LEAST || row <= last); row++) {
         size_t count = 0;
         rc = copy(r, &c, row, &count, err);
         lost = lost || rc == ERR_CORRUPT;
@@ -281,8 +284,8 @@ static int write_new(struct repair *r, struct err *err)
     int rc = write_sql(r, "BEGIN", err);
     rc = rc < 0 ? rc : copy_schema(r, err);
     rc = rc < 0 ? rc : walk(r, note_highest, err);
-    int64_t rows_max = number_of(r->old, "PRAGMA page_count", 0) * ROWS_PER_PAGE_MAX;
-    r->highest = r->highest > rows_max ? rows_max : r->highest;
+    r->rows_max = number_of(r->old, "PRAGMA page_count", 0) * ROWS_PER_PAGE_MAX;
+    r->highest = r->highest > r->rows_max ? r->rows_max : r->highest;
     rc = rc < 0 ? rc : copy_jobs(r, err);
     if (rc == 0 && r->read == 0) {
         return err_set(err, ERR_CORRUPT, "%s is damaged: none of its jobs can be read", r->path);

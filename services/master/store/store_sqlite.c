@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the jobs of a master in an SQLite database in its state directory: one row for each, with a
- * checksum. A lock lets one master at a time use a directory; clients read it without that lock. */
+ * checksum. Clients read it without the lock of store_lock.h. */
 #include "master/store/store.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -17,10 +14,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "master/core/job_record.h"
+#include "master/store/store_lock.h"
 #include "master/store/store_repair.h"
+#include "master/store/store_trim.h"
 
 #define APPLICATION_ID 0x47524144 /* "GRAD": tells our files from those of others */
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 
 static const char SCHEMA[] =
     "CREATE TABLE job ("
@@ -35,11 +34,16 @@ static const char UPGRADE_1[] = "ALTER TABLE job ADD COLUMN checksum INTEGER;"
                                 "CREATE TABLE text (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
                                 "PRAGMA user_version = 2;";
 
+/* Version 3: rows of jobs that have ended say when (those that were there do not). */
+static const char UPGRADE_2[] = "ALTER TABLE job ADD COLUMN ended_ms INTEGER;"
+                                "PRAGMA user_version = 3;";
+
 enum statement { PUT, LOAD, GET, FIND_REQUEST, NEXT_NUMBER, GET_TEXT, PUT_TEXT, STATEMENT_COUNT };
 static const char *const STATEMENTS[STATEMENT_COUNT] = {
-    [PUT] = ("INSERT INTO job(id, name, number, request_id, state, submitted_ms, job, checksum)"
-             " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
-             " ON CONFLICT(id) DO UPDATE SET state = ?5, job = ?7, checksum = ?8"),
+    [PUT] = ("INSERT INTO job(id, name, number, request_id, state, submitted_ms, job, checksum,"
+             " ended_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, nullif(?9, 0))"
+             " ON CONFLICT(id) DO UPDATE SET state = ?5, job = ?7, checksum = ?8,"
+             " ended_ms = nullif(?9, 0)"),
     /* A state that is none is not an end. */
     [LOAD] = ("SELECT id, name, number, request_id, state, submitted_ms, job, checksum FROM"
               " (SELECT rowid AS place, * FROM job WHERE state NOT BETWEEN ?2 AND ?3"
@@ -47,7 +51,10 @@ static const char *const STATEMENTS[STATEMENT_COUNT] = {
               " WHERE state BETWEEN ?2 AND ?3 ORDER BY rowid DESC LIMIT ?1)) ORDER BY place"),
     [GET] = "SELECT job, checksum FROM job WHERE id = ?1",
     [FIND_REQUEST] = "SELECT id FROM job WHERE request_id = ?1",
-    [NEXT_NUMBER] = "SELECT max(coalesce(max(number), 0), 0) FROM job WHERE name = ?1",
+    [NEXT_NUMBER] =
+        ("SELECT max(coalesce(max(number), 0), 0, coalesce((SELECT cast(value AS INTEGER)"
+         " FROM text WHERE key = '" STORE_NUMBER_OF "' || ?1), 0))"
+         " FROM job WHERE name = ?1"),
     [GET_TEXT] = "SELECT value FROM text WHERE key = ?1",
     [PUT_TEXT] = ("INSERT INTO text(key, value) VALUES(?1, ?2)"
                   " ON CONFLICT(key) DO UPDATE SET value = ?2"),
@@ -121,6 +128,7 @@ static int put(struct store *store, const struct store_row *row, struct err *err
          sqlite3_bind_blob64(st, 7, row->job, row->job_bytes, SQLITE_STATIC) != SQLITE_OK ||
          sqlite3_bind_int64(st, 8, (sqlite3_int64)checksum_of(row->job, row->job_bytes)) !=
              SQLITE_OK ||
+         sqlite3_bind_int64(st, 9, row->ended_ms) != SQLITE_OK ||
          sqlite3_step(st) != SQLITE_DONE)) {
         rc = fail(s, err);
     }
@@ -249,6 +257,18 @@ static int next_number(struct store *store, const char *name, uint64_t *number, 
     return rc;
 }
 
+static int trim(struct store *store, const struct store_trim *what, size_t *removed,
+                struct err *err)
+{
+    struct sqlite_store *s = of(store);
+    if (store_trim_rows(s->db, what, removed) == SQLITE_OK) {
+        return 0;
+    }
+    (void)fail(s, err);
+    (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    return err_wrap(err, "remove rows of jobs that have ended");
+}
+
 static int get_text(struct store *store, const char *key, struct buf *value, struct err *err)
 {
     return one(of(store), GET_TEXT, key, value, err);
@@ -292,43 +312,12 @@ static const struct store_ops OPS = {.put = put,
                                      .get = get,
                                      .find_request = find_request,
                                      .next_number = next_number,
+                                     .trim = trim,
                                      .get_text = get_text,
                                      .put_text = put_text,
                                      .close = close_store};
 
 /* ---- opening ---- */
-
-/* Over what the last one wrote: that needs no room. What cannot be written is not said. */
-static void say_owner(int fd, const char *owner)
-{
-    size_t bytes = strlen(owner);
-    ssize_t written = pwrite(fd, owner, bytes, 0);
-    if (ftruncate(fd, written == (ssize_t)bytes ? written : 0) != 0) {
-        log_warn("lock_file_not_written", "errno=%d", errno);
-    }
-}
-
-/* One master per directory. The lock goes with its process, however that ends; the content of the
- * file only tells others who has it. */
-static int lock(struct sqlite_store *s, const char *state_dir, const char *owner, struct err *err)
-{
-    char *path = file_join(state_dir, "master.lock");
-    int rc = 0;
-    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (s->lock_fd < 0) {
-        rc = err_errno(err, errno, "open %s", path);
-    } else if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        char who[256] = "unknown";
-        ssize_t n = read(s->lock_fd, who, sizeof who - 1);
-        who[n > 0 ? n : 0] = '\0';
-        rc = err_set(err, ERR_STATE, "state directory %s is in use by %s", state_dir,
-                     n > 0 ? who : "another master");
-    } else {
-        say_owner(s->lock_fd, owner);
-    }
-    free(path);
-    return rc;
-}
 
 static int run(struct sqlite_store *s, const char *sql, struct err *err)
 {
@@ -374,6 +363,10 @@ static int check_schema(struct sqlite_store *s, struct err *err)
     if (rc == 0 && application == APPLICATION_ID && version == 1) {
         rc = transaction(s, UPGRADE_1, err);
         version = 2;
+    }
+    if (rc == 0 && application == APPLICATION_ID && version == 2) {
+        rc = transaction(s, UPGRADE_2, err);
+        version = 3;
     }
     if (rc < 0) {
         return rc;
@@ -447,7 +440,7 @@ int store_sqlite_open(const char *state_dir, const char *owner, struct store **o
     struct sqlite_store *s = mem_new(1, sizeof *s);
     s->base.ops = &OPS;
     s->path = file_join(state_dir, "master.db");
-    rc = lock(s, state_dir, owner, err);
+    rc = store_lock(state_dir, owner, &s->lock_fd, err);
     rc = rc < 0 ? rc : open_what_is_whole(s, err);
     if (rc < 0) {
         close_store(&s->base);

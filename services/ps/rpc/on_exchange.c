@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/chrono.h"
+#include "base/text.h"
 #include "ps/rpc/ps_stream.h"
 
 #define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
@@ -47,12 +48,13 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     if (shard == NULL) {
         return err->code;
     }
-    if (s->shard == NULL && ps_check_key(shard, m->shard, s->call, err) != 0) {
+    if (s->shard == NULL && ps_check_key(shard, m->shard, m->worker, s->call, err) != 0) {
         ps_shard_unref(shard);
         return err->code;
     }
     if (s->shard == NULL) {
         s->shard = shard;
+        memcpy(s->worker, m->worker, strnlen(m->worker, sizeof s->worker - 1));
         ps_stream_begin(s);
         return 0;
     }
@@ -60,6 +62,11 @@ static int find_shard(struct ps_stream *s, const Gradus__V1__ExchangeRequest *m,
     if (s->shard != shard) {
         rc = err_set(err, ERR_INVALID, "this stream carries another shard; open one more stream");
         (void)ps_shard_wrap(shard, err);
+    } else if (ps_has_secret(shard) && strncmp(s->worker, m->worker, sizeof s->worker - 1) != 0) {
+        char other[SHARD_WORKER_BYTES + 1];
+        (void)err_set(err, ERR_PERMISSION, "this stream is of worker %s, and not of %s", s->worker,
+                      text_shown(m->worker, other, sizeof other));
+        rc = ps_refuse(shard, s->call, err);
     }
     ps_shard_unref(shard);
     return rc;

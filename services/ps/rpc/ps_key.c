@@ -1,40 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether who reads or trains was sent by the job's master. It is asked when a stream says which
- * shard it is about, and for each unary call; a shard that was opened without a secret asks nobody.
+/* Whether who reads or trains was sent by the job's master, under the name that it has. It is asked
+ * when a stream says which shard it is about, and for each unary call; a shard that was opened
+ * without a secret asks nobody.
  */
+#include <string.h>
+
 #include "auth/shard_key.h"
+#include "base/text.h"
 #include "ps/rpc/ps_shell.h"
 
-void ps_make_key(struct ps_shard *s, const Gradus__V1__ShardRef *ref)
+void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref)
 {
     const struct fence fence = ps_fence(ref);
     _Static_assert(sizeof fence.secret == SHARD_KEY_SECRET_BYTES, "a key is made of such a secret");
-    shard_key(fence.secret, s->job, s->number, s->opening, s->key);
+    memcpy(s->secret, fence.secret, sizeof s->secret);
 }
 
-int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, struct rpc_call *call,
-                 struct err *err)
+bool ps_has_secret(const struct ps_shard *s)
 {
+    static const uint8_t none[SHARD_KEY_SECRET_BYTES];
+    return memcmp(s->secret, none, sizeof none) != 0;
+}
+
+int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err)
+{
+    (void)ps_shard_wrap(s, err);
+    if (s->ps->refused != NULL) {
+        s->ps->refused(s->ps->refused_ctx, call, s->job, err);
+    }
+    return err->code;
+}
+
+int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
+                 struct rpc_call *call, struct err *err)
+{
+    uint8_t secret[SHARD_KEY_SECRET_BYTES];
+    char key[SHARD_KEY_BYTES], name[SHARD_WORKER_BYTES + 1];
     char shown[SHARD_KEY_BYTES + 1] = ""; /* one that is too long is cut to one that differs */
     const struct fence own = {.opening = s->opening}, asked = {.opening = ref->opening};
-    if (s->key[0] == '\0') {
+    if (!ps_has_secret(s)) {
         return 0;
     }
     if (fence_check_opening(&own, &asked, err) != 0) { /* its key would be another one */
         return ps_shard_wrap(s, err);
     }
+    shard_worker_secret(s->secret, worker, secret);
+    shard_key(secret, s->job, s->number, s->opening, key);
     bool sent = rpc_metadata(call, SHARD_KEY_HEADER, shown, sizeof shown);
-    if (sent && shard_key_equal(shown, s->key)) {
+    if (sent && shard_key_equal(shown, key)) {
         return 0;
     }
-    struct err why;
-    (void)err_set(&why, ERR_UNAUTHENTICATED,
-                  sent ? "this is not the key that the job's master gives to its workers"
-                       : "who reads or trains shows the key that the job's master gives to its "
-                         "workers (" SHARD_KEY_HEADER "), and there is none");
-    (void)ps_shard_wrap(s, &why);
-    if (s->ps->refused != NULL) {
-        s->ps->refused(s->ps->refused_ctx, call, s->job, &why);
+    if (sent) {
+        (void)err_set(err, ERR_UNAUTHENTICATED,
+                      "this is not the key that the job's master gives to its worker %s",
+                      text_shown(worker, name, sizeof name));
+    } else {
+        (void)err_set(err, ERR_UNAUTHENTICATED,
+                      "who reads or trains shows the key that the job's master gives to its "
+                      "workers (" SHARD_KEY_HEADER "), and there is none");
     }
-    return err_set(err, why.code, "%s", why.msg);
+    return ps_refuse(s, call, err);
 }

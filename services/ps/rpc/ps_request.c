@@ -306,6 +306,19 @@ void ps_unary_done(struct rpc_call *call, bool cancelled, void *service)
     ps_shard_unref(s);
 }
 
+/* Takes the caller's reference to @s. */
+static struct ps_request *
+unary(struct ps_shard *s, const Gradus__V1__ShardRef *ref, enum shard_event_kind kind,
+      struct rpc_call *call, struct rpc_msg *msg,
+      void (*answer)(struct ps_request *, const struct shard_action *, const struct err *))
+{
+    struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
+    r->event.generation = ref->generation;
+    r->event.fence = ps_fence(ref);
+    ps_shard_unref(s);
+    return r;
+}
+
 struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,
@@ -317,16 +330,23 @@ struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
         (void)rpc_fail(call, &err);
         return NULL;
     }
-    if (kind == SHARD_EXCHANGE && ps_check_key(s, ref, call, &err) != 0) {
+    return unary(s, ref, kind, call, msg, answer);
+}
+
+struct ps_request *ps_unary_exchange(
+    struct ps *ps, const Gradus__V1__ShardRef *ref, const char *worker, struct rpc_call *call,
+    void (*answer)(struct ps_request *, const struct shard_action *, const struct err *))
+{
+    struct err err;
+    struct ps_shard *s = ps_find(ps, ref, &err);
+    if (s == NULL || ps_check_key(s, ref, worker, call, &err) != 0) {
         (void)rpc_fail(call, &err);
-        ps_shard_unref(s);
+        if (s != NULL) {
+            ps_shard_unref(s);
+        }
         return NULL;
     }
-    struct ps_request *r = ps_request_new(s, kind, call, msg, answer);
-    r->event.generation = ref->generation;
-    r->event.fence = ps_fence(ref);
-    ps_shard_unref(s);
-    return r;
+    return unary(s, ref, SHARD_EXCHANGE, call, NULL, answer);
 }
 
 /* ---- answers with a ShardState ---- */

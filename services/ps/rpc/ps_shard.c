@@ -143,7 +143,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     s->number = r->shard->shard;
     s->opened_generation = r->shard->generation;
     s->opening = r->shard->opening;
-    ps_make_key(s, r->shard);
+    ps_keep_secret(s, r->shard);
     atomic_store(&s->refs, 1);
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : make_update(s, err);

@@ -105,7 +105,8 @@ struct ps_shard {
     char *job;
     uint32_t number;
     uint64_t opened_generation, opening;
-    char key[SHARD_KEY_BYTES]; /* that its readers and workers show; "": none is asked for */
+    uint8_t secret[SHARD_KEY_SECRET_BYTES]; /* of the job, with which the keys of its workers are
+                                               made; zeros: none are asked for */
     struct job_spec spec;
     struct plan plan;
     uint64_t elements;
@@ -293,17 +294,24 @@ void ps_unary_done(struct rpc_call *call, bool cancelled, void *service);
 
 /* What @ref says of who asks. */
 struct fence ps_fence(const Gradus__V1__ShardRef *ref);
-/* The key of a shard that is opened by @ref. */
-void ps_make_key(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
-/* May @call, whose metadata has the key, read or train what @ref names? Errors: ERR_ABORTED it
- * means another opening; ERR_UNAUTHENTICATED. */
-int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, struct rpc_call *call,
-                 struct err *err);
+/* A shard is opened by @ref: its readers and workers show a key, if that has a secret. */
+void ps_keep_secret(struct ps_shard *s, const Gradus__V1__ShardRef *ref);
+bool ps_has_secret(const struct ps_shard *s);
+/* May @call, whose metadata has the key, read or train as @worker what @ref names? Errors:
+ * ERR_ABORTED it means another opening; ERR_UNAUTHENTICATED. */
+int ps_check_key(const struct ps_shard *s, const Gradus__V1__ShardRef *ref, const char *worker,
+                 struct rpc_call *call, struct err *err);
+/* It may not, and that is written down: @err, wrapped. Returns its code. */
+int ps_refuse(const struct ps_shard *s, struct rpc_call *call, struct err *err);
 /* Find the shard of a unary request and make the request, or fail the call (NULL). */
 struct ps_request *ps_unary(struct ps *ps, const Gradus__V1__ShardRef *ref,
                             enum shard_event_kind kind, struct rpc_call *call, struct rpc_msg *msg,
                             void (*answer)(struct ps_request *, const struct shard_action *,
                                            const struct err *));
+/* The same for one that reads or trains, as @worker. */
+struct ps_request *ps_unary_exchange(
+    struct ps *ps, const Gradus__V1__ShardRef *ref, const char *worker, struct rpc_call *call,
+    void (*answer)(struct ps_request *, const struct shard_action *, const struct err *));
 /* Answer with a ShardState. */
 void ps_answer_state(struct ps_request *r, const struct shard_action *a, const struct err *err);
 

@@ -25,7 +25,9 @@ struct ps_stream {
     struct rpc_call *call;
 
     /* Of the call's callbacks. */
-    struct ps_shard *shard; /* NULL until the first exchange */
+    struct ps_shard *shard;              /* NULL until the first exchange */
+    char worker[SHARD_WORKER_BYTES + 1]; /* as which that came; of a shard with a secret, as which
+                                            all others do */
     struct incoming incoming[INCOMING_MAX];
     size_t incoming_count;
     struct gradient_wait waiter;            /* for the memory of a gradient; keeps a reference */

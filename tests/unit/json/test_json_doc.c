@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -150,6 +151,50 @@ static void test_members_come_in_the_order_of_the_text(void **state)
     json_doc_free(root);
 }
 
+/* What we print, as the seed of a job, we read. */
+static void test_whole_numbers_go_as_far_as_ours(void **state)
+{
+    (void)state;
+    const char *text = "{\"most\": 18446744073709551615, \"list\":[9223372036854775808,1],\n"
+                       " \"signed\":9223372036854775807, \"n\": \"18446744073709551615 \\\" 9\",\n"
+                       " \"real\": 9223372036854775808.5, \"power\": 1e9223372036854775809}";
+    struct json_t *root = NULL;
+    struct err err = {0};
+    const struct json_t *list = NULL;
+    const char *words = NULL;
+    size_t count = 0;
+    uint64_t n = 0;
+    double d = 0;
+    char cut[256];
+    (void)snprintf(cut, sizeof cut, "%.*s}", (int)(strstr(text, ", \"power") - text), text);
+    assert_int_equal(json_doc_parse(cut, strlen(cut), &root, &err), 0);
+    assert_int_equal(json_doc_u64(root, "most", UINT64_MAX, &n, &err), 0);
+    assert_true(n == UINT64_MAX);
+    assert_int_equal(json_doc_u64(root, "signed", UINT64_MAX, &n, &err), 0);
+    assert_true(n == INT64_MAX);
+    assert_int_equal(json_doc_array(root, "list", 2, &list, &count, &err), 0);
+    assert_true(json_doc_item_u64(list, 0, &n));
+    assert_true(n == (uint64_t)1 << 63);
+    assert_true(json_doc_number(json_doc_item(list, 0), &d));
+    assert_true(d == 0x1p63);
+    assert_false(json_doc_item_string(list, 0, &words));
+    assert_null(json_doc_text(json_doc_item(list, 0)));
+    assert_int_equal(json_doc_string(root, "n", &words, &err), 0);
+    assert_string_equal(words, "18446744073709551615 \" 9"); /* within a text it is one */
+    assert_int_equal(json_doc_u64(root, "most", 10, &n, &err), ERR_CORRUPT);
+    assert_string_equal(err.msg, "most: 18446744073709551615 is out of range");
+    assert_int_equal(json_doc_string(root, "most", &words, &err), ERR_CORRUPT);
+    assert_string_equal(err.msg, "most: text is expected");
+    assert_int_equal(json_doc_u64(root, "real", UINT64_MAX, &n, &err), ERR_CORRUPT);
+    assert_string_equal(err.msg, "real: a whole number is expected");
+    json_doc_free(root);
+    expect_corrupt(text, "line 3"); /* the power is too large for a number */
+    expect_corrupt("{\"a\": 18446744073709551616}", "too big integer");
+    expect_corrupt("{\"a\": -9223372036854775809}", "too big negative integer");
+    expect_corrupt("{\"a\": 9223372036854775808", "line 1");
+    expect_corrupt("{\"a\\", "line 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_members_are_of_their_type),
         cmocka_unit_test(test_lists_have_a_maximum),
         cmocka_unit_test(test_members_come_in_the_order_of_the_text),
+        cmocka_unit_test(test_whole_numbers_go_as_far_as_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

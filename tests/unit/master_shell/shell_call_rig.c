@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The node that the tests of calls talk to. */
+#include "auth/shard_key.h"
 #include "shell_call_rig.h"
 
 const char TEXT[] = "name: demo\n", SECRET[] = "0123456789abcdef";
@@ -227,6 +228,15 @@ void call_expect_secret(const ProtobufCBinaryData *secret)
 {
     assert_int_equal(secret->len, FENCE_SECRET_BYTES);
     assert_memory_equal(secret->data, SECRET, FENCE_SECRET_BYTES);
+}
+
+void call_expect_worker_secret(const ProtobufCBinaryData *secret)
+{
+    uint8_t own[SHARD_KEY_SECRET_BYTES], job[SHARD_KEY_SECRET_BYTES];
+    memcpy(job, SECRET, sizeof job);
+    shard_worker_secret(job, "n-1", own);
+    assert_int_equal(secret->len, sizeof own);
+    assert_memory_equal(secret->data, own, sizeof own);
 }
 
 void call_expect_plan(const Gradus__V1__Plan *in)

@@ -55,6 +55,8 @@ const ProtobufCMessage *call_carry_out(const struct master_call *call, const cha
 void call_expect_well(void);
 void call_expect_failed(int code, const char *says);
 void call_expect_secret(const ProtobufCBinaryData *secret);
+/* A worker's own, and not the job's. */
+void call_expect_worker_secret(const ProtobufCBinaryData *secret);
 void call_expect_plan(const Gradus__V1__Plan *in);
 void call_expect_ledger(const Gradus__V1__Ledger *in);
 void call_expect_consistency(const Gradus__V1__Consistency *in);

@@ -14,7 +14,7 @@ static void data_are_inspected(void **state)
     assert_string_equal(q->job, "demo-1");
     assert_string_equal(q->text, TEXT);
     assert_int_equal(q->incarnation, 21);
-    call_expect_secret(&q->secret);
+    call_expect_worker_secret(&q->secret);
     call_expect_well();
     assert_int_equal(rig.done.train.records, 50);
     assert_int_equal(rig.done.train.fingerprint, 11);
@@ -43,7 +43,7 @@ static void a_start_says_what_the_job_is(void **state)
     assert_int_equal(q->generation, 23);
     assert_int_equal(q->start, 24);
     assert_int_equal(q->incarnation, 21);
-    call_expect_secret(&q->secret);
+    call_expect_worker_secret(&q->secret);
     call_expect_well();
     call.test = &none;
     q = (const Gradus__V1__StartJobRequest *)call_carry_out(&call, "StartJob", &well.base);
@@ -109,7 +109,7 @@ static void an_assignment_says_all(void **state)
         expect_places(q->shards, q->n_shards);
         assert_int_equal(q->number, call.number);
         assert_int_equal(q->incarnation, 21);
-        call_expect_secret(&q->secret);
+        call_expect_worker_secret(&q->secret);
         call_expect_well();
         assert_int_equal(rig.done.position, 57);
     }
@@ -139,7 +139,7 @@ static void evaluations_have_sums(void **state)
     assert_int_equal(q->generation, 23);
     assert_int_equal(q->start, 24);
     expect_places(q->shards, q->n_shards);
-    call_expect_secret(&q->secret);
+    call_expect_worker_secret(&q->secret);
     call_expect_well();
     assert_int_equal(rig.done.sum_count, 2);
     assert_true(rig.sums[0] == 7.5 && rig.sums[1] == 8.5);
@@ -159,7 +159,7 @@ static void stops_have_a_reason(void **state)
     assert_string_equal(q->job, "demo-1");
     assert_string_equal(q->reason, "it was cancelled");
     assert_int_equal(q->start, 24);
-    call_expect_secret(&q->secret);
+    call_expect_worker_secret(&q->secret);
     call_expect_well();
 }
 

@@ -54,13 +54,27 @@ static int fake_get_text(struct store *s, const char *key, struct buf *out, stru
     return 0;
 }
 
-static const struct store_ops OPS = {.put = fake_put, .load = fake_load, .get_text = fake_get_text};
+static struct store_trim trimmed;
+static size_t trims, removed_first;
+
+static int fake_trim(struct store *s, const struct store_trim *what, size_t *removed,
+                     struct err *err)
+{
+    (void)s;
+    trimmed = *what;
+    *removed = trims++ == 0 ? removed_first : 0;
+    return put_code == 0 ? 0 : err_set(err, put_code, "told to");
+}
+
+static const struct store_ops OPS = {
+    .put = fake_put, .load = fake_load, .trim = fake_trim, .get_text = fake_get_text};
 
 static void rows_say_all(void **state)
 {
     (void)state;
     struct store store = {.ops = &OPS};
-    static const struct master_settings settings = {.finished_max = 77};
+    static const struct master_settings settings = {
+        .finished_max = 77, .finished_rows_max = 500, .finished_rows_age = 3600000};
     struct meter_registry *meters = meter_registry_new();
     struct err err = {0};
     files_shell.store = &store;
@@ -79,6 +93,7 @@ static void rows_say_all(void **state)
     assert_int_equal(row.number, 41);
     assert_int_equal(row.state, JOB_RUNNING);
     assert_int_equal(row.submitted_ms, 7);
+    assert_int_equal(row.ended_ms, 0);
     struct job_record back;
     assert_int_equal(job_wire_unpack(row_job.data, row_job.len, &back, &err), 0);
     assert_string_equal(back.id, "de-mo-41");
@@ -90,7 +105,14 @@ static void rows_say_all(void **state)
     assert_int_equal(shell_restore(&files_shell, &err), ERR_EXHAUSTED);
     assert_int_equal(heard.count, 0);
     put_code = 0;
+    trims = 0;
+    removed_first = STORE_TRIM_MAX; /* there may be more */
     assert_int_equal(shell_restore(&files_shell, &err), 0);
+    assert_int_equal(trims, 2);
+    assert_int_equal(trimmed.listed, 77);
+    assert_int_equal(trimmed.rows_max, 500);
+    assert_int_equal(trimmed.old_ms, trimmed.now_ms - 3600000);
+    assert_int_equal(trimmed.settled_ms, trimmed.now_ms - 3600000);
     assert_int_equal(heard.count, 1);
     assert_int_equal(heard.kind, MASTER_RESTORE);
     assert_string_equal(heard.restored.id, "de-mo-41");
@@ -104,7 +126,9 @@ static void rows_say_all(void **state)
     assert_false(heard.has_spec);
     assert_non_null(strstr(heard.text, "de-mo-41:2:1: ")); /* why */
     files_record.state = JOB_FAILED;                       /* nobody asks for its file any more */
+    files_record.finished_ms = 9;
     assert_int_equal(shell_store_put(&files_shell, &files_record, &err), 0);
+    assert_int_equal(row.ended_ms, 9);
     row.state = JOB_RUNNING; /* the good one becomes the one with another state */
     assert_int_equal(shell_restore(&files_shell, &err), 0);
     assert_false(heard.has_spec);

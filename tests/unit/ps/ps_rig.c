@@ -43,7 +43,8 @@ static void on_refused(void *ctx, struct rpc_call *call, const char *of_job, con
 {
     struct ps_rig *rig = ctx;
     assert_non_null(rpc_peer(call));
-    assert_true(of_job[0] != '\0' && why->code == ERR_UNAUTHENTICATED);
+    assert_true(of_job[0] != '\0');
+    assert_true(why->code == ERR_UNAUTHENTICATED || why->code == ERR_PERMISSION);
     atomic_fetch_add(&rig->refused, 1);
 }
 

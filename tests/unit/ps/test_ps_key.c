@@ -20,13 +20,22 @@ static int open_job(struct ps_rig *rig, uint64_t generation, uint64_t opening, s
     return ps_rig_open_as(rig, &o, NULL, err);
 }
 
+static void key_of(const char *worker, uint64_t opening, char key[SHARD_KEY_BYTES])
+{
+    uint8_t own[SHARD_KEY_SECRET_BYTES];
+    shard_worker_secret(secret, worker, own);
+    shard_key(own, job, 0, opening, key);
+}
+
 static int pull(struct ps_rig *rig, const char *key, uint64_t opening, struct err *err)
 {
+    char worker[] = "w0";
     Gradus__V1__PullRequest q = GRADUS__V1__PULL_REQUEST__INIT;
     Gradus__V1__Pull latest = GRADUS__V1__PULL__INIT;
     Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
     ref.opening = opening;
     q.shard = &ref;
+    q.worker = worker;
     q.what_case = GRADUS__V1__PULL_REQUEST__WHAT_PULL;
     q.pull = &latest;
     rig->key = key;
@@ -56,7 +65,7 @@ static void test_calls(void **state)
     char key[SHARD_KEY_BYTES], other[SHARD_KEY_BYTES + 8];
     ps_rig_start(&rig, 0);
     ps_rig_expect(open_job(&rig, 1, 7, sizeof secret, &err), 0, &err, "");
-    shard_key(secret, job, 0, 7, key);
+    key_of("w0", 7, key);
     ps_rig_expect(pull(&rig, NULL, 7, &err), ERR_UNAUTHENTICATED, &err, none_says);
     ps_rig_expect(push(&rig, NULL, &err), ERR_UNAUTHENTICATED, &err, none_says);
     ps_rig_expect(pull(&rig, "", 7, &err), ERR_UNAUTHENTICATED, &err, wrong_says);
@@ -68,11 +77,17 @@ static void test_calls(void **state)
     (void)snprintf(other, sizeof other, "%.42s", key);
     ps_rig_expect(pull(&rig, other, 7, &err), ERR_UNAUTHENTICATED, &err, wrong_says);
     assert_int_equal(atomic_load(&rig.refused), 6);
+    key_of("w1", 7, other); /* another worker of the job */
+    ps_rig_expect(push(&rig, other, &err), ERR_UNAUTHENTICATED, &err,
+                  "master gives to its worker w0");
+    shard_key(secret, job, 0, 7, other); /* no worker has the job's secret itself */
+    ps_rig_expect(push(&rig, other, &err), ERR_UNAUTHENTICATED, &err, wrong_says);
+    assert_int_equal(atomic_load(&rig.refused), 8);
     /* Who means another opening, as a worker that was told of a move too late, tries again. */
     ps_rig_expect(pull(&rig, NULL, 8, &err), ERR_ABORTED, &err, "opened another time");
     ps_rig_expect(pull(&rig, key, 7, &err), 0, &err, "");
     ps_rig_expect(push(&rig, key, &err), 0, &err, "");
-    assert_int_equal(atomic_load(&rig.refused), 6);
+    assert_int_equal(atomic_load(&rig.refused), 8);
     ps_rig_stop(&rig);
 }
 
@@ -84,8 +99,8 @@ static void test_keys_end_with_their_opening(void **state)
     struct ps_rig rig;
     struct err err;
     char key[SHARD_KEY_BYTES], next[SHARD_KEY_BYTES];
-    shard_key(secret, job, 0, 7, key);
-    shard_key(secret, job, 0, 9, next);
+    key_of("w0", 7, key);
+    key_of("w0", 9, next);
     ps_rig_start(&rig, 0);
     ps_rig_expect(open_job(&rig, 1, 7, sizeof secret, &err), 0, &err, "");
     Gradus__V1__CloseShardRequest close = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
@@ -139,7 +154,7 @@ static void test_streams(void **state)
     }
     exchange_close(&stranger);
     assert_int_equal(atomic_load(&rig.refused), 2);
-    shard_key(secret, job, 0, 0, key);
+    key_of("w0", 0, key);
     rig.key = key;
     for (int again = 0; again < 2; again++) { /* a worker that comes back */
         exchange_open(&worker, &rig);
@@ -147,7 +162,15 @@ static void test_streams(void **state)
         struct answer *a = wait_answer(&worker, 1);
         assert_int_equal(a->code, 0);
         assert_int_equal(a->received, ELEMENTS);
+        char other[] = "w1";
+        const struct chunk m = {
+            .exchange = 2, .job = job, .worker = other, .first = true, .pull = true};
+        send_chunk(&worker, &m);
+        a = wait_answer(&worker, 2);
+        assert_int_equal(a->code, -ERR_PERMISSION);
+        assert_non_null(strstr(a->message, "this stream is of worker w0, and not of w1"));
         exchange_close(&worker);
+        assert_int_equal(atomic_load(&rig.refused), 3 + again);
     }
     ps_rig_stop(&rig);
 }

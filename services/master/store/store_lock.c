@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file master.lock of a state directory. */
+#include "master/store/store_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+/* Over what the last one wrote: that needs no room. What cannot be written is not said. */
+static void say_owner(int fd, const char *owner)
+{
+    size_t bytes = strlen(owner);
+    ssize_t written = pwrite(fd, owner, bytes, 0);
+    if (ftruncate(fd, written == (ssize_t)bytes ? written : 0) != 0) {
+        log_warn("lock_file_not_written", "errno=%d", errno);
+    }
+}
+
+/* One master per directory. The lock goes with its process, however that ends; the content of the
+ * file only tells others who has it. */
+int store_lock(const char *state_dir, const char *owner, int *fd, struct err *err)
+{
+    char *path = file_join(state_dir, "master.lock");
+    int rc = 0;
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*fd < 0) {
+        rc = err_errno(err, errno, "open %s", path);
+    } else if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        char who[256] = "unknown";
+        ssize_t n = read(*fd, who, sizeof who - 1);
+        who[n > 0 ? n : 0] = '\0';
+        rc = err_set(err, ERR_STATE, "state directory %s is in use by %s", state_dir,
+                     n > 0 ? who : "another master");
+    } else {
+        say_owner(*fd, owner);
+    }
+    free(path);
+    return rc;
+}
