@@ -170,6 +170,18 @@ const struct rpc_guard *access_guard(const struct access *a)
     return a->open ? NULL : &a->guard;
 }
 
+bool access_takes_tokens(const struct access *a)
+{
+    return a->bearer != NULL;
+}
+
+int access_token(struct access *a, const char *authorization, struct auth_identity *who,
+                 struct err *err)
+{
+    refresh_tokens(a);
+    return bearer_check(a->bearer, authorization, chrono_wall_ms() / 1000, who, err);
+}
+
 /* ---- for services ---- */
 
 void service_done(struct service_context *sc, struct rpc_call *call, const char *action,

@@ -36,6 +36,12 @@ void access_free(struct access *a); /* NULL is fine */
  * admin. */
 const struct rpc_guard *access_guard(const struct access *a);
 
+bool access_takes_tokens(const struct access *a);
+/* Who sends @authorization, a header's value, beside gRPC? Any thread. Errors: as bearer_check().
+ */
+int access_token(struct access *a, const char *authorization, struct auth_identity *who,
+                 struct err *err);
+
 /* ---- for services; any thread ---- */
 
 /* @call, which the guard let in, has done @action ("submit") to @job. */

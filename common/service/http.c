@@ -38,6 +38,7 @@ struct http {
     const struct http_check *checks;
     size_t check_count;
     void *ctx;
+    int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
     char address[ADDRESS_BYTES];
 };
 
@@ -100,8 +101,20 @@ static bool may_see_metrics(const struct http *h, struct MHD_Connection *c, stru
     if (h->tls == NULL) {
         return true;
     }
+    const char *authorization =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (authorization != NULL && h->token != NULL) { /* whatever certificate there is beside */
+        struct auth_identity who = {0};
+        if (h->token(h->ctx, authorization, &who, &err) != 0 ||
+            auth_decide(&who, AUTH_METRICS, &err) != 0) {
+            buf_printf(body, "%s\n", err.msg);
+            return false;
+        }
+        return true;
+    }
     if (http_tls_refusal(h->tls, info->connect_fd, why) != NULL) {
-        buf_printf(body, "%s; /metrics is for holders of a certificate of this cluster\n", why);
+        buf_printf(body, "%s; /metrics is for holders of a certificate of this cluster%s\n", why,
+                   h->token != NULL ? ", or of a token" : "");
         return false;
     }
     if (decide_metrics(h, info->connect_fd, &err) != 0) {
@@ -325,6 +338,7 @@ struct http *http_start(const struct http_options *options, struct err *err)
     h->checks = options->checks;
     h->check_count = options->check_count;
     h->ctx = options->ctx;
+    h->token = options->token;
     address_format(&a, h->address, sizeof h->address);
     if (start_daemon(h, fd, options->tls, err) != 0 || start_thread(h, err) != 0) {
         http_free(h);

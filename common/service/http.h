@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "auth/auth_identity.h"
 #include "base/err.h"
 #include "metrics/meter.h"
 #include "tls/tls_files.h"
@@ -30,6 +31,9 @@ struct http_options {
     size_t check_count;
     void *ctx;                   /* of the checks */
     const struct tls_files *tls; /* NULL: plain; they are read again when they change */
+    /* Behind TLS: who sends that value of the header Authorization? Of the server's thread. NULL:
+     * no tokens are known, and the header is passed over. Errors: as bearer_check(). */
+    int (*token)(void *ctx, const char *authorization, struct auth_identity *who, struct err *err);
 };
 
 /* Listen and serve; returns owned. Errors: ERR_INVALID the address cannot be read; ERR_UNAVAILABLE

@@ -208,6 +208,12 @@ static bool serves_https(const struct service_context *sc)
     return tls_settings_given(&sc->common.tls) && !sc->common.http_plain;
 }
 
+static int token(void *ctx, const char *authorization, struct auth_identity *who, struct err *err)
+{
+    const struct service_context *sc = ctx;
+    return access_token(sc->access, authorization, who, err);
+}
+
 static int start_http(struct service_context *sc, struct err *err)
 {
     const struct tls_settings *tls = &sc->common.tls;
@@ -217,7 +223,8 @@ static int start_http(struct service_context *sc, struct err *err)
                                          .checks = SERVICE_CHECKS,
                                          .check_count = SERVICE_CHECK_COUNT,
                                          .ctx = sc,
-                                         .tls = serves_https(sc) ? &files : NULL};
+                                         .tls = serves_https(sc) ? &files : NULL,
+                                         .token = access_takes_tokens(sc->access) ? token : NULL};
     struct err http_err = {0};
     sc->http = http_start(&options, &http_err);
     if (sc->http == NULL) {

@@ -300,6 +300,28 @@ class Rendered(unittest.TestCase):
                 self.assertEqual({tls["ca"]["secret"]["name"], tls["cert"]["secret"]["name"], tls["keySecret"]["name"]},
                                  {"gradus-client"})
                 self.assertEqual(tls["serverName"], "node.gradus")
+        monitor = self.by_name(self.overlays["overlays/monitoring-tokens"], "PodMonitor")["gradus"]
+        endpoint = monitor["spec"]["podMetricsEndpoints"][0]
+        self.assertEqual(endpoint["scheme"], "https")
+        self.assertNotIn("cert", endpoint["tlsConfig"])
+        self.assertEqual(endpoint["authorization"],
+                         {"type": "Bearer", "credentials": {"name": "gradus-monitoring", "key": "token"}})
+
+    def test_tokens_come_from_a_secret(self):
+        """Every service takes them, and asks nobody for a certificate who has one; elsewhere there are none."""
+        seen = 0
+        for name, o, container, objects in self.containers():
+            settings = self.settings(container, objects)
+            if not name.startswith("overlays/production-tokens"):
+                self.assertNotIn("GRADUS_TOKENS", settings, name)
+                continue
+            seen += 1
+            mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+            secret = next(v["secret"] for v in pod_of(o)["volumes"] if v["name"] == "tokens")
+            self.assertEqual(secret["secretName"], "gradus-tokens", name)
+            self.assertEqual((settings["GRADUS_TOKENS"], settings["GRADUS_TLS_CLIENT"]),
+                             (mounts["tokens"] + "/tokens", "optional"), name)
+        self.assertEqual(seen, 3)
 
     def test_one_place_of_checkpoints(self):
         """A volume that master and servers mount at the same path, or an object store, with credentials and a way to it."""

@@ -59,6 +59,10 @@ static char *authority(const char *dir, const char *name)
     return path;
 }
 
+typedef int token_check(void *ctx, const char *authorization, struct auth_identity *who,
+                        struct err *err);
+static token_check *tokens; /* of the server that is started next */
+
 static struct http *serve(struct fixture *f, const char *dir, struct err *err)
 {
     char *files[] = {file_join(dir, "node.crt"), file_join(dir, "node.key"),
@@ -69,7 +73,8 @@ static struct http *serve(struct fixture *f, const char *dir, struct err *err)
                                          .checks = checks,
                                          .check_count = 2,
                                          .ctx = f,
-                                         .tls = &tls};
+                                         .tls = &tls,
+                                         .token = tokens};
     struct http *h = http_start(&options, err);
     for (size_t i = 0; i < 3; i++) {
         free(files[i]); /* it has copies */
@@ -179,6 +184,42 @@ static void test_who_may_see_what(void **state)
     assert_answer(get(f, f->other, "/metrics"), "403", " is not believed: ");
     assert_answer(get(f, f->own, "/metrics"), "200", "gradus_numbers{number=\"0\"} 0\n");
     assert_non_null(strstr(f->answer, "gradus_numbers{number=\"2999\"} 2999\n"));
+}
+
+static int check_token(void *ctx, const char *authorization, struct auth_identity *who,
+                       struct err *err)
+{
+    assert_non_null(ctx);
+    if (strcmp(authorization, "Bearer viewer") == 0) {
+        who->roles = AUTH_VIEWER;
+    } else if (strcmp(authorization, "Bearer nobody") != 0) {
+        return err_set(err, ERR_UNAUTHENTICATED, "the token of ann expired");
+    }
+    return 0;
+}
+
+/* Who shows a token is known by it, whatever the certificate beside it says. */
+static void test_tokens_do_as_well(void **state)
+{
+    struct fixture *f = *state;
+    struct err err = {0};
+    static const char viewer[] = "/metrics HTTP/1.1\r\nAuthorization: Bearer viewer\r\nX-Rest:";
+    static const char nobody[] = "/metrics HTTP/1.1\r\nAuthorization: Bearer nobody\r\nX-Rest:";
+    static const char old[] = "/metrics HTTP/1.1\r\nAuthorization: Bearer old\r\nX-Rest:";
+    assert_answer(get(f, NULL, viewer), "403", "no client certificate was shown"); /* not known */
+    http_stop(f->http);
+    tokens = check_token;
+    f->http = serve(f, f->own, &err);
+    tokens = NULL;
+    assert_non_null(f->http);
+    assert_int_equal(address_parse(http_address(f->http), &f->at, NULL), 0);
+    assert_answer(get(f, NULL, viewer), "200", "gradus_numbers{number=\"0\"} 0\n");
+    assert_answer(get(f, NULL, nobody), "403", "GET /metrics");
+    assert_answer(get(f, NULL, old), "403", "\r\n\r\nthe token of ann expired\n");
+    assert_answer(get(f, f->own, old), "403", "\r\n\r\nthe token of ann expired\n");
+    assert_answer(get(f, f->own, "/metrics"), "200", "gradus_numbers");
+    assert_answer(get(f, NULL, "/metrics"), "403", "certificate of this cluster, or of a token\n");
+    assert_answer(get(f, NULL, "/healthz"), "200", "\r\n\r\nok\n");
 }
 
 static void assert_refused_plain(int fd)
@@ -326,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_who_may_see_what, start, stop),
+        cmocka_unit_test_setup_teardown(test_tokens_do_as_well, start, stop),
         cmocka_unit_test_setup_teardown(test_a_plain_client_is_told, start, stop),
         cmocka_unit_test_setup_teardown(test_a_probe_finds_out, start, stop),
         cmocka_unit_test_setup_teardown(test_files_that_are_none, start, stop),
