@@ -15,8 +15,8 @@
 
 struct json_t; /* jansson's value */
 
-/* Parse an object. Whole numbers go to 2^64 - 1. Duplicate keys and anything after it but blanks are errors. @root:
- * json_doc_free(). Errors: ERR_CORRUPT with line and column. */
+/* Parse an object. Whole numbers go to 2^64 - 1. Duplicate keys and anything after it but blanks
+ * are errors. @root: json_doc_free(). Errors: ERR_CORRUPT with line and column. */
 int json_doc_parse(const char *text, size_t n, struct json_t **root, struct err *err);
 void json_doc_free(struct json_t *root); /* NULL is fine */
 
