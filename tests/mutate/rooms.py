@@ -14,6 +14,7 @@ TESTED_WITH = {"execution": "service", "host": "service", "membership": "service
 # They last longer, so only those of a few seconds are named.
 PROGRAM_TESTS = {
     "checkpoint": ["test_checkpoint_python"],
+    "storage": ["test_object_store"],
     "rpc": ["test_rpc_python_client", "test_rpc_python_server"],
     "ps": ["test_ps_python_client", "test_step_allocations"],
     "worker": ["test_step_allocations"],
