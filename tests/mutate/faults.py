@@ -154,7 +154,11 @@ class Finder:
         for found in re.finditer(r" [+-] 1\b(?![.\w])", self.code[begin:end]):
             self.add("off-by-one", begin + found.start(), begin + found.end(), "")
         for found in re.finditer(r"(?:(?<== )|(?<=, )|(?<=\()|(?<=\? )|(?<=: )|(?<=return ))([01])(?=[,;) ])", self.code[begin:end]):
-            self.add("constant", begin + found.start(1), begin + found.end(1), "1" if found.group(1) == "0" else "0")
+            # Floats of bytes 1 are as good as 0; those of bytes 255 are NaN, and counters are not 0 either way.
+            statement = self.code[self.code.rfind(";", 0, begin + found.start()) + 1 : begin + found.start()]
+            filled = re.search(r"\bmemset\([^;]*$", statement)
+            one = "255" if filled else "1"
+            self.add("constant", begin + found.start(1), begin + found.end(1), one if found.group(1) == "0" else "0")
 
     def returns(self, begin, end):
         for found in RETURN.finditer(self.code, begin, end):

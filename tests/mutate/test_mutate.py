@@ -107,6 +107,11 @@ class Text(unittest.TestCase):
         text = "int f(struct s *s)\n{\n    return s->fd < 0 || log_fd < 0 || s->fds < 0;\n}\n"
         self.assertEqual([(line, shown) for line, kind, shown in kinds(text) if kind == "bound"], [(3, "<  →  <=")])
 
+    def test_what_is_filled_with_1_is_as_good_as_0(self):
+        text = "void f(float *x, int n)\n{\n    memset(x, 0, n * sizeof *x);\n    put(x, 0);\n}\n"
+        self.assertEqual([(line, shown) for line, kind, shown in kinds(text) if kind == "constant"],
+                         [(3, "0  →  255"), (4, "0  →  1")])
+
     def test_a_fault_keeps_the_lines(self):
         text = "void f(struct s *s)\n{\n    put(s,\n        1);\n    end();\n}\n"
         for fault in faults.faults_of("x.c", text):

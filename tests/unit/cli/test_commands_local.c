@@ -270,6 +270,8 @@ static void test_runs(void **state)
     cli_expect(0, "evaluate tiny-1 --on train --json");
     cli_says(&out, "\"data\": \"train\"");
     cli_says(&out, "\"examples\": 32");
+    cli_expect(2, "evaluate tiny-1 --set training.batch_size=none");
+    cli_says(&err_out, "training.batch_size: 'none' is not a whole number");
     cli_expect(0, "export tiny-1 out.safetensors");
     cli_says(&out, "out.safetensors written from ");
     cli_expect(0, "export --average tiny-1 average.safetensors --json");

@@ -130,6 +130,8 @@ static void test_patterns_and_schedules(void **state)
     says(&s, "x 3");
     says(&s, "0.25\n");
     says(&s, "One update every 4 steps.\n");
+    says(&s, "\n      UPDATE     learning_rate\n");
+    says(&s, "\n          15              0.05\n");
     const uint64_t updates[] = {0, 5, 15, 25};
     const double values[] = {0.5 / 6, 0.5, 0.05, 0.005};
     assert_int_equal(s.update.update_count, 4);

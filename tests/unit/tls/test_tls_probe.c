@@ -205,6 +205,46 @@ static void test_our_certificate(void **state)
     free(ca);
 }
 
+static FILE *open_in(const char *dir, const char *name, const char *how)
+{
+    char *path = file_join(dir, name);
+    FILE *f = fopen(path, how);
+    assert_non_null(f);
+    free(path);
+    return f;
+}
+
+/* The certificate of nodes of @dir once more, good between two times from now on. */
+static void issue_between(const char *dir, long from_s, long to_s)
+{
+    FILE *f = open_in(dir, "node.crt", "r"), *k = open_in(dir, "ca.key", "r");
+    X509 *certificate = PEM_read_X509(f, NULL, NULL, NULL);
+    EVP_PKEY *key = PEM_read_PrivateKey(k, NULL, NULL, NULL);
+    (void)fclose(f);
+    (void)fclose(k);
+    assert_non_null(X509_gmtime_adj(X509_getm_notBefore(certificate), from_s));
+    assert_non_null(X509_gmtime_adj(X509_getm_notAfter(certificate), to_s));
+    assert_true(X509_sign(certificate, key, EVP_sha256()) > 0);
+    f = open_in(dir, "node.crt", "w");
+    assert_int_equal(PEM_write_X509(f, certificate), 1);
+    assert_int_equal(fclose(f), 0);
+    EVP_PKEY_free(key);
+    X509_free(certificate);
+}
+
+static void test_dates(void **state)
+{
+    const struct rig *r = *state;
+    struct server s = {.dir = r->own};
+    const int rc = ERR_UNAUTHENTICATED;
+    issue_between(r->own, -7200, -3600);
+    probe(s, r->own, NULL, "localhost", rc, "its certificate expired on 2");
+    issue_between(r->own, 3600, 7200);
+    probe(s, r->own, NULL, "localhost", rc, "its certificate is not valid before 2");
+    issue_between(r->own, -3600, 3600);
+    probe(s, r->own, NULL, "localhost", 0, NULL);
+}
+
 static void test_one_of_them_speaks_no_tls(void **state)
 {
     const struct rig *r = *state;
@@ -222,9 +262,8 @@ int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN); /* a client that has seen enough closes */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_wrong),
-        cmocka_unit_test(test_its_certificate),
-        cmocka_unit_test(test_our_certificate),
+        cmocka_unit_test(test_nothing_is_wrong),          cmocka_unit_test(test_its_certificate),
+        cmocka_unit_test(test_our_certificate),           cmocka_unit_test(test_dates),
         cmocka_unit_test(test_one_of_them_speaks_no_tls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
