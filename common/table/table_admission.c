@@ -7,9 +7,12 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "table/table_bucket.h"
 #include "table/table_line.h"
 
 #define BLOOM_HASHES 4
+#define BLOOM_BYTES_MIN 65536U
+_Static_assert(BLOOM_BYTES_MIN == TABLE_BUCKETS * TABLE_BLOOM_BLOCK, "a block for each bucket");
 #define COUNT_MAX (TABLE_ROW_NONE - 1)
 
 static int check(const struct table_admission_spec *spec, struct err *err)
@@ -21,9 +24,13 @@ static int check(const struct table_admission_spec *spec, struct err *err)
         return err_set(err, ERR_INVALID, "table %s: admission after %u sightings is not in 1..%u",
                        spec->name, spec->sightings, max);
     }
-    if (bloom && (spec->bytes < BLOOM_HASHES || spec->bytes > SIZE_MAX / 2)) {
-        return err_set(err, ERR_INVALID, "table %s: a Bloom filter of %llu bytes", spec->name,
-                       (unsigned long long)spec->bytes);
+    if (bloom && (spec->bytes < BLOOM_BYTES_MIN || spec->bytes > SIZE_MAX / 2)) {
+        return err_set(err, ERR_INVALID, "table %s: a Bloom filter of %llu bytes; at least %u",
+                       spec->name, (unsigned long long)spec->bytes, BLOOM_BYTES_MIN);
+    }
+    if (spec->shards > TABLE_BUCKETS || spec->shard >= (spec->shards == 0 ? 1 : spec->shards)) {
+        return err_set(err, ERR_INVALID, "table %s: shard %u of %u", spec->name, spec->shard,
+                       spec->shards);
     }
     if (spec->kind == TABLE_ADMIT_PROBABILITY &&
         !(spec->probability >= 0 && spec->probability <= 1)) {
@@ -65,7 +72,12 @@ int table_admission_init(struct table_admission *a, const struct table_admission
     if (spec->kind == TABLE_ADMIT_COUNTED) {
         rc = table_index_init(&a->counts, budget, err);
     } else if (spec->kind == TABLE_ADMIT_BLOOM) {
-        rc = take_counters(a, (size_t)spec->bytes, err);
+        const uint32_t shards = spec->shards == 0 ? 1 : spec->shards;
+        a->bucket_first = table_bucket_first(spec->shard, shards);
+        a->bucket_counters =
+            (size_t)(spec->bytes / TABLE_BUCKETS / TABLE_BLOOM_BLOCK * TABLE_BLOOM_BLOCK);
+        const uint32_t buckets = table_bucket_first(spec->shard + 1, shards) - a->bucket_first;
+        rc = take_counters(a, buckets * a->bucket_counters, err);
     }
     return rc == 0 ? 0 : err_wrap(err, "table %s", spec->name);
 }
@@ -96,20 +108,33 @@ static void counters_of(const struct table_admission *a, uint64_t key, size_t at
 {
     uint64_t hash = rng_key_mix(a->hash_key, key);
     const uint64_t step = rng_key_mix(hash, 2) | 1;
+    const size_t filter = (table_bucket_of(key) - a->bucket_first) * a->bucket_counters;
     for (size_t i = 0; i < BLOOM_HASHES; i++, hash += step) {
-        at[i] = (size_t)table_share(hash, a->counter_count);
+        at[i] = filter + (size_t)table_share(hash, a->bucket_counters);
+    }
+}
+
+void table_admission_blocks(const struct table_admission *a, uint64_t key, size_t blocks[4])
+{
+    counters_of(a, key, blocks);
+    for (size_t i = 0; i < BLOOM_HASHES; i++) {
+        blocks[i] /= TABLE_BLOOM_BLOCK;
     }
 }
 
 /* Sums that stop at the maximum do not depend on the order of their parts. */
-static void count_in_filter(struct table_admission *a, uint64_t key, uint32_t sightings)
+static uint32_t count_in_filter(struct table_admission *a, uint64_t key, uint32_t sightings)
 {
     size_t at[BLOOM_HASHES];
+    uint32_t before = 0; /* the counters, one behind the other: two of them may be the same one */
     counters_of(a, key, at);
     for (size_t i = 0; i < BLOOM_HASHES; i++) {
-        const uint32_t left = (uint32_t)(UINT8_MAX - a->counters[at[i]]);
-        a->counters[at[i]] = (uint8_t)(a->counters[at[i]] + (sightings < left ? sightings : left));
+        uint8_t *counter = &a->counters[at[i]];
+        const uint32_t left = (uint32_t)(UINT8_MAX - *counter);
+        before = before << 8 | *counter;
+        *counter = (uint8_t)(*counter + (sightings < left ? sightings : left));
     }
+    return before;
 }
 
 int table_admission_note(struct table_admission *a, const uint64_t *keys, const uint32_t *sightings,
@@ -118,12 +143,58 @@ int table_admission_note(struct table_admission *a, const uint64_t *keys, const 
     for (size_t i = 0; i < n; i++) {
         const uint32_t times = sightings == NULL ? 1 : sightings[i];
         if (a->kind == TABLE_ADMIT_BLOOM) {
-            count_in_filter(a, keys[i], times);
+            (void)count_in_filter(a, keys[i], times);
         } else if (a->kind == TABLE_ADMIT_COUNTED) {
             int rc = count(a, keys[i], times, err);
             if (rc != 0) {
                 return err_wrap(err, "sightings of key %llu", (unsigned long long)keys[i]);
             }
+        }
+    }
+    return 0;
+}
+
+static void undo_one(struct table_admission *a, uint64_t key, uint32_t before)
+{
+    size_t at[BLOOM_HASHES];
+    uint32_t *n;
+    if (a->kind == TABLE_ADMIT_BLOOM) {
+        counters_of(a, key, at);
+        for (size_t i = BLOOM_HASHES; i-- > 0; before >>= 8) {
+            a->counters[at[i]] = (uint8_t)before;
+        }
+    } else if (a->kind == TABLE_ADMIT_COUNTED) {
+        n = table_index_at(&a->counts, key);
+        if (before == TABLE_ROW_NONE) {
+            (void)table_index_remove(&a->counts, key);
+        } else if (n != NULL) {
+            *n = before;
+        }
+    }
+}
+
+void table_admission_undo(struct table_admission *a, const uint64_t *keys, size_t n,
+                          const uint32_t *before)
+{
+    for (size_t i = n; i-- > 0;) {
+        undo_one(a, keys[i], before[i]);
+    }
+}
+
+int table_admission_note_all(struct table_admission *a, const uint64_t *keys,
+                             const uint32_t *sightings, size_t n, uint32_t *before, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (a->kind == TABLE_ADMIT_BLOOM) {
+            before[i] = count_in_filter(a, keys[i], sightings[i]);
+        } else if (a->kind == TABLE_ADMIT_COUNTED) {
+            before[i] = table_index_find(&a->counts, keys[i]);
+            rc = table_admission_note(a, keys + i, sightings + i, 1, err);
+        }
+        if (rc != 0) {
+            table_admission_undo(a, keys, i, before);
+            return rc;
         }
     }
     return 0;

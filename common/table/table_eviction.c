@@ -22,7 +22,7 @@ struct judge {
     bool (*goes)(const struct judge *j, const struct table_rows *rows, const struct table_entry *e);
     enum table_least least;
     uint64_t version, updates_max;
-    uint64_t rank, key; /* the greatest that goes, of them with that rank the greatest key */
+    struct table_least_limit limit;
     double norm;
 };
 
@@ -80,11 +80,19 @@ static uint64_t rank_of(const struct table_note *note, enum table_least least)
     return least == TABLE_LEAST_RECENT ? note->seen : note->sightings;
 }
 
+bool table_least_has(const struct table_rows *rows, enum table_least least,
+                     const struct table_least_limit *limit, const struct table_entry *e)
+{
+    const struct table_note *note = table_rows_note(rows, e->row);
+    const uint64_t rank = rank_of(note, least);
+    return note->seen != TABLE_SEEN_UNUSED &&
+           (rank < limit->rank || (rank == limit->rank && e->key <= limit->key));
+}
+
 static bool is_among_least(const struct judge *j, const struct table_rows *rows,
                            const struct table_entry *e)
 {
-    const uint64_t rank = rank_of(table_rows_note(rows, e->row), j->least);
-    return rank < j->rank || (rank == j->rank && e->key <= j->key);
+    return table_least_has(rows, j->least, &j->limit, e);
 }
 
 /* A number that is being found from its first digit on: those below come before it. */
@@ -168,7 +176,8 @@ static uint64_t select_key(const struct table_rows *rows, enum table_least least
                 __builtin_prefetch(table_rows_note(rows, entries[i].row));
             }
             for (size_t i = 0; i < count; i++) {
-                if (rank_of(table_rows_note(rows, entries[i].row), least) == rank) {
+                const struct table_note *note = table_rows_note(rows, entries[i].row);
+                if (rank_of(note, least) == rank && note->seen != TABLE_SEEN_UNUSED) {
                     select_count(&s, entries[i].key);
                 }
             }
@@ -178,15 +187,26 @@ static uint64_t select_key(const struct table_rows *rows, enum table_least least
     return s.found;
 }
 
+struct table_least_limit table_least_find(const struct table_rows *rows, enum table_least least,
+                                          uint64_t n)
+{
+    struct select s;
+    select_rank(&s, rows, least, n);
+    return (struct table_least_limit){
+        .rank = s.found,
+        .key = s.whole ? UINT64_MAX : select_key(rows, least, s.found, s.left),
+    };
+}
+
 uint64_t table_evict_least(struct table_rows *rows, enum table_least least, uint64_t rows_max)
 {
     if (rows->index.count <= rows_max) {
         return 0;
     }
-    struct judge j = {.goes = is_among_least, .least = least};
-    struct select s;
-    select_rank(&s, rows, least, rows->index.count - rows_max);
-    j.rank = s.found;
-    j.key = s.whole ? UINT64_MAX : select_key(rows, least, s.found, s.left);
+    const struct judge j = {
+        .goes = is_among_least,
+        .least = least,
+        .limit = table_least_find(rows, least, rows->index.count - rows_max),
+    };
     return evict(rows, &j);
 }

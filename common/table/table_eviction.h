@@ -32,4 +32,16 @@ enum table_least {
  */
 uint64_t table_evict_least(struct table_rows *rows, enum table_least least, uint64_t rows_max);
 
+/* What divides the least rows from the others. */
+struct table_least_limit {
+    uint64_t rank, key; /* the greatest that goes, of rows with that rank the greatest key */
+};
+
+/* The limit of the @n least rows, 1 or more and no more than there are. A row whose `seen` is
+ * TABLE_SEEN_UNUSED for a while is none of them. Cost: the walks of table_evict_least(). */
+struct table_least_limit table_least_find(const struct table_rows *rows, enum table_least least,
+                                          uint64_t n);
+bool table_least_has(const struct table_rows *rows, enum table_least least,
+                     const struct table_least_limit *limit, const struct table_entry *e);
+
 #endif

@@ -26,6 +26,14 @@ VECTOR_INLINE uint64_t table_mix(uint64_t key)
     return key ^ (key >> 31);
 }
 
+/* The key whose table_mix() is @hash: each step undone, by the inverses of the two factors. */
+VECTOR_INLINE uint64_t table_unmix(uint64_t hash)
+{
+    hash = (hash ^ (hash >> 31) ^ (hash >> 62)) * 0x319642B2D24D8EC3U;
+    hash = (hash ^ (hash >> 27) ^ (hash >> 54)) * 0x96DE1B173F119089U;
+    return hash ^ (hash >> 30) ^ (hash >> 60) ^ 0x6A09E667F3BCC909U;
+}
+
 __extension__ typedef unsigned __int128 table_wide; /* a compiler extension on 64-bit targets */
 
 /* @hash as a share of 2^64, of @n lines: keeps the order of hashes. */

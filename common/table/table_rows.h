@@ -87,6 +87,11 @@ struct table_catch_up {
 void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
                        const uint64_t *keys, size_t n, float *out, bool *present);
 
+/* Brings @record, which has had @seen updates, to where dense updates would have brought it by
+ * version @up->version. @up->past is not NULL. */
+void table_rows_catch_up(const struct table_rows *rows, const struct table_catch_up *up,
+                         uint64_t seen, float *record);
+
 struct table_update {
     struct table_catch_up up; /* @up.version: the number of the update, from 0 */
     const struct rule_scalars *scalars;

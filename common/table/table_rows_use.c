@@ -26,9 +26,8 @@ static void slots_of(const struct table_rows *rows, float *record, float **slots
     }
 }
 
-/* Brings a record that has had @seen updates to where dense updates would have brought it. */
-static void catch_up(const struct table_rows *rows, const struct table_catch_up *up, uint64_t seen,
-                     float *record)
+void table_rows_catch_up(const struct table_rows *rows, const struct table_catch_up *up,
+                         uint64_t seen, float *record)
 {
     if (rows->rule->catch_up != NULL && seen < up->version) {
         float *slots[RULE_SLOTS_MAX] = {NULL};
@@ -49,7 +48,7 @@ static void read_one(struct table_rows *rows, const struct table_catch_up *up, u
         copy_floats(rows->scratch, table_rows_record(rows, row), rows->stride);
     }
     if (up->past != NULL) {
-        catch_up(rows, up, seen, rows->scratch);
+        table_rows_catch_up(rows, up, seen, rows->scratch);
     }
     copy_floats(out, rows->scratch, rows->dim);
 }
@@ -91,7 +90,7 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     struct table_note *note = table_rows_note(rows, row);
     float *slots[RULE_SLOTS_MAX] = {NULL};
     if (u->up.past != NULL) {
-        catch_up(rows, &u->up, note->seen, record);
+        table_rows_catch_up(rows, &u->up, note->seen, record);
     }
     slots_of(rows, record, slots);
     span->out = record;

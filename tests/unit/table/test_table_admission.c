@@ -17,7 +17,7 @@ static struct table_admission_spec spec_of(enum table_admission_kind kind, uint3
 {
     return (struct table_admission_spec){.kind = kind,
                                          .sightings = sightings,
-                                         .bytes = 40000,
+                                         .bytes = 65536,
                                          .probability = 0.3,
                                          .seed = 5,
                                          .name = "users"};
@@ -112,10 +112,10 @@ static void test_bloom(void **state)
     const struct table_admission_spec spec = spec_of(TABLE_ADMIT_BLOOM, 5);
     assert_int_equal(table_admission_init(&a, &spec, &budget, NULL), 0);
     assert_int_equal(table_admission_init(&b, &spec, &budget, NULL), 0);
-    assert_int_equal(budget.bytes, 80000);
+    assert_int_equal(budget.bytes, 131072);
     note_all(&b, 77, true, counted);
     note_all(&a, 1000, false, counted);
-    assert_memory_equal(a.counters, b.counters, 40000);
+    assert_memory_equal(a.counters, b.counters, 65536);
     size_t early = 0, admitted = 0;
     for (size_t i = 0; i < KEYS; i++) {
         const bool admits = table_admission_admits(&a, key_of(i));
@@ -197,7 +197,7 @@ static void test_errors(void **state)
         assert_non_null(strstr(err.msg, "table users: "));
     }
     struct table_admission_spec spec = spec_of(TABLE_ADMIT_BLOOM, 2);
-    spec.bytes = 200001;
+    spec.bytes = 262144;
     assert_int_equal(table_admission_init(&a, &spec, &budget, &err), ERR_EXHAUSTED);
     assert_int_equal(budget.bytes, 0);
     spec.kind = TABLE_ADMIT_COUNTED;
