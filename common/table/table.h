@@ -32,11 +32,12 @@
  * for which there is none refuses the update in any case.
  *
  * Memory, besides: for copies at most `copies_bytes_max`, of which an update that would need more
- * is refused; unpinning makes room. One copied row takes 4 × dim × (1 + slots) + 16 bytes and 15 to
- * 17.5 of an index; there are at most as many as rows that changed since the oldest pin, for each
- * pin, and of `keeps_previous` as many as the last two updates changed. For eviction above
- * `rows_max` 24 bytes for each row that goes at once, 1.5 MiB at most. For scratch 20 bytes for
- * each key of the largest update or gather.
+ * is refused; unpinning makes room. One copied row takes 4 × dim × (1 + slots) + 16 bytes and 24 to
+ * 36 of a map (and while that grows, what it had before); there are at most as many as rows that
+ * changed since the oldest pin, for each pin, and of `keeps_previous` as many as the last two
+ * updates changed. For eviction above
+ * `rows_max` 24 bytes for each row that goes at once, 1.5 MiB at most. For scratch 36 bytes for
+ * each key of the largest update.
  *
  * Owner: one thread or strand; no locks, no clock, no threads of its own. */
 #ifndef GRADUS_TABLE_TABLE_H
@@ -133,7 +134,8 @@ struct table_chunk {
  * none at the end. @cursor begins zeroed, is plain data, and may be kept and used again: the same
  * cursor gives the same rows as long as the version can be read, whatever happens in between. Rows
  * come in the order of a hash of their keys, a function of the set of keys alone. With catch-up
- * they are brought to @version: values, slots and seen. O(1) for each row. Errors: ERR_RANGE. */
+ * they are brought to @version: values, slots and seen (unless the rule is `still`: nothing is to
+ * be done then). O(1) for each row. Errors: ERR_RANGE. */
 int table_walk(struct table *t, uint64_t version, struct table_cursor *cursor,
                struct table_chunk *chunk, struct err *err);
 /* How many rows there are. Errors: ERR_RANGE. */
@@ -141,14 +143,15 @@ int table_count(const struct table *t, uint64_t version, uint64_t *count, struct
 
 /* Puts rows in, before the first update and the first pin: those of @chunk whose keys are of this
  * shard; of others it is not an error to be there. Arrays that are NULL: initial values, seen at
- * the table's version, no sightings. Errors: ERR_CORRUPT a key is there already; ERR_EXHAUSTED. */
+ * the table's version, no sightings. Errors: ERR_CORRUPT a key is there already, or was seen at a
+ * later version; ERR_STATE it is too late; ERR_EXHAUSTED. Rows before the one that is named are
+ * there then. */
 int table_restore_rows(struct table *t, const struct table_chunk *chunk, struct err *err);
 
 /* What admission has counted, as of a pin that was taken with table_pin(): without it the bits
  * after a restore would be others. Exact counts are pairs of key and count; of a Bloom filter,
  * blocks of TABLE_BLOOM_BLOCK counters of which one at least is not 0, each with a number that is
  * the same for any number of shards. (Nothing is counted for `all` and `probability`.) */
-#define TABLE_BLOOM_BLOCK 64
 struct table_counts_chunk {
     size_t capacity, n;
     uint64_t *keys;    /* [capacity] keys, or numbers of blocks */
@@ -160,7 +163,7 @@ int table_walk_counts(struct table *t, uint64_t version, struct table_cursor *cu
                       struct table_counts_chunk *chunk, struct err *err);
 /* How many there are: entries. Errors: ERR_RANGE. */
 int table_count_counts(struct table *t, uint64_t version, uint64_t *count, struct err *err);
-/* As table_restore_rows(): those of this shard. Errors: ERR_CORRUPT; ERR_EXHAUSTED. */
+/* As table_restore_rows(): those of this shard. Errors: ERR_CORRUPT; ERR_STATE; ERR_EXHAUSTED. */
 int table_restore_counts(struct table *t, const struct table_counts_chunk *chunk, struct err *err);
 
 struct table_stats {

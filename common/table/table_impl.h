@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table with versions, as the files that make it up see it: table.c, table_update.c,
+ * table_least.c, table_walk.c. */
+#ifndef GRADUS_TABLE_TABLE_IMPL_H
+#define GRADUS_TABLE_TABLE_IMPL_H
+
+#include "table/table.h"
+#include "table/table_copies.h"
+
+struct table_scratch { /* of an update; [capacity] each */
+    size_t capacity;
+    uint32_t *found;     /* of each key of the gradient: its row, or none */
+    uint64_t *absent;    /* keys that have none, in their order */
+    uint32_t *sightings; /* of these */
+    uint32_t *before;    /* what admission had counted of them */
+    uint64_t *admitted;  /* those of them that get rows */
+    uint64_t *seen;      /* of each key of the gradient, while room is made */
+};
+
+struct table {
+    struct table_rows rows;
+    struct table_admission admission;
+    struct table_budget counts_budget; /* of admission */
+    struct table_copies copies;
+    struct table_eviction_spec eviction;
+    const struct rule_past *past;
+    enum table_full on_full;
+    bool keeps_previous;
+    bool opened; /* an update or a pin has been: no more rows are put in */
+    char *name;
+    uint64_t version;
+    uint64_t rows_fit;
+    uint32_t shard, shards;
+    uint32_t bucket_first, bucket_count;
+    uint32_t *bucket_rows; /* [bucket_count] */
+    struct table_scratch scratch;
+    struct table_stats stats; /* those that are counted */
+};
+
+/* ---- table.c ---- */
+
+/* The sets from which @version is read: from *@first on; copies.count when it is the present one.
+ * Errors: ERR_RANGE. */
+int table_find_version(const struct table *t, uint64_t version, size_t *first, struct err *err);
+/* The number of the first block of this shard's Bloom filter. */
+static inline size_t table_first_block(const struct table *t)
+{
+    return t->bucket_first * (t->admission.bucket_counters / TABLE_BLOOM_BLOCK);
+}
+/* Sets that nobody can ask for any more go. */
+void table_settle(struct table *t);
+static inline uint32_t table_bucket(const struct table *t, uint64_t key)
+{
+    return table_bucket_of(key) - t->bucket_first;
+}
+
+/* ---- table_least.c ---- */
+
+/* @going least rows go, but for those with a key among @keys ([n], each once); there are as many.
+ * Each is copied to @set first, for which there is room, or @set is NULL. @seen: [n] of scratch. */
+void table_evict_room(struct table *t, struct table_copy_set *set, uint64_t going,
+                      const uint64_t *keys, size_t n, uint64_t *seen);
+/* The passes of an update that has made @version, over all rows, with @set as above. */
+void table_evict_pass(struct table *t, struct table_copy_set *set, uint64_t version,
+                      double small_norm);
+/* How many rows that an update does not touch such passes evict, at most, when it has added rows of
+ * @n keys. */
+uint64_t table_evict_bound(const struct table *t, uint64_t version, double small_norm,
+                           const uint64_t *added, size_t n);
+
+#endif
