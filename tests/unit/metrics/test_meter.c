@@ -118,6 +118,7 @@ static void test_special_values(void **state)
         {(double)NAN, "\ngradus_loss NaN\n"},
         {-(double)INFINITY, "\ngradus_loss -Inf\n"},
         {(double)INFINITY, "\ngradus_loss +Inf\n"},
+        {0.1 + 0.2, "\ngradus_loss 0.30000000000000004\n"},
         {1e300, "\ngradus_loss 1e+300\n"},
         {1.0 / 3, "\ngradus_loss 0.3333333333333333\n"},
         {-2, "\ngradus_loss -2\n"},
