@@ -3,11 +3,13 @@
  * that results. */
 #include "data/column_features.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "data/column_vocabulary.h"
 #include "data/encode.h"
 
@@ -31,6 +33,7 @@ struct category_group {
     struct column_vocabulary vocabulary;
     size_t source; /* category of the record */
     size_t first;
+    uint32_t entry; /* of data.columns; not all parts of the records know it */
 };
 
 struct layout {
@@ -132,6 +135,7 @@ static int measure_columns(struct layout *l, const struct data_spec *spec,
         size_t *count = sparse ? &l->sparse_count : &l->category_count;
         struct category_group *g = &(sparse ? l->sparse : l->categories)[*count];
         g->source = k;
+        g->entry = (uint32_t)number;
         rc = column_vocabulary_init(&g->vocabulary, spec, number, own, &train->categories[k],
                                     train->count, err);
         *count += rc == 0;
@@ -257,6 +261,31 @@ static int add_fields(const struct layout *l, const struct cell_keys *keys, stru
     return rc;
 }
 
+/* What a sparse field is called: as the file calls its column, or, where the entry of data.columns
+ * numbers it, by that number; it is the @nth column that the entry means. */
+static char *field_name(const struct data_column *d, const char *name, int64_t nth)
+{
+    const char *dots = strstr(d->column, "..");
+    char *first = dots == NULL ? mem_strdup(d->column)
+                               : mem_printf("%.*s", (int)(dots - d->column), d->column);
+    int64_t number, last;
+    const bool numbered = strcmp(d->column, name) != 0 && text_to_int(first, &number) &&
+                          (dots == NULL || text_to_int(dots + 2, &last));
+    free(first);
+    return numbered ? mem_printf("%" PRId64, number + nth) : mem_strdup(name);
+}
+
+static int declare_field(const struct data_spec *spec, const struct category_column *c,
+                         uint32_t entry, int64_t nth, struct records *r, struct err *err)
+{
+    const struct data_column *d = &spec->columns[entry];
+    char *name = field_name(d, c->name, nth);
+    int rc = sparse_fields_declare(&r->fields, name, (uint32_t)d->width, SPARSE_FOLD_NONE, r->where,
+                                   err);
+    free(name);
+    return rc;
+}
+
 /* Sparse columns as sparse fields. */
 static int write_fields(const struct layout *l, const struct data_spec *spec, struct records *r,
                         struct err *err)
@@ -265,10 +294,12 @@ static int write_fields(const struct layout *l, const struct data_spec *spec, st
     struct cell_keys *keys = mem_new(l->sparse_count + 1, sizeof *keys);
     for (size_t k = 0; k < l->sparse_count && rc == 0; k++) {
         const struct category_column *c = &r->categories[l->sparse[k].source];
-        const struct data_column *d = &spec->columns[r->declared[r->numbers + l->sparse[k].source]];
+        int64_t nth = 0;
+        for (size_t i = 0; i < k; i++) {
+            nth += l->sparse[i].entry == l->sparse[k].entry;
+        }
         keys[k] = make_keys(&l->sparse[k], c);
-        rc = sparse_fields_declare(&r->fields, c->name, (uint32_t)d->width, SPARSE_FOLD_NONE,
-                                   r->where, err);
+        rc = declare_field(spec, c, l->sparse[k].entry, nth, r, err);
     }
     if (rc == 0 && l->sparse_count > 0) {
         rc = add_fields(l, keys, r, err);
@@ -289,7 +320,7 @@ static int write_features(const struct layout *l, const struct data_spec *spec, 
     if (rc != 0) {
         return rc;
     }
-    float *values = mem_try_aligned(r->count * l->width, sizeof *values, "features", err);
+    float *values = mem_try_aligned(r->count * l->width + 1, sizeof *values, "features", err);
     if (values == NULL) {
         return ERR_EXHAUSTED;
     }

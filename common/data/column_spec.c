@@ -145,8 +145,9 @@ const struct field data_column_fields[] = {
                    .offset = AT(width),
                    .def = "0",
                    .max = ENCODE_FEATURES_MAX,
-                   .help = "Sparse: the columns that the field is fed to the model as: column "
-                           "(hash of the key) mod width is the sum of the weights of its keys"},
+                   .help = "Sparse: where no layer reads the field, the columns that it is fed to "
+                           "the model as: column (hash of the key) mod width is the sum of the "
+                           "weights of its keys"},
 };
 const size_t data_column_field_count = sizeof data_column_fields / sizeof data_column_fields[0];
 _Static_assert(sizeof data_column_fields / sizeof data_column_fields[0] == ROW_COUNT, "rows");
@@ -323,16 +324,9 @@ static int check_categories(const struct data_column *c, struct err *err)
     return 0;
 }
 
-/* No layer takes keys themselves. */
 static int check_sparse(const struct data_column *c, struct err *err)
 {
     const bool vocabulary = is_set(c->vocabulary) || is_set(c->vocabulary_file);
-    if (c->width == 0) {
-        return err_set(err, ERR_INVALID,
-                       "width: no layer takes the keys of a sparse field yet, so the model cannot "
-                       "use this one; allowed: 1 to %u columns that its keys are hashed into",
-                       ENCODE_FEATURES_MAX);
-    }
     if (vocabulary && c->hash != COLUMN_HASH_XXH3) {
         return err_set(err, ERR_INVALID,
                        "hash: the keys are places in the vocabulary, which nothing hashes; "

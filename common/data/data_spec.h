@@ -72,6 +72,11 @@ struct data_spec {
     int64_t first_index; /* LIBSVM: 0 or 1 */
     struct data_column *columns; /* declared; owned by the job; 0 of them: by the keys above */
     size_t column_count;
+    /* Sparse fields whose keys the layers of the model read, in place of their columns; lists_all:
+     * every one, whatever its name. No keys: the model section says it. Owned by the job. */
+    char **lists;
+    size_t list_count;
+    bool lists_all;
     int label_scale; /* enum data_label_scale: train on standardised targets; metrics stay in the
                         data's units */
     const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads

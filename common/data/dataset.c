@@ -19,6 +19,7 @@
 #include "data/encode.h"
 #include "data/parts.h"
 #include "data/scaling.h"
+#include "data/sparse_batch.h"
 
 struct dataset {
     atomic_uint refs;
@@ -26,30 +27,32 @@ struct dataset {
     size_t width;                /* features of a record that lie in bytes or values */
     uint8_t *bytes;              /* [records × width], scaled when read; or NULL */
     float *values;               /* [records × width], scaled already; or NULL */
-    struct sparse_fields fields; /* whose columns are made when read, behind the others */
+    struct sparse_fields fields; /* lists, or columns that are made when read, behind the others */
     struct scaling scaling;      /* of bytes */
     int32_t *classes;            /* [records], or NULL for real labels */
     float *targets;              /* [records], or NULL for class labels */
+    const char **field_names;    /* [fields.count], they point into fields */
     char **class_names;          /* [classes], or NULL */
     uint64_t bad_count;
     char *bad_first;
     char *format;
 };
 
-int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err)
+int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err)
 {
     size_t values;
-    if (!mem_mul(capacity, (size_t)shape_count(&info->features), &values)) {
+    if (!mem_mul(capacity, (size_t)shape_count(&d->info.features), &values)) {
         return err_set(err, ERR_EXHAUSTED, "batch: %zu records do not fit in memory", capacity);
     }
     struct batch made = {.capacity = capacity};
-    made.features = mem_try_aligned(values, sizeof *made.features, "batch", err);
+    made.features = mem_try_aligned(values + (values == 0), sizeof *made.features, "batch", err);
     made.classes = made.features == NULL
                        ? NULL
                        : mem_try_aligned(capacity, sizeof *made.classes, "batch", err);
     made.targets =
         made.classes == NULL ? NULL : mem_try_aligned(capacity, sizeof *made.targets, "batch", err);
-    if (made.targets == NULL) {
+    if (made.targets == NULL ||
+        (d->fields.count > 0 && sparse_batch_init(&made.lists, &d->fields, capacity, err) != 0)) {
         batch_release(&made);
         return ERR_EXHAUSTED;
     }
@@ -62,6 +65,7 @@ void batch_release(struct batch *b)
     free(b->features);
     free(b->classes);
     free(b->targets);
+    sparse_batch_release(&b->lists);
     *b = (struct batch){0};
 }
 
@@ -80,6 +84,7 @@ void dataset_free(struct dataset *d)
         free(d->class_names[i]);
     }
     free(d->class_names);
+    free(d->field_names);
     scaling_release(&d->scaling);
     free(d->bytes);
     free(d->values);
@@ -116,6 +121,34 @@ uint64_t dataset_bytes(const struct dataset *d)
            sparse_fields_bytes(&d->fields);
 }
 
+uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity)
+{
+    return capacity * (shape_count(&d->info.features) + 2) * sizeof(float) +
+           sparse_batch_bytes(&d->fields, capacity);
+}
+
+int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
+                        const struct list_limit *limit, struct err *err)
+{
+    const uint64_t r = sparse_fields_beyond(&d->fields, field, limit->keys, limit->length);
+    if (r == UINT64_MAX) {
+        return 0;
+    }
+    const struct sparse_list list = sparse_fields_list(&d->fields, r, field);
+    const char *name = d->fields.fields[field].name;
+    if (list.count > limit->length) {
+        return err_set(err, ERR_INVALID,
+                       "%s record %" PRIu64 " (from 0): its sparse field %.64s has %zu keys, but "
+                       "%s takes %zu; %s",
+                       part, r, name, list.count, limit->layer, limit->length, limit->length_hint);
+    }
+    return err_set(err, ERR_INVALID,
+                   "%s record %" PRIu64 " (from 0): its sparse field %.64s has the key %" PRIu64
+                   ", but %s has rows for the keys below %" PRIu64 "; %s",
+                   part, r, name, list.keys[list.count - 1], limit->layer, limit->keys,
+                   limit->keys_hint);
+}
+
 const struct sparse_fields *dataset_fields(const struct dataset *d)
 {
     return &d->fields;
@@ -139,11 +172,14 @@ void dataset_read(const struct dataset *d, const uint64_t *records, size_t count
         } else if (d->width > 0) {
             memcpy(out, d->values + r * d->width, d->width * sizeof *out);
         }
-        if (d->fields.count > 0) {
+        if (d->fields.width > 0) {
             sparse_fields_spread(&d->fields, r, out + d->width);
         }
         b->classes[i] = d->classes != NULL ? d->classes[r] : 0;
         b->targets[i] = d->classes != NULL ? (float)d->classes[r] : d->targets[r];
+    }
+    if (d->fields.count > 0) {
+        sparse_batch_read(&b->lists, &d->fields, records, count);
     }
     b->count = count;
 }
@@ -206,18 +242,24 @@ static int fit_labels(struct label_map *m, const struct data_spec *spec, bool is
     return 0;
 }
 
-/* Features and columns of sparse fields together. */
-static int check_width(const struct records *r, struct err *err)
+/* Features and columns of sparse fields together; of those fields that the layers do not read. */
+static int settle_fields(const struct data_spec *spec, struct records *first,
+                         struct records *second, struct err *err)
 {
-    const size_t width = r->numbers + r->fields.width;
-    if (r->fields.count == 0 || (width > 0 && width <= ENCODE_FEATURES_MAX)) {
-        return 0;
+    const char *const *lists = spec->lists_all ? NULL : (const char *const *)spec->lists;
+    static const char *const none[] = {NULL};
+    lists = spec->lists_all || lists != NULL ? lists : none;
+    int rc = sparse_fields_read_lists(&first->fields, lists, spec->list_count, first->where, err);
+    if (rc == 0 && second != NULL) {
+        rc = sparse_fields_read_lists(&second->fields, lists, spec->list_count, second->where, err);
     }
-    return err_set(err, width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
-                   width == 0 ? "%s: %zu features: the sparse fields have no width; allowed are 1 "
-                                "to %u"
-                              : "%s: the declared columns give %zu features; allowed are 1 to %u",
-                   r->where, width, ENCODE_FEATURES_MAX);
+    const size_t width = first->numbers + first->fields.width;
+    if (rc != 0 || first->fields.count == 0 || width <= ENCODE_FEATURES_MAX) {
+        return rc;
+    }
+    return err_set(err, ERR_EXHAUSTED,
+                   "%s: the declared columns give %zu features; allowed are up to %u", first->where,
+                   width, ENCODE_FEATURES_MAX);
 }
 
 static int take_labels(struct dataset *d, const struct label_map *m, const struct records *r,
@@ -273,6 +315,11 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     d->bytes = r->bytes;
     d->values = r->values;
     d->fields = r->fields;
+    d->field_names = mem_new(d->fields.count + 1, sizeof *d->field_names);
+    for (size_t i = 0; i < d->fields.count; i++) {
+        d->field_names[i] = d->fields.fields[i].name;
+    }
+    d->info.fields = (struct sparse_names){d->field_names, d->fields.count};
     r->bytes = NULL;
     r->values = NULL;
     r->fields = (struct sparse_fields){0};
@@ -310,7 +357,7 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
     }
     if (rc == 0) {
         scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
-        rc = check_width(first, err);
+        rc = settle_fields(spec, first, second, err);
     }
     if (rc == 0) {
         rc = dataset_new(&labels, &scaling, spec, parts.format, first, &made[0], err);

@@ -4,8 +4,8 @@
  * dataset_open() reads, checks and decodes both sources; scaling, categories and class names come
  * from the train source and are applied to both. Immutable afterwards.
  *
- * Sparse fields stay sparse in memory. dataset_read() makes the columns of those that have a width,
- * behind the dense features; sparse_batch_read() gives the keys themselves. */
+ * Sparse fields stay sparse in memory. dataset_read() gives the lists of those that layers read,
+ * and makes the columns of the others, behind the dense features. */
 #ifndef GRADUS_DATA_DATASET_H
 #define GRADUS_DATA_DATASET_H
 
@@ -21,9 +21,18 @@
 
 struct dataset;
 
+/* What a layer asks of the lists of a sparse field. */
+struct list_limit {
+    uint64_t keys;                               /* all are below; UINT64_MAX: any */
+    size_t length;                               /* keys of one list; SIZE_MAX: any number */
+    const char *layer, *keys_hint, *length_hint; /* for the message */
+};
+
 struct dataset_info {
     uint64_t records;
-    struct shape features; /* of one record: [28, 28] or [4]; with columns of sparse fields */
+    struct shape features; /* of one record: [28, 28] or [4]; with columns of sparse fields; [0]
+                              where there are lists alone */
+    struct sparse_names fields; /* all sparse fields; borrows from the dataset */
     bool label_is_class;
     uint32_t classes;   /* 0 for real labels */
     double label_scale; /* a real label in the data's units = value × label_scale + label_offset */
@@ -31,8 +40,8 @@ struct dataset_info {
     uint64_t fingerprint; /* of the decoded records; equal on every node that has the same data */
 };
 
-/* Memory for @capacity records of @info. Errors: ERR_EXHAUSTED. */
-int batch_init(struct batch *b, const struct dataset_info *info, size_t capacity, struct err *err);
+/* Memory for @capacity records of @d. Errors: ERR_EXHAUSTED. */
+int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err);
 void batch_release(struct batch *b);
 
 /* Open the sources of @spec. @test may come back NULL when the spec names none. @spec is borrowed
@@ -55,7 +64,13 @@ uint64_t dataset_bytes(const struct dataset *d);                     /* of its r
 const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be none */
 /* Class names in order, or NULL when they are plain numbers. */
 const char *const *dataset_class_names(const struct dataset *d);
-/* Decode @count records with the given numbers into @b (count ≤ capacity). */
+/* Errors: ERR_INVALID a record's list in sparse field @field is beyond @limit; names the record and
+ * the key, and says that it is one of the @part ("train"). */
+int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
+                        const struct list_limit *limit, struct err *err);
+/* What batch_init() takes. */
+uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity);
+/* Decode @count different records with the given numbers into @b (count ≤ capacity). */
 void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b);
 
 #endif

@@ -75,6 +75,11 @@ static bool make_key(const struct data_spec *spec, enum data_label_kind label_ki
             buf_add_char(key, '\n');
         }
     }
+    buf_printf(key, "%d", (int)spec->lists_all);
+    for (size_t i = 0; i < spec->list_count; i++) {
+        buf_printf(key, " %zu:%s", strlen(spec->lists[i]), spec->lists[i]);
+    }
+    buf_add_char(key, '\n');
     const char *const files[] = {spec->train.file, spec->train.labels, spec->test.file,
                                  spec->test.labels};
     bool there = true;

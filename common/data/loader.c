@@ -122,7 +122,7 @@ int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, 
         rc = ERR_EXHAUSTED;
     }
     for (size_t i = 0; rc == 0 && i < depth; i++) {
-        rc = batch_init(&l->slots[i].batch, dataset_info(data), batch_records, err);
+        rc = batch_init(&l->slots[i].batch, data, batch_records, err);
     }
     if (rc == 0) {
         int e = pthread_create(&l->thread, NULL, loader_main, l);

@@ -8,9 +8,17 @@
 
 #include "base/mem.h"
 
+/* Keys of a record in fields that are not fed as columns. */
 static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
 {
-    return f->starts[record + 1] - f->starts[record];
+    if (f->width == 0) {
+        return f->starts[record + 1] - f->starts[record];
+    }
+    uint64_t keys = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        keys += f->fields[i].width > 0 ? 0 : sparse_fields_list(f, record, i).count;
+    }
+    return keys;
 }
 
 /* The most keys that @capacity different records have: those of the longest ones. */
@@ -58,6 +66,14 @@ int sparse_batch_init(struct sparse_batch *b, const struct sparse_fields *f, siz
     return 0;
 }
 
+uint64_t sparse_batch_bytes(const struct sparse_fields *f, size_t capacity)
+{
+    const uint64_t each = sizeof(uint64_t) + (f->weighted ? sizeof(float) : 0);
+    return f->count == 0
+               ? 0
+               : f->count * (capacity + 1) * sizeof(uint64_t) + (most_keys(f, capacity) + 1) * each;
+}
+
 void sparse_batch_release(struct sparse_batch *b)
 {
     free(b->offsets);
@@ -75,9 +91,12 @@ void sparse_batch_read(struct sparse_batch *b, const struct sparse_fields *f,
         uint64_t *offsets = b->offsets + field * (b->capacity + 1);
         for (size_t i = 0; i < count; i++) {
             assert(records[i] < f->records);
+            offsets[i] = at;
+            if (f->fields[field].width > 0) {
+                continue;
+            }
             const struct sparse_list list = sparse_fields_list(f, records[i], field);
             assert(list.count <= b->keys_capacity - at);
-            offsets[i] = at;
             memcpy(b->keys + at, list.keys, list.count * sizeof *list.keys);
             if (b->weights != NULL) {
                 memcpy(b->weights + at, list.weights, list.count * sizeof *list.weights);

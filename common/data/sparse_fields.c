@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "data/key_hash.h"
 #include "data/records.h"
 
@@ -192,6 +193,49 @@ int sparse_fields_append(struct sparse_fields *all, const struct sparse_fields *
         rc = sparse_fields_copy(all, more, i, where, err);
     }
     return rc;
+}
+
+static bool is_named(const char *name, const char *const *names, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
+        found = strcmp(names[i], name) == 0;
+    }
+    return found;
+}
+
+int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
+                             const char *where, struct err *err)
+{
+    f->width = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        struct sparse_field *field = &f->fields[i];
+        const bool lists = read == NULL || is_named(field->name, read, count);
+        if (!lists && field->width == 0) {
+            char shown[96];
+            return err_set(err, ERR_INVALID,
+                           "%s: no layer reads the sparse field %s, and it has no width; 'from: "
+                           "%s' of a layer would read it, and width would feed it as columns",
+                           where, text_shown(field->name, shown, sizeof shown), shown);
+        }
+        field->width = lists ? 0 : field->width;
+        field->first = f->width;
+        f->width += field->width;
+    }
+    return 0;
+}
+
+uint64_t sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys,
+                              size_t length)
+{
+    for (uint64_t r = 0; r < f->records; r++) {
+        const struct sparse_list list = sparse_fields_list(f, r, field);
+        if (list.count > length ||
+            (list.count > 0 && list.keys[list.count - 1] >= keys && keys < UINT64_MAX)) {
+            return r; /* keys of a list rise */
+        }
+    }
+    return UINT64_MAX;
 }
 
 void sparse_fields_limit(struct sparse_fields *f, uint64_t records)

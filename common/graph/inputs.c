@@ -11,6 +11,29 @@
 #define NAMES_SHOWN 12
 
 /* The names that would do, the nearest ones when there are many. */
+static int no_such_field(const struct model_spec *spec, const char *name,
+                         const struct sparse_names *fields, struct err *err)
+{
+    struct buf names = {0};
+    bool layer = false;
+    for (size_t j = 0; j < spec->layer_count; j++) {
+        layer = layer || strcmp(spec->layers[j].name, name) == 0;
+    }
+    for (size_t j = 0; j < fields->count && j < NAMES_SHOWN; j++) {
+        buf_printf(&names, "%s%.64s", j == 0 ? "" : ", ", fields->names[j]);
+    }
+    int rc = err_set(err, ERR_INVALID,
+                     "from: it reads sparse fields of the data, and '%.64s' is %s; %s%s", name,
+                     layer ? "a layer" : "none of them",
+                     fields->count == 0 ? "there are none: 'as: sparse' in data.columns makes them"
+                                        : buf_str(&names),
+                     fields->count == 0            ? ""
+                     : fields->count > NAMES_SHOWN ? ", … would fit"
+                                                   : " would fit");
+    buf_release(&names);
+    return rc;
+}
+
 static int no_such_layer(const struct model_spec *spec, size_t i, const char *name, struct err *err)
 {
     struct buf names = {0};
@@ -62,23 +85,66 @@ static int find(const struct model_spec *spec, size_t i, const char *name, size_
     return no_such_layer(spec, i, name, err);
 }
 
-size_t model_spec_inputs(const struct model_spec *spec, size_t i, size_t out[LAYER_INPUTS_MAX],
-                         struct err *err)
+static int all_fields(const struct sparse_names *fields, size_t out[LAYER_INPUTS_MAX],
+                      size_t *count, struct err *err)
+{
+    if (fields->count == 0 || fields->count > LAYER_INPUTS_MAX) {
+        return err_set(err, ERR_INVALID,
+                       "it reads all sparse fields of the data, of which there are %zu; from 1 to "
+                       "%d would fit ('as: sparse' in data.columns)",
+                       fields->count, LAYER_INPUTS_MAX);
+    }
+    for (size_t k = 0; k < fields->count; k++) {
+        out[k] = k;
+    }
+    *count = fields->count;
+    return 0;
+}
+
+static int find_fields(const struct model_spec *spec, size_t i, const struct sparse_names *fields,
+                       size_t out[LAYER_INPUTS_MAX], size_t *count, struct err *err)
 {
     const struct layer_spec *l = &spec->layers[i];
-    size_t min, max, count = l->from_count == 0 ? 1 : l->from_count;
-    layer_kind_inputs(l->kind, &min, &max);
-    if (count < min || count > max) {
-        (void)wrong_number(l, count, min, max, err);
+    *count = fields == NULL ? 0 : l->from_count;
+    if (fields == NULL) {
         return 0;
+    }
+    if (l->from_count == 0) {
+        return all_fields(fields, out, count, err);
+    }
+    for (size_t k = 0; k < l->from_count; k++) {
+        for (out[k] = 0; out[k] < fields->count; out[k]++) {
+            if (strcmp(fields->names[out[k]], l->from[k]) == 0) {
+                break;
+            }
+        }
+        if (out[k] == fields->count) {
+            return no_such_field(spec, l->from[k], fields, err);
+        }
+    }
+    return 0;
+}
+
+int model_spec_inputs(const struct model_spec *spec, size_t i, const struct sparse_names *fields,
+                      size_t out[LAYER_INPUTS_MAX], size_t *count, struct err *err)
+{
+    const struct layer_spec *l = &spec->layers[i];
+    size_t min, max;
+    *count = l->from_count == 0 ? 1 : l->from_count;
+    layer_kind_inputs(l->kind, &min, &max);
+    if (*count < min || *count > max) {
+        return wrong_number(l, *count, min, max, err);
+    }
+    if (l->kind->reads_fields) {
+        return find_fields(spec, i, fields, out, count, err);
     }
     out[0] = i == 0 ? LAYER_FROM_INPUT : i - 1;
     for (size_t k = 0; k < l->from_count; k++) {
         if (find(spec, i, l->from[k], &out[k], err) != 0) {
-            return 0;
+            return ERR_INVALID;
         }
     }
-    return count;
+    return 0;
 }
 
 int layer_check_same_inputs(const struct layer *l, struct err *err)

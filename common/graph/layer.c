@@ -33,6 +33,8 @@
     X(dot_interaction)   \
     X(factorization)     \
     X(cross)             \
+    X(embedding)         \
+    X(linear)            \
     X(conv2d)            \
     X(max_pool2d)        \
     X(avg_pool2d)
@@ -110,6 +112,11 @@ void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max)
 {
     *min = k->inputs_min == 0 ? 1 : k->inputs_min;
     *max = k->inputs_max == 0 ? 1 : k->inputs_max;
+}
+
+bool layer_kind_reads_fields(const struct layer_kind *k)
+{
+    return k->reads_fields;
 }
 
 void model_spec_release(struct model_spec *spec)

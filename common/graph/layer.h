@@ -6,6 +6,7 @@
 #define GRADUS_GRAPH_LAYER_H
 
 #include "config/field.h"
+#include "tensor/batch.h"
 
 struct layer_kind; /* opaque here; its operations are in graph/op.h */
 
@@ -17,6 +18,9 @@ const struct field *layer_kind_fields(const struct layer_kind *k, size_t *count)
 size_t layer_kind_params_bytes(const struct layer_kind *k);
 /* How many inputs a layer of that kind takes. */
 void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max);
+/* It reads sparse fields of the data, by their names; all of them when it names none. Other kinds
+ * read layers and the records' numbers. */
+bool layer_kind_reads_fields(const struct layer_kind *k);
 
 #define LAYER_INPUTS_MAX 256
 #define LAYER_NAME_OF_INPUT "input" /* what `from` calls the records; no layer has this name */
@@ -25,8 +29,9 @@ void layer_kind_inputs(const struct layer_kind *k, size_t *min, size_t *max);
 struct layer_spec {
     const struct layer_kind *kind;
     char *name;        /* "dense_1": given, or made of kind and number; unique in the model */
-    char **from;       /* names of layers above, or LAYER_NAME_OF_INPUT */
-    size_t from_count; /* 0: the layer above, or the input of the model for the first one */
+    char **from;       /* names of layers above, or LAYER_NAME_OF_INPUT; or of sparse fields */
+    size_t from_count; /* 0: the layer above, or the input of the model for the first one; of kinds
+                          that read sparse fields: all fields */
     void *params;      /* layer_kind_params_bytes() bytes filled through the kind's fields */
     unsigned line;     /* in the job file; 0: unknown */
     unsigned column;
@@ -53,9 +58,11 @@ struct model_spec {
 void model_spec_release(struct model_spec *spec);
 
 /* Which layers entry @i of @spec reads: @out[k] is an index into layers, or SIZE_MAX for the input
- * of the model; returns how many. Errors (0 is returned): ERR_INVALID a name that no layer above
- * has, or a number of inputs that the kind does not take. */
-size_t model_spec_inputs(const struct model_spec *spec, size_t i, size_t out[LAYER_INPUTS_MAX],
-                         struct err *err);
+ * of the model; for a kind that reads sparse fields an index into @fields. @fields NULL: nobody
+ * knows them yet, then any name may be one and @count may come back as 0.
+ * Errors: ERR_INVALID a name that no layer above, or no field, has, or a number of inputs that the
+ * kind does not take. */
+int model_spec_inputs(const struct model_spec *spec, size_t i, const struct sparse_names *fields,
+                      size_t out[LAYER_INPUTS_MAX], size_t *count, struct err *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "graph/model_impl.h"
 
@@ -26,8 +27,8 @@ static int wrap_layer(struct err *err, const struct model_spec *spec, size_t i)
 }
 
 /* The shape of a record as the layers see it: model.input may give flat records a shape. */
-static int input_shape(const struct model_spec *spec, const struct shape *data, struct shape *out,
-                       struct err *err)
+static int input_shape(const struct model_spec *spec, const struct shape *data,
+                       const struct sparse_names *fields, struct shape *out, struct err *err)
 {
     char wanted[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
     *out = *data;
@@ -42,6 +43,10 @@ static int input_shape(const struct model_spec *spec, const struct shape *data, 
         }
     }
     const uint64_t count = shape_count(out);
+    const bool none = shape_count(data) == 0 && fields != NULL && fields->count > 0;
+    if (none && spec->input.count == 0) {
+        return 0;
+    }
     if (count == 0 || count > LAYER_ELEMENTS_MAX) {
         return err_set(err, ERR_INVALID,
                        "a record of shape %s cannot be an input; from 1 to %d elements would fit",
@@ -80,7 +85,8 @@ static void connect(struct model *m, struct model_layer *ml, const size_t *from,
     for (size_t k = 0; k < count; k++) {
         const struct shape *shape = shape_of(m, from[k]);
         const size_t source = model_source(m, from[k]);
-        l->inputs[k] = (struct layer_input){source, *shape, (size_t)shape_count(shape)};
+        l->inputs[k] = (struct layer_input){
+            .from = source, .shape = *shape, .count = (size_t)shape_count(shape)};
         if (from[k] != LAYER_FROM_INPUT) {
             m->layers[from[k]].readers++;
         }
@@ -93,6 +99,34 @@ static void connect(struct model *m, struct model_layer *ml, const size_t *from,
     l->in_count = l->inputs[0].count;
 }
 
+/* The same with @from as indices of sparse fields. */
+static void connect_fields(struct model *m, struct layer *l, const size_t *from, size_t count)
+{
+    l->inputs = mem_new(count, sizeof *l->inputs);
+    l->input_count = count;
+    m->inputs_max = count > m->inputs_max ? count : m->inputs_max;
+    for (size_t k = 0; k < count; k++) {
+        l->inputs[k] = (struct layer_input){.from = LAYER_FROM_INPUT,
+                                            .field = from[k],
+                                            .field_seed = rng_key(0, m->fields->names[from[k]])};
+    }
+}
+
+/* Records of sparse fields alone have no numbers to read. */
+static int check_numbers(const struct model *m, const struct layer *l, struct err *err)
+{
+    bool reads = false;
+    for (size_t k = 0; k < l->input_count && !l->kind->reads_fields; k++) {
+        reads = reads || (l->inputs[k].from == LAYER_FROM_INPUT && l->inputs[k].count == 0);
+    }
+    return !reads || m->fields == NULL
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "it reads the numbers of a record, and the data have none but keys of "
+                         "sparse fields; a %s layer above it would read these",
+                         "linear or embedding");
+}
+
 /* Append a layer like @made, whose name and parameters are taken, that reads @from. */
 static int add_layer(struct model *m, const struct model_layer *made, const size_t *from,
                      size_t count, struct err *err)
@@ -101,9 +135,14 @@ static int add_layer(struct model *m, const struct model_layer *made, const size
     struct layer *l = &ml->layer;
     *ml = *made;
     l->loss_outputs = m->loss_outputs;
-    connect(m, ml, from, count);
+    if (l->kind->reads_fields) {
+        connect_fields(m, l, from, count);
+    } else {
+        connect(m, ml, from, count);
+    }
     m->layer_count++;
-    int rc = l->kind->plan(l, err);
+    int rc = check_numbers(m, l, err);
+    rc = rc != 0 ? rc : l->kind->plan(l, err);
     if (rc != 0) {
         return rc;
     }
@@ -165,15 +204,15 @@ static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t
                           struct err *err)
 {
     const struct layer_spec *s = &spec->layers[i];
-    size_t from[LAYER_INPUTS_MAX];
+    size_t from[LAYER_INPUTS_MAX], count;
     if (check_name(spec, i, err) != 0) {
         return ERR_INVALID;
     }
-    const size_t count = model_spec_inputs(spec, i, from, err);
-    if (count == 0) {
+    static const struct sparse_names none = {0};
+    if (model_spec_inputs(spec, i, m->fields == NULL ? &none : m->fields, from, &count, err) != 0) {
         return ERR_INVALID;
     }
-    for (size_t k = 0; k < count; k++) {
+    for (size_t k = 0; k < count && !s->kind->reads_fields; k++) {
         from[k] = from[k] == LAYER_FROM_INPUT ? LAYER_FROM_INPUT : last[from[k]];
     }
     const struct model_layer made = {.spec = i,
@@ -320,8 +359,9 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     return 0;
 }
 
-int model_new(const struct model_spec *spec, const struct shape *input, uint32_t classes,
-              struct model **out, struct err *err)
+int model_new(const struct model_spec *spec, const struct shape *input,
+              const struct sparse_names *fields, uint32_t classes, struct model **out,
+              struct err *err)
 {
     struct err local = {0};
     err = err == NULL ? &local : err; /* wrapping needs one */
@@ -332,7 +372,8 @@ int model_new(const struct model_spec *spec, const struct shape *input, uint32_t
     m->layers = mem_new(2 * spec->layer_count, sizeof *m->layers);
     m->loss = loss_of(spec->loss);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
-    int rc = input_shape(spec, input, &m->input, err);
+    m->fields = fields;
+    int rc = input_shape(spec, input, fields, &m->input, err);
     rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
     if (rc == 0) {
         rc = finish(m, spec, classes, err);
@@ -341,8 +382,32 @@ int model_new(const struct model_spec *spec, const struct shape *input, uint32_t
         model_free(m);
         return rc;
     }
+    m->fields = NULL;
     *out = m;
     return 0;
+}
+
+void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
+                       size_t *length, const char **length_layer)
+{
+    *keys = UINT64_MAX;
+    *length = SIZE_MAX;
+    *keys_layer = *length_layer = NULL;
+    for (size_t i = 0; i < m->layer_count; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        for (size_t k = 0; k < l->input_count && l->kind->reads_fields; k++) {
+            uint64_t some = UINT64_MAX;
+            size_t most = SIZE_MAX;
+            if (l->inputs[k].field != field) {
+                continue;
+            }
+            l->kind->limits(l, &some, &most);
+            *keys_layer = some < *keys ? l->name : *keys_layer;
+            *keys = some < *keys ? some : *keys;
+            *length_layer = most < *length ? l->name : *length_layer;
+            *length = most < *length ? most : *length;
+        }
+    }
 }
 
 void model_free(struct model *m)

@@ -15,16 +15,23 @@
 struct model;
 struct runner;
 
-/* Put @spec together for records of shape @input and, for class labels, @classes classes (0: real
- * labels). Errors: ERR_INVALID "layer 3 (conv2d 'conv2d_1', line 12): kernel [5, 5] does not fit
- * its input [3, 3, 8]; …".
+/* Put @spec together for records of shape @input (of no elements: there are sparse fields alone)
+ * with these sparse fields (NULL: none) and, for class labels, @classes classes (0: real labels).
+ * Errors: ERR_INVALID "layer 3 (conv2d 'conv2d_1', line 12): kernel [5, 5] does not fit its input
+ * [3, 3, 8]; …".
  *
  * @spec and @input are borrowed for the call. A last softmax in front of softmax_cross_entropy (or
  * sigmoid in front of sigmoid_cross_entropy) is part of the loss, which is computed from what goes
  * into it; runner_predict() gives its probabilities. The kernel of conv2d is a variable [kernel
  * height · kernel width · channels, filters]. */
-int model_new(const struct model_spec *spec, const struct shape *input, uint32_t classes,
-              struct model **out, struct err *err);
+int model_new(const struct model_spec *spec, const struct shape *input,
+              const struct sparse_names *fields, uint32_t classes, struct model **out,
+              struct err *err);
+/* What layers of the model cannot do with the lists of field @field: a key of *@keys or above
+ * (UINT64_MAX: none is too large), more keys than *@length (SIZE_MAX: no list is too long). The
+ * layers that say so, borrowed; NULL where none does. */
+void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
+                       size_t *length, const char **length_layer);
 void model_free(struct model *m);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);

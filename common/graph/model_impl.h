@@ -28,6 +28,7 @@ struct model {
     size_t outputs;        /* per record */
     uint32_t loss_outputs; /* of the last layer, as the loss needs them for the labels */
     struct shape input;
+    const struct sparse_names *fields; /* while it is made; then NULL */
     const struct loss *loss;
 };
 

@@ -24,6 +24,9 @@ struct layer_input {
     size_t from;        /* index of the layer whose output it is; LAYER_FROM_INPUT: the records */
     struct shape shape; /* of one record */
     size_t count;       /* its elements */
+    /* Of a kind that reads sparse fields, in place of all that: */
+    size_t field;        /* its lists in the batch */
+    uint64_t field_seed; /* of its name: equal keys of two fields are different keys */
 };
 
 /* A layer at work in one model. plan() reads the first group and fills the second. */
@@ -53,11 +56,12 @@ struct layer_run {
     const struct layer *layer;
     size_t count; /* records */
     bool training;
-    const struct runner_step *step; /* when training */
-    const float *const *values;     /* of the layer's variables */
-    float *const *gradients;        /* overwritten by backward() */
-    const float *x;                 /* the first input; all of them are in xs */
-    const float *const *xs;         /* [input_count] */
+    const struct runner_step *step;   /* when training */
+    const float *const *values;       /* of the layer's variables */
+    float *const *gradients;          /* overwritten by backward() */
+    const float *x;                   /* the first input; all of them are in xs */
+    const float *const *xs;           /* [input_count] */
+    const struct sparse_batch *lists; /* of sparse fields */
     float *y;
     const float *dy;
     float *dx;         /* of the first input; NULL: nobody needs it */
@@ -79,10 +83,14 @@ struct layer_kind {
     size_t params_bytes;
     size_t inputs_min; /* 0: 1 */
     size_t inputs_max; /* 0: 1 */
+    bool reads_fields; /* its inputs are sparse fields: xs and dxs mean nothing */
     bool in_place;     /* y may be x and dx may be dy; backward() does not read x */
     bool reads_output; /* backward() reads y */
     bool view;         /* y is x in another shape; there is no forward() nor backward() */
     bool tells;        /* backward() calls layer_ready() for everything, last variable first */
+    /* Of a kind that reads sparse fields: the keys below which all must be, and the most in a list.
+     */
+    void (*limits)(const struct layer *l, uint64_t *keys, size_t *length);
     /* Errors: ERR_INVALID "what is wrong; what would fit"; the caller adds which layer. */
     int (*plan)(struct layer *l, struct err *err);
     void (*forward)(const struct layer_run *r);

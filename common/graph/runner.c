@@ -313,6 +313,7 @@ static struct layer_run run_of(struct runner *r, size_t i, const float *const *v
                               .values = values + l->first_variable,
                               .x = r->xs[0],
                               .xs = r->xs,
+                              .lists = &b->lists,
                               .y = floats_at(r, r->places[i].y),
                               .state = r->arena + r->places[i].state,
                               .scratch = r->arena + r->scratch};

@@ -70,6 +70,7 @@ ProtobufCBinaryData wire_secret_to_proto(const struct fence *fence);
 void wire_data_to_proto(const struct dataset_info *train, const struct dataset_info *test,
                         Gradus__V1__DataInfo *out);
 /* Fills @train and @test (records 0: no test source). Errors: ERR_INVALID. */
+/* The names of sparse fields borrow from @in. */
 int wire_data_from_proto(const Gradus__V1__DataInfo *in, struct dataset_info *train,
                          struct dataset_info *test, struct err *err);
 /* Errors: ERR_STATE naming the first thing that differs, with both values: "train records: the job

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "wire/wire.h"
@@ -21,6 +22,12 @@ void wire_data_to_proto(const struct dataset_info *train, const struct dataset_i
     } dims = {.in = train->features.dims};
     out->feature_dims = dims.out;
     out->n_feature_dims = train->features.rank;
+    union {
+        const char *const *in;
+        char **out;
+    } names = {.in = train->fields.names};
+    out->sparse_fields = names.out;
+    out->n_sparse_fields = train->fields.count;
     out->label_is_class = train->label_is_class;
     out->classes = train->classes;
     out->label_scale = train->label_scale;
@@ -42,6 +49,10 @@ int wire_data_from_proto(const Gradus__V1__DataInfo *in, struct dataset_info *tr
         return err_set(err, ERR_INVALID, "data: records of %zu dimensions; at most %d",
                        in->n_feature_dims, SHAPE_RANK_MAX);
     }
+    if (in->n_sparse_fields > SPARSE_FIELDS_MAX) {
+        return err_set(err, ERR_INVALID, "data: %zu sparse fields; at most %u", in->n_sparse_fields,
+                       SPARSE_FIELDS_MAX);
+    }
     if (!isfinite(in->label_scale) || !isfinite(in->label_offset)) {
         return err_set(err, ERR_INVALID, "data: label scale %g and offset %g must be finite",
                        in->label_scale, in->label_offset);
@@ -54,11 +65,14 @@ int wire_data_from_proto(const Gradus__V1__DataInfo *in, struct dataset_info *tr
         .label_scale = in->label_scale,
         .label_offset = in->label_offset,
         .fingerprint = in->train_fingerprint,
+        .fields = {(const char *const *)in->sparse_fields, in->n_sparse_fields},
     };
     for (size_t i = 0; i < in->n_feature_dims; i++) {
         info.features.dims[i] = in->feature_dims[i];
     }
-    if (shape_count(&info.features) == 0) {
+    const bool lists_alone =
+        in->n_sparse_fields > 0 && info.features.rank == 1 && info.features.dims[0] == 0;
+    if (shape_count(&info.features) == 0 && !lists_alone) {
         char shape[96];
         return err_set(err, ERR_INVALID, "data: records of shape %s are empty or too large",
                        shape_format(&info.features, shape, sizeof shape));
@@ -105,11 +119,26 @@ static int compare_dims(const Gradus__V1__DataInfo *a, const Gradus__V1__DataInf
     return rc;
 }
 
+static int compare_fields(const Gradus__V1__DataInfo *a, const Gradus__V1__DataInfo *b,
+                          struct err *err)
+{
+    int rc = differs_u64("sparse fields", a->n_sparse_fields, b->n_sparse_fields, err);
+    for (size_t i = 0; i < a->n_sparse_fields && rc == 0; i++) {
+        if (strcmp(a->sparse_fields[i], b->sparse_fields[i]) != 0) {
+            rc = err_set(err, ERR_STATE,
+                         "sparse field %zu: the job has '%.64s', this node found '%.64s'", i,
+                         a->sparse_fields[i], b->sparse_fields[i]);
+        }
+    }
+    return rc;
+}
+
 int wire_data_compare(const Gradus__V1__DataInfo *a, const Gradus__V1__DataInfo *b, struct err *err)
 {
     int rc = differs_u64("train records", a->train_records, b->train_records, err);
     rc = rc != 0 ? rc : differs_u64("test records", a->test_records, b->test_records, err);
     rc = rc != 0 ? rc : compare_dims(a, b, err);
+    rc = rc != 0 ? rc : compare_fields(a, b, err);
     rc = rc != 0 ? rc
                  : differs_u64("class labels (1) or numbers (0)", a->label_is_class != 0,
                                b->label_is_class != 0, err);

@@ -79,7 +79,7 @@ static int measure(const struct model *model, const struct variables *v, const s
     uint64_t total = dataset_info(data)->records;
     int rc = runner_new(model, EVALUATE_BATCH, threads, &runner, err);
     if (rc == 0) {
-        rc = batch_init(&batch, dataset_info(data), EVALUATE_BATCH, err);
+        rc = batch_init(&batch, data, EVALUATE_BATCH, err);
     }
     const float **values = mem_new(v->count, sizeof *values);
     for (size_t i = 0; i < v->count; i++) {
@@ -131,8 +131,11 @@ static int evaluate(const struct options *o, const char *path, const struct chec
     }
     if (rc == 0) {
         const struct dataset_info *info = dataset_info(data);
-        rc = model_new(&spec->model, &info->features, info->label_is_class ? info->classes : 0,
-                       &model, err);
+        rc = model_new(&spec->model, &info->features, &info->fields,
+                       info->label_is_class ? info->classes : 0, &model, err);
+    }
+    if (rc == 0) {
+        rc = job_spec_check_lists(model, data, NULL, err);
     }
     if (rc == 0) {
         const char *slot = spec->update.evaluate_average ? "average" : NULL;

@@ -123,7 +123,8 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
         const struct dataset_info *info = dataset_info(*train);
         input = info->features;
         classes = info->label_is_class ? info->classes : 0;
-    } else if (spec->model.input.count > 0 && job_file_data_elsewhere(spec, rc)) {
+    } else if (spec->model.input.count > 0 && !spec->data.lists_all && spec->data.list_count == 0 &&
+               job_file_data_elsewhere(spec, rc)) {
         *train = NULL;
         *test = NULL;
         input.rank = spec->model.input.count;
@@ -134,5 +135,7 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     } else {
         return err_set(err, rc, "%s", data_err.msg);
     }
-    return model_new(&spec->model, &input, classes, model, err);
+    rc = model_new(&spec->model, &input, *train == NULL ? NULL : &dataset_info(*train)->fields,
+                   classes, model, err);
+    return rc != 0 || *train == NULL ? rc : job_spec_check_lists(*model, *train, *test, err);
 }

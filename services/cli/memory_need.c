@@ -129,8 +129,8 @@ static void add_workers(struct memory_need *need, const struct output_update *u,
     add(need, MEMORY_WORKER, "activations", activations, n, n * activations);
     if (train != NULL) {
         uint64_t data = dataset_bytes(train) + (test == NULL ? 0 : dataset_bytes(test));
-        uint64_t record = shape_count(&dataset_info(train)->features) * sizeof(float);
-        uint64_t ahead = (BATCHES_AHEAD * batch + (test == NULL ? 0 : at_once)) * record;
+        uint64_t ahead = BATCHES_AHEAD * dataset_batch_bytes(train, (size_t)batch) +
+                         (test == NULL ? 0 : dataset_batch_bytes(test, (size_t)at_once));
         add(need, MEMORY_WORKER, "data set", data, n, n * data);
         add(need, MEMORY_WORKER, "batches that are decoded ahead", ahead, n, n * ahead);
     }

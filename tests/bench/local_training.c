@@ -138,7 +138,7 @@ int local_training_run(const struct local_training *t, uint64_t steps, struct lo
 {
     struct bench s = {.job = t};
     struct local_result sum = {0}, warm_up = {0};
-    int rc = model_new(t->model, &t->input, t->classes, &s.model, err);
+    int rc = model_new(t->model, &t->input, NULL, t->classes, &s.model, err);
     if (rc == 0) {
         rc = runner_new(s.model, t->batch_size, t->threads, &s.runner, err);
     }

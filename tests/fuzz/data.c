@@ -76,7 +76,7 @@ static void read_all(const struct dataset *d)
     struct batch b;
     struct err err = {0};
     fuzz_require(info->records > 0, "an open dataset has records");
-    if (batch_init(&b, info, BATCH, &err) != 0) {
+    if (batch_init(&b, d, BATCH, &err) != 0) {
         fuzz_require_error(err.code, &err);
         return;
     }

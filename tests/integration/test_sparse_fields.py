@@ -142,6 +142,10 @@ class LibFfm(SparseFields):
         result = self.train("libffm-logistic", **self.made(), training__epochs=10)
         self.assertGreater(result["metrics"]["test"]["auc"], 0.85)
 
+    def test_a_factorization_machine_learns(self):
+        result = self.train("libffm-fm", **self.made(), training__epochs=10)
+        self.assertGreater(result["metrics"]["test"]["auc"], 0.85)
+
     def test_the_same_bits(self):
         sets = {**self.made(), "training__epochs": 2, "training__replicas": 2}
         sums = set()
@@ -163,7 +167,60 @@ class LibFfm(SparseFields):
         self.assertEqual(len(fields), 39)
         done = gradus("validate", *arguments, "--set", "data.columns.1.width=0")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("data.columns.1.width: no layer takes the keys of a sparse field yet", done.stderr.replace("\n    ", " "))
+        self.assertIn("data.columns.1.width: no layer of the model reads sparse fields", done.stderr.replace("\n    ", " "))
+
+
+class Lists(SparseFields):
+    """Layers that read keys: embedding and linear, without any column."""
+    data = "format: libffm, train: {file: train}, test: {file: test}, columns: [{column: 0..38, as: sparse}]"
+
+    def job_file(self, layers):
+        lines = libffm_lines(1200, 1)
+        self.write("train", "".join(lines[:1000]))
+        self.write("test", "".join(lines[1000:]))
+        return self.write("lists.yaml", f"name: lists\ndata: {{{self.data}, dir: {self.dir}}}\n"
+                          f"model:\n  loss: sigmoid_cross_entropy\n  layers:\n{layers}"
+                          "update: {rule: adagrad, learning_rate: 0.1}\n"
+                          "training: {batch_size: 16, epochs: 5}\ncluster: {workers: 1, ps: 1}\n")
+
+    def test_the_same_bits(self):
+        file = self.job_file("    - linear: {name: wide, from: 0..38, rows: 4096}\n"
+                             "    - embedding: {name: rows, from: [0..12, 13..38], dim: 4, rows: 4096}\n"
+                             "    - factorization: {from: rows}\n    - add: {from: [wide, factorization_1]}\n")
+        sums = set()
+        for i, (workers, servers) in enumerate(((1, 1), (2, 2))):
+            result = self.run_job(f"state-{i}", file=file, data__dir=self.dir, training__replicas=2,
+                                  cluster__workers=workers, cluster__ps=servers)
+            self.assertEqual(result["state"], "SUCCEEDED")
+            self.assertGreater(result["metrics"]["test"]["auc"], 0.85)
+            sums.add(hashlib.sha256(self.export(result["job"], f"state-{i}")).hexdigest())
+        self.assertEqual(len(sums), 1)
+
+    def test_what_is_refused(self):
+        for layers, said in (
+                ("    - linear: {from: [0..38, C1], rows: 9}\n", "layer 1 (linear 'linear_1', line 6): from: it reads sparse fields of the data, and 'C1'"),
+                ("    - linear: {from: 0..37, rows: 9}\n", "no layer reads the sparse field 38, and it has no width"),
+                ("    - linear: {rows: 0}\n", "rows: '0' is out of range"),
+                ("    - linear: {rows: 9, hashing: none, shared: true}\n", "sparse field 9 has the key"),
+                ("    - embedding: {rows: 9, dim: 0}\n    - dense: {units: 1}\n", "dim: '0' is out of range")):
+            done = gradus("validate", self.job_file(layers))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, " ".join(done.stderr.split()))
+
+
+class Ratings(SparseFields):
+    def test_learns(self):
+        draw = random.Random(6)
+        users = [[draw.gauss(0, 0.7) for _ in range(2)] for _ in range(100)]
+        items = [[draw.gauss(0, 0.7) for _ in range(2)] for _ in range(60)]
+        lines = []
+        for _ in range(8000):
+            u, i = draw.randrange(100), draw.randrange(60)
+            rating = 3 + users[u][0] + items[i][0] + users[u][1] * items[i][1] + draw.gauss(0, 0.2)
+            lines.append(f"{u}\t{i}\t{rating:.2f}\t88125\n")
+        self.write("some.tsv", "".join(lines))
+        result = self.train("ratings-mf", data__dir=self.dir, data__train__file="some.tsv")
+        self.assertLess(result["metrics"]["test"]["rmse"], 0.75)  # of the mean alone: 1.1
 
 
 class Criteo(SparseFields):
@@ -178,6 +235,23 @@ class Criteo(SparseFields):
         self.write("criteo_1k.tsv", "".join(criteo_lines(2000, 2)))
         result = self.train("criteo-logistic", data__dir=self.dir, training__epochs=5)
         self.assertGreater(result["metrics"]["test"]["auc"], 0.9)
+
+    def test_every_model_learns(self):
+        self.write("clicks", "".join(criteo_lines(2000, 2)))
+        for name in ("fm", "wide-deep", "deepfm", "dlrm", "dcn"):
+            with self.subTest(name):
+                result = self.train(f"criteo-{name}", f"state-{name}", data__dir=self.dir, data__train__file="clicks",
+                                    training__epochs=8)
+                self.assertGreater(result["metrics"]["test"]["auc"], 0.8)
+
+    def test_every_model_runs_on_the_public_sample(self):
+        directory = self.clicks("criteo_1k.tsv")
+        if directory is None:
+            self.skipTest("GRADUS_TEST_DATA names no directory with clicks")
+        for name in ("fm", "wide-deep", "deepfm", "dlrm", "dcn"):
+            with self.subTest(name):
+                result = self.train(f"criteo-{name}", f"state-{name}", data__dir=directory)
+                self.assertGreater(result["metrics"]["test"]["auc"], 0.6)
 
     def test_bad_lines_are_counted(self):
         lines = criteo_lines(200, 3)

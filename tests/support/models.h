@@ -99,6 +99,33 @@ static inline void models_fill(float *out, size_t n, uint64_t key, double scale)
     }
 }
 
+/* Sparse fields that every model of the rig may read. */
+static const char *const models_field_names[] = {"f", "g", "h"};
+#define MODELS_FIELDS 3
+#define MODELS_LIST_MAX 3
+
+/* Lists of 0 to MODELS_LIST_MAX keys below 5, with weights. */
+static inline void models_fill_lists(struct sparse_batch *b, size_t records, uint64_t seed)
+{
+    size_t at = 0;
+    *b = (struct sparse_batch){.capacity = records + 2, .count = records, .fields = MODELS_FIELDS};
+    b->keys_capacity = MODELS_FIELDS * MODELS_LIST_MAX * records + 1;
+    b->offsets = mem_new(MODELS_FIELDS * (b->capacity + 1), sizeof *b->offsets);
+    b->keys = mem_new(b->keys_capacity, sizeof *b->keys);
+    b->weights = mem_new(b->keys_capacity, sizeof *b->weights);
+    for (size_t f = 0; f < MODELS_FIELDS; f++) {
+        uint64_t *offsets = b->offsets + f * (b->capacity + 1);
+        for (size_t i = 0; i < records; i++) {
+            offsets[i] = at;
+            for (size_t n = rng_below(seed, f * 100 + i, MODELS_LIST_MAX + 1); n > 0; n--, at++) {
+                b->keys[at] = rng_below(seed + 1, at, 5);
+            }
+        }
+        offsets[records] = at;
+    }
+    models_fill(b->weights, at, rng_key_mix(seed, 2000), 1.0);
+}
+
 /* @classes 0: real targets. Values are uniform in ±0.6, features in ±1. */
 static inline void models_rig_init(struct models_rig *rig, const struct model_spec *spec,
                                    struct shape input, uint32_t classes, size_t records,
@@ -106,7 +133,8 @@ static inline void models_rig_init(struct models_rig *rig, const struct model_sp
 {
     struct err err = {0};
     *rig = (struct models_rig){0};
-    if (model_new(spec, &input, classes, &rig->model, &err) != 0) {
+    const struct sparse_names fields = {models_field_names, MODELS_FIELDS};
+    if (model_new(spec, &input, &fields, classes, &rig->model, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     assert_int_equal(0, runner_new(rig->model, records, 1, &rig->runner, &err));
@@ -126,6 +154,7 @@ static inline void models_rig_init(struct models_rig *rig, const struct model_sp
     rig->batch.classes = mem_new(records, sizeof(int32_t));
     rig->batch.targets = mem_new(records, sizeof(float));
     models_fill(rig->batch.features, records * width, rng_key_mix(seed, 1000), 1.0);
+    models_fill_lists(&rig->batch.lists, records, rng_key_mix(seed, 3000));
     for (size_t i = 0; i < records; i++) {
         if (classes > 0) {
             rig->batch.classes[i] = (int32_t)rng_below(seed, i, classes);
@@ -148,6 +177,9 @@ static inline void models_rig_release(struct models_rig *rig)
     free(rig->batch.features);
     free(rig->batch.classes);
     free(rig->batch.targets);
+    free(rig->batch.lists.offsets);
+    free(rig->batch.lists.keys);
+    free(rig->batch.lists.weights);
     runner_free(rig->runner);
     model_free(rig->model);
 }

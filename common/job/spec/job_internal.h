@@ -5,6 +5,7 @@
 
 #include "config/binding.h"
 #include "config/yaml.h"
+#include "data/encode.h"
 #include "job/spec/job_spec.h"
 
 #define JOB_LAYERS_MAX 256    /* deeper models need another description than a list by hand */
@@ -89,6 +90,12 @@ void job_columns_read(struct job_reader *r); /* data.columns */
 void job_model_read(struct job_reader *r);   /* layers, loss, metrics */
 void job_update_read(struct job_reader *r);  /* all of the update section */
 void job_check(struct job_reader *r);        /* what fits together and what does not */
+/* Append the name, or those of the range "C1..C26", to what @layer reads; @err has what is wrong.
+ */
+void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err);
+void job_lists_find(const struct job_reader *r);   /* which sparse fields layers read */
+bool job_lists_none(const struct data_spec *data); /* no entry of data.columns is sparse */
+void job_lists_release(struct data_spec *data);
 char *job_write(const struct job_spec *spec);
 struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */
 

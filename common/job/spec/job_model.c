@@ -10,6 +10,7 @@
 #include "job/spec/job_internal.h"
 
 #define SHOWN_BYTES 64
+#define FIELD_NAME_BYTES_MAX 255
 
 /* Letters of a layer's name: it is the first part of its variables' names ("dense_1.kernel"). */
 static bool layer_name_fits(const char *name)
@@ -57,12 +58,14 @@ static void read_from(const struct job_reader *r, const struct yaml_node *params
         return;
     }
     const struct yaml_node *value = entry->value;
-    const bool list = value->kind == YAML_SEQUENCE;
+    const bool list = value->kind == YAML_SEQUENCE, fields = layer_kind_reads_fields(layer->kind);
     const size_t count = list ? value->count : 1;
     bool fits = count >= 1 && count <= LAYER_INPUTS_MAX;
     for (size_t k = 0; k < count && fits; k++) {
         const struct yaml_node *name = list ? value->items[k].value : value;
-        fits = name->kind == YAML_SCALAR && layer_name_fits(name->text);
+        fits = name->kind == YAML_SCALAR &&
+               (fields ? name->text[0] != '\0' && strlen(name->text) <= FIELD_NAME_BYTES_MAX
+                       : layer_name_fits(name->text));
     }
     if (!fits) {
         yaml_diag(r->diags, r->file, value,
@@ -70,10 +73,18 @@ static void read_from(const struct job_reader *r, const struct yaml_node *params
                   LAYER_INPUTS_MAX);
         return;
     }
+    struct err err = {0};
     layer->from = mem_new(count, sizeof *layer->from);
-    layer->from_count = count;
-    for (size_t k = 0; k < count; k++) {
-        layer->from[k] = mem_strdup(list ? value->items[k].value->text : value->text);
+    for (size_t k = 0; k < count && err.code == 0; k++) {
+        const char *text = list ? value->items[k].value->text : value->text;
+        if (fields) {
+            job_lists_expand(layer, text, &err);
+        } else {
+            layer->from[layer->from_count++] = mem_strdup(text);
+        }
+    }
+    if (err.code != 0) {
+        yaml_diag(r->diags, r->file, value, "%s.from: %s", where, err.msg);
     }
 }
 
@@ -195,10 +206,12 @@ static void check_names(const struct job_reader *r, const struct model_spec *mod
 static void check_from(const struct job_reader *r, const struct model_spec *model,
                        const struct yaml_node *const *items)
 {
+    static const struct sparse_names none = {0};
     for (size_t i = 0; i < model->layer_count; i++) {
-        size_t from[LAYER_INPUTS_MAX];
+        size_t from[LAYER_INPUTS_MAX], count;
         struct err err = {0};
-        if (model_spec_inputs(model, i, from, &err) == 0) {
+        const struct sparse_names *fields = job_lists_none(&r->spec->data) ? &none : NULL;
+        if (model_spec_inputs(model, i, fields, from, &count, &err) != 0) {
             struct yaml_node *params;
             job_layer_entry(items[i], &params);
             const struct yaml_entry *at = params == NULL ? NULL : yaml_find(params, "from");

@@ -145,6 +145,7 @@ static void read_tree(struct job_reader *r)
     }
     job_columns_read(r);
     job_model_read(r);
+    job_lists_find(r);
     job_update_read(r);
     resolve(r);
     job_check(r);
@@ -217,6 +218,7 @@ void job_spec_release(struct job_spec *spec)
         field_release(job_sections[id].fields, section_count((enum job_section_id)id),
                       section_object(spec, (enum job_section_id)id));
     }
+    job_lists_release(&spec->data);
     data_columns_free(spec->data.columns, spec->data.column_count);
     model_spec_release(&spec->model);
     update_spec_release(&spec->update);

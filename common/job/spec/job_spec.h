@@ -8,8 +8,8 @@
 
 #include "config/diag.h"
 #include "config/field.h"
-#include "data/data_spec.h"
-#include "graph/layer.h"
+#include "data/dataset.h"
+#include "graph/model.h"
 #include "rule/update/update_spec.h"
 
 enum training_mode { TRAINING_SYNC, TRAINING_ASYNC, TRAINING_BOUNDED };
@@ -90,6 +90,10 @@ struct job_spec {
 int job_spec_parse(const char *text, size_t n, const char *file, const char *const *sets,
                    size_t set_count, struct job_spec *spec, struct diags *diags);
 void job_spec_release(struct job_spec *spec);
+/* Are the lists of sparse fields such as the model's layers take? @test may be NULL. Errors:
+ * ERR_INVALID a key without a row, or a list that is too long: which record, field and key. */
+int job_spec_check_lists(const struct model *model, const struct dataset *train,
+                         const struct dataset *test, struct err *err);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
 /* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in

@@ -209,6 +209,7 @@ void start_begin(struct master *m, struct job *j); /* its nodes are chosen */
 /* What would lie where if @spec were the file of the job, whose data are known. @out is zeroed.
  * Errors: those of model_new(), plan_make() and plan_update_check(). */
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err);
+void start_forget_fields(struct job *j); /* the names that an inspection told */
 void start_inspect(struct master *m, struct job *j);
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done);
 int start_data_known(struct master *m, struct job *j); /* not 0: it ends */

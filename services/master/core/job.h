@@ -216,7 +216,8 @@ struct job {
     struct row_answer *answers;
     size_t answer_count, answer_capacity;
 
-    struct dataset_info train, test;
+    struct dataset_info train, test; /* their names of fields are field_names */
+    char **field_names;              /* owned */
     struct plan plan;
     bool has_plan;
     struct step_map step_map; /* from the beginning, the checkpoint or the last change on */

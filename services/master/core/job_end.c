@@ -267,6 +267,7 @@ void job_free(struct job *j)
 {
     release_data(j);
     release_spec(j);
+    start_forget_fields(j);
     job_record_release(&j->record);
     free(j->store_problem);
     free(j->shown_reason);

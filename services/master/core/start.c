@@ -127,7 +127,7 @@ static int set_counts(struct job *j, struct err *err)
 int start_plan(const struct job *j, const struct job_spec *spec, struct plan *out, struct err *err)
 {
     struct model *model = NULL;
-    int rc = model_new(&spec->model, &j->train.features,
+    int rc = model_new(&spec->model, &j->train.features, &j->train.fields,
                        j->train.label_is_class ? j->train.classes : 0, &model, err);
     if (rc < 0) {
         return err_wrap(err, "model");
@@ -203,12 +203,29 @@ void start_open(struct master *m, struct job *j)
     }
 }
 
+void start_forget_fields(struct job *j)
+{
+    for (size_t i = 0; j->field_names != NULL && i < j->train.fields.count; i++) {
+        free(j->field_names[i]);
+    }
+    free(j->field_names);
+    j->field_names = NULL;
+    j->train.fields = j->test.fields = (struct sparse_names){0};
+}
+
 /* The first answer counts. */
 void start_inspect_done(struct master *m, struct job *j, const struct master_call_done *done)
 {
     calls_forget(&m->calls, j, MASTER_CALL_INSPECT);
+    start_forget_fields(j);
+    const struct sparse_names *fields = &done->train.fields;
+    j->field_names = mem_new(fields->count + 1, sizeof *j->field_names);
+    for (size_t i = 0; i < fields->count; i++) {
+        j->field_names[i] = mem_strdup(fields->names[i]);
+    }
     j->train = done->train;
     j->test = done->test;
+    j->train.fields.names = j->test.fields.names = (const char *const *)j->field_names;
     j->inspected = true;
 }
 

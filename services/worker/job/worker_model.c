@@ -74,10 +74,13 @@ static void lay_out(struct worker_model *m)
 int worker_model_build(struct worker_model *m, const struct plan *plan, struct err *err)
 {
     const struct dataset_info *info = dataset_info(m->train);
-    int rc = model_new(&m->spec.model, &info->features, info->label_is_class ? info->classes : 0,
-                       &m->model, err);
+    int rc = model_new(&m->spec.model, &info->features, &info->fields,
+                       info->label_is_class ? info->classes : 0, &m->model, err);
     if (rc == 0) {
         rc = check_variables(m, plan, err);
+    }
+    if (rc == 0) {
+        rc = job_spec_check_lists(m->model, m->train, m->test, err);
     }
     if (rc != 0) {
         return rc;
@@ -88,7 +91,7 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
     m->records = mem_new(m->runner_batch, sizeof *m->records);
     rc = runner_new(m->model, m->runner_batch, (int)m->spec.cluster.blas_threads, &m->runner, err);
     if (rc == 0 && m->test != NULL) {
-        rc = batch_init(&m->test_batch, dataset_info(m->test), m->runner_batch, err);
+        rc = batch_init(&m->test_batch, m->test, m->runner_batch, err);
     }
     if (rc == 0) {
         rc = loader_new(m->train, (uint64_t)m->spec.training.seed, batch, WORKER_PREFETCH_MAX + 1,

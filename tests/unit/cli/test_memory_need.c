@@ -121,7 +121,8 @@ static void test_sync(void **state)
     has_each(&s, MEMORY_WORKER, "gradients", all, 2);
     has_each(&s, MEMORY_WORKER, "data set", (40 + 20) * (50 + 1) * FLOAT, 2);
     /* Five mini-batches of 10, and 64 records to evaluate at once. */
-    has_each(&s, MEMORY_WORKER, "batches that are decoded ahead", (5 * 10 + 64) * 50 * FLOAT, 2);
+    has_each(&s, MEMORY_WORKER, "batches that are decoded ahead", (5 * 10 + 64) * (50 + 2) * FLOAT,
+             2);
     has(&s, MEMORY_SHARED, "gradients and parameters", 0, 0, 0); /* too little to share */
     assert_true(s.need.total > (24 + 2 * 24 + 2 * 40) * MIB);
     end(&s);

@@ -135,7 +135,7 @@ struct batch fixture_read(const struct dataset *d)
 {
     size_t n = (size_t)dataset_info(d)->records;
     struct batch b;
-    assert_int_equal(batch_init(&b, dataset_info(d), n, NULL), 0);
+    assert_int_equal(batch_init(&b, d, n, NULL), 0);
     uint64_t *records = mem_new(n, sizeof *records);
     for (size_t i = 0; i < n; i++) {
         records[i] = i;

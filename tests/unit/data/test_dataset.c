@@ -269,10 +269,12 @@ static void fields_have_defaults(void **state)
 static void a_batch_too_large_is_refused(void **state)
 {
     (void)state;
-    struct dataset_info info = {.features = {.rank = 1, .dims = {1U << 20}}};
+    struct data_spec spec = columns();
+    struct dataset *d = fixture_open(&spec, DATA_LABEL_REAL, NULL);
     struct batch b;
     struct err err;
-    assert_int_equal(batch_init(&b, &info, SIZE_MAX / 4, &err), ERR_EXHAUSTED);
+    assert_int_equal(batch_init(&b, d, SIZE_MAX / 4, &err), ERR_EXHAUSTED);
+    dataset_free(d);
 }
 
 int main(void)

@@ -170,10 +170,11 @@ static void declarations_must_fit(void **state)
                     "x: a libFFM file has sparse fields; declare them in data.columns");
     spec = ffm_spec("1 0:1:1\n");
     columns[0].width = columns[1].width = 0;
-    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID, "the sparse fields have no width");
+    fixture_refused(&spec, DATA_LABEL_CLASS, ERR_INVALID,
+                    "no layer reads the sparse field 0, and it has no width");
     columns[0].width = columns[1].width = 600000;
     fixture_refused(&spec, DATA_LABEL_CLASS, ERR_EXHAUSTED,
-                    "the declared columns give 1200000 features; allowed are 1 to 1000000");
+                    "the declared columns give 1200000 features; allowed are up to 1000000");
     columns[1].as = COLUMN_IGNORE;
     struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
     assert_int_equal(dataset_fields(d)->count, 1);

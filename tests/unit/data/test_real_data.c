@@ -84,7 +84,7 @@ static void fashion_mnist_is_read(void **state)
     assert_int_equal(dataset_info(test)->records, 10000);
     assert_int_equal(dataset_info(train)->classes, 10);
     struct batch b;
-    assert_int_equal(batch_init(&b, dataset_info(train), 100, NULL), 0);
+    assert_int_equal(batch_init(&b, train, 100, NULL), 0);
     double sum = 0;
     for (uint64_t first = 0; first < 60000; first += 100) {
         uint64_t records[100];

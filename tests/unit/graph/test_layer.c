@@ -20,6 +20,11 @@ static const char *const combinations[] = {
     "size=[2,3] stride=1 padding=same",
     "size=3 stride=2 padding=same",
     "size=[1,2] stride=[2,3]",
+    "pooling=none length=3",
+    "pooling=none length=2 hashing=none shared=true unknown=own",
+    "pooling=mean hashing=none shared=true unknown=zero",
+    "pooling=sqrt_n hashing=none shared=true",
+    "units=2 hashing=none shared=true unknown=own bias=true",
 };
 
 static const struct {
@@ -97,13 +102,20 @@ static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][
 }
 
 /* What several inputs are given: layers of their own, some twice. */
-static const char *const sources[] = {"", "a", "a b", "b b", "a b a", "a b c b", "v b", "a v b"};
+static const char *const sources[] = {"",    "a",     "a b", "b b", "a b a", "a b c b",
+                                      "v b", "a v b", "f",   "f h", "f f"};
 #define SOURCES (sizeof sources / sizeof sources[0])
 
 /* False: a layer of @kind does not take so many, or it is the same as another. */
 static bool takes(const struct layer_kind *kind, const char *names)
 {
     size_t min, max, count = 1;
+    if (layer_kind_reads_fields(kind)) {
+        return names[0] == '\0' || names[0] == 'f';
+    }
+    if (names[0] == 'f') {
+        return false;
+    }
     layer_kind_inputs(kind, &min, &max);
     for (const char *p = names; *p != '\0'; p++) {
         count += *p == ' ';
@@ -127,6 +139,15 @@ static void build(struct model_spec *spec, const char *kind, const char *setting
 {
     static const char *const names[] = {"c", "b", "a"};
     *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    if (layer_kind_reads_fields(layer_kind_find(kind))) {
+        struct layer_spec *l = models_add(spec, kind, settings);
+        if (from[0] != '\0') {
+            models_from(l, from);
+        }
+        models_add(spec, "flatten", "");
+        models_add(spec, "dense", "units=3");
+        return;
+    }
     for (size_t i = 0; i < 3; i++) {
         if (strchr(from, names[i][0]) != NULL || (i == 1 && strchr(from, 'v') != NULL) ||
             (i == 2 && from[0] == '\0')) {
@@ -217,7 +238,8 @@ static void check_kind(const struct layer_kind *kind)
             (void)snprintf(what, sizeof what, "%s (%s) of (%s) over rank %zu", name, settings, from,
                            inputs[k].rank);
             build(&spec, name, settings, inputs[k].rank, from);
-            if (model_new(&spec, &input, 3, &m, NULL) == 0) {
+            const struct sparse_names fields = {models_field_names, MODELS_FIELDS};
+            if (model_new(&spec, &input, &fields, 3, &m, NULL) == 0) {
                 model_free(m);
                 check_model(&spec, input, 3, what, &tally);
                 models++;

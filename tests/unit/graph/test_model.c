@@ -218,10 +218,10 @@ static void test_refusals(void **state)
         build(&spec, r->loss, r->layers);
         spec.metrics = r->metrics;
         spec.input = r->reshape;
-        assert_int_equal(ERR_INVALID, model_new(&spec, &r->input, r->classes, &m, &err));
+        assert_int_equal(ERR_INVALID, model_new(&spec, &r->input, NULL, r->classes, &m, &err));
         assert_string_equal(r->message, err.msg);
         assert_null(m);
-        assert_int_equal(ERR_INVALID, model_new(&spec, &r->input, r->classes, &m, NULL));
+        assert_int_equal(ERR_INVALID, model_new(&spec, &r->input, NULL, r->classes, &m, NULL));
         model_spec_release(&spec);
     }
 }
@@ -237,20 +237,20 @@ static void test_refuses_names(void **state)
     build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
     spec.layers[1].line = 0;
     spec.layers[1].name[strlen(spec.layers[1].name) - 1] = '1';
-    assert_int_equal(ERR_INVALID, model_new(&spec, &input, 3, &m, &err));
+    assert_int_equal(ERR_INVALID, model_new(&spec, &input, NULL, 3, &m, &err));
     assert_string_equal("layer 2 (dense 'dense_1'): layer 1 has the same name; a name that is used "
                         "once would fit",
                         err.msg);
     free(spec.layers[1].name);
     spec.layers[1].name = mem_strdup("input");
-    assert_int_equal(ERR_INVALID, model_new(&spec, &input, 3, &m, &err));
+    assert_int_equal(ERR_INVALID, model_new(&spec, &input, NULL, 3, &m, &err));
     assert_string_equal("layer 2 (dense 'input'): its name is what 'from' calls the records; "
                         "another name would fit",
                         err.msg);
     free(spec.layers[1].name);
     spec.layers[1].name = mem_new(200, 1);
     memset(spec.layers[1].name, 'x', 199);
-    assert_int_equal(ERR_INVALID, model_new(&spec, &input, 3, &m, &err));
+    assert_int_equal(ERR_INVALID, model_new(&spec, &input, NULL, 3, &m, &err));
     assert_non_null(strstr(err.msg, "its name is too long; at most 120 bytes are possible"));
     model_spec_release(&spec);
 }
@@ -279,7 +279,7 @@ static void test_variables(void **state)
     struct model *m;
     build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
     spec.input = (struct field_ints){.values = {4, 6, 2}, .count = 3}; /* flat records as images */
-    assert_int_equal(0, model_new(&spec, &input, 3, &m, NULL));
+    assert_int_equal(0, model_new(&spec, &input, NULL, 3, &m, NULL));
     assert_int_equal(7, model_variable_count(m));
     check_variable(m, 0, "conv2d_1.kernel", "[12, 4]");
     check_variable(m, 1, "conv2d_1.bias", "[4]");
@@ -322,7 +322,7 @@ static void test_outputs_by_the_loss(void **state)
         struct model_spec spec;
         struct model *m;
         build(&spec, cases[i].loss, layers);
-        assert_int_equal(0, model_new(&spec, &input, cases[i].classes, &m, NULL));
+        assert_int_equal(0, model_new(&spec, &input, NULL, cases[i].classes, &m, NULL));
         check_variable(m, 0, "dense_1.kernel", cases[i].kernel);
         model_free(m);
         model_spec_release(&spec);
@@ -339,7 +339,7 @@ static void test_describe(void **state)
     struct model *m;
     struct buf out = {0};
     build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
-    assert_int_equal(0, model_new(&spec, &input, 10, &m, NULL));
+    assert_int_equal(0, model_new(&spec, &input, NULL, 10, &m, NULL));
     model_describe(m, &out);
     assert_string_equal(
         "layer              kind               output             parameters\n"
@@ -366,7 +366,7 @@ static void test_describe_a_graph(void **state)
     struct model *m;
     struct buf out = {0};
     build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
-    assert_int_equal(0, model_new(&spec, &input, 10, &m, NULL));
+    assert_int_equal(0, model_new(&spec, &input, NULL, 10, &m, NULL));
     check_variable(m, 2, "cross_2.kernel_down", "[4, 2]");
     check_variable(m, 3, "cross_2.kernel_up", "[2, 4]");
     check_variable(m, 4, "cross_2.bias", "[4]");
@@ -403,7 +403,7 @@ static void test_memory_of_a_runner(void **state)
         struct model_spec spec;
         struct model *m;
         build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, models[i]);
-        assert_int_equal(0, model_new(&spec, &input, 3, &m, NULL));
+        assert_int_equal(0, model_new(&spec, &input, NULL, 3, &m, NULL));
         const size_t bytes = runner_bytes(m, 100);
         assert_in_range(bytes, floats[i] * 100 * sizeof(float),
                         (floats[i] + 50) * 100 * sizeof(float));
@@ -422,7 +422,7 @@ static void test_too_many_records(void **state)
     struct runner *r = NULL;
     struct err err = {0};
     build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, layers);
-    assert_int_equal(0, model_new(&spec, &input, 10, &m, NULL));
+    assert_int_equal(0, model_new(&spec, &input, NULL, 10, &m, NULL));
     assert_int_equal(ERR_EXHAUSTED, runner_new(m, SIZE_MAX / 8, 1, &r, &err));
     assert_non_null(strstr(err.msg, "do not fit in memory"));
     assert_null(r);
@@ -437,6 +437,7 @@ int main(int argc, char **argv)
     (void)argc;
     blas_kernels_choose(argv); /* those that programs compute with are tested */
     const struct CMUnitTest tests[] = {
+
         cmocka_unit_test(test_refusals),           cmocka_unit_test(test_refuses_names),
         cmocka_unit_test(test_variables),          cmocka_unit_test(test_outputs_by_the_loss),
         cmocka_unit_test(test_describe),           cmocka_unit_test(test_describe_a_graph),

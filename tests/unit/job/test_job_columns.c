@@ -155,10 +155,11 @@ static void test_entries(void **state)
     entry_refused("{column: a, as: category, separator: ';'}",
                   "job:5:40: data.columns.1.separator: this column ('as: category') has no use for "
                   "it; allowed: with 'as: list' or 'as: sparse'\n");
-    entry_refused("{column: a, as: sparse}",
-                  "job:5:3: data.columns.1.width: no layer takes the keys of a sparse field yet, "
-                  "so the model cannot use this one; allowed: 1 to 1000000 columns that its keys "
-                  "are hashed into\n");
+    entry_refused(
+        "{column: a, as: sparse}",
+        "job:4:12: data.columns.1.width: no layer of the model reads sparse fields, so it "
+        "cannot use this one; allowed: an embedding or linear layer, or 1 to 1000000 "
+        "columns that its keys are hashed into\n");
     entry_refused("{column: a, as: sparse, width: 5, missing: mean}",
                   "job:5:46: data.columns.1.missing: mean is not for 'as: sparse'; allowed: data, "
                   "error, skip or zero\n");

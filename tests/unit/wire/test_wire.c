@@ -301,6 +301,24 @@ static void test_data(void **state)
     b.label_scale = 2;
     assert_int_equal(wire_data_compare(&a, &b, &err), ERR_STATE);
 
+    static const char *const some[] = {"C1", "C2"}, *const others[] = {"C1", "C3"};
+    train.fields = (struct sparse_names){some, 2};
+    train.features = (struct shape){1, {0}}; /* there are lists alone */
+    wire_data_to_proto(&train, &test, &a);
+    assert_int_equal(wire_data_from_proto(&a, &train_back, &test_back, &err), 0);
+    assert_int_equal(train_back.fields.count, 2);
+    assert_string_equal(train_back.fields.names[1], "C2");
+    train.fields.names = others;
+    wire_data_to_proto(&train, &test, &b);
+    assert_int_equal(wire_data_compare(&a, &b, &err), ERR_STATE);
+    assert_string_equal(err.msg, "sparse field 1: the job has 'C2', this node found 'C3'");
+    train.fields.count = 1;
+    wire_data_to_proto(&train, &test, &b);
+    assert_int_equal(wire_data_compare(&a, &b, &err), ERR_STATE);
+    train.fields.count = 0;
+    train.features = (struct shape){2, {28, 28}};
+    wire_data_to_proto(&train, &test, &a);
+
     a.train_records = 0;
     assert_int_equal(wire_data_from_proto(&a, &train_back, &test_back, &err), ERR_INVALID);
     a.train_records = 1;

@@ -31,7 +31,7 @@ static int set_up(void **state)
     const struct shape input = {1, {INPUTS}};
     assert_int_equal(job_spec_parse(TEXT, strlen(TEXT), "job", NULL, 0, spec, &diags), 0);
     spec->update.clip_global_norm = 1;
-    assert_int_equal(model_new(&spec->model, &input, UNITS, &model.model, &err), 0);
+    assert_int_equal(model_new(&spec->model, &input, NULL, UNITS, &model.model, &err), 0);
     model.variable_count = model_variable_count(model.model);
     assert_int_equal(model.variable_count, 2);
     model.offsets = offsets;

@@ -308,7 +308,7 @@ static void make_plan(struct fixture *f, const char *mode)
     const struct dataset_info *info = dataset_info(f->model.train);
     assert_int_equal(info->records, RECORDS);
     assert_int_equal(
-        model_new(&f->model.spec.model, &info->features, info->classes, &f->layers, &err), 0);
+        model_new(&f->model.spec.model, &info->features, NULL, info->classes, &f->layers, &err), 0);
     struct variable_spec variables[2];
     assert_int_equal(model_variable_count(f->layers), 2);
     variables[0] = *model_variable(f->layers, 0);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embedding: a row of a variable for each key of sparse fields, times the key's weight. Pooling
+ * makes one row of a list: sum is Σ w · v, mean that over Σ |w|, sqrt_n that over √(Σ w²); none
+ * keeps the rows apart. A list without keys gives zeros.
+ *
+ * The gradient is as large as the variable: backward() fills it with zeros, because the caller adds
+ * other gradients into the same memory, and then writes the rows of the batch's keys alone. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/lookup.h"
+#include "tensor/kernel.h"
+
+enum { POOLING_SUM, POOLING_MEAN, POOLING_SQRT_N, POOLING_NONE };
+static const char *const pooling_names[] = {"sum", "mean", "sqrt_n", "none", NULL};
+
+struct embedding_params {
+    int64_t dim, length;
+    int pooling;
+    struct lookup_params lookup;
+    struct init_params embeddings;
+};
+
+static const struct field embedding_fields[] = {
+    {"dim", FIELD_INT, offsetof(struct embedding_params, dim), NULL, 1, 1 << 16, NULL,
+     "Numbers of a row"},
+    LOOKUP_FIELDS(struct embedding_params, lookup),
+    {"pooling", FIELD_ENUM, offsetof(struct embedding_params, pooling), "sum", 0, 0, pooling_names,
+     "How the rows of a list become one: sum, each times its key's weight; mean and sqrt_n, that "
+     "divided by the sum of the weights or by the root of the sum of their squares; none leaves "
+     "them apart"},
+    {"length", FIELD_INT, offsetof(struct embedding_params, length), "1", 1, 1 << 16, NULL,
+     "With pooling none, rows of each list: behind the last key they are 0; a list with more keys "
+     "is an error"},
+    INIT_FIELDS(struct embedding_params, embeddings, "embeddings", "uniform"),
+};
+
+static const struct embedding_params *params_of(const struct layer *l)
+{
+    return l->params;
+}
+
+/* Rows of a record that one field gives. */
+static size_t rows_of_field(const struct layer *l)
+{
+    const struct embedding_params *p = params_of(l);
+    return p->pooling == POOLING_NONE ? (size_t)p->length : 1;
+}
+
+static int embedding_plan(struct layer *l, struct err *err)
+{
+    const struct embedding_params *p = params_of(l);
+    const uint64_t dim = (uint64_t)p->dim, rows = l->input_count * rows_of_field(l);
+    const struct shape table = {.rank = 2, .dims = {lookup_rows(&p->lookup), dim}};
+    int rc = lookup_check(l, &p->lookup, err);
+    if (rc == 0 && p->length > 1 && p->pooling != POOLING_NONE) {
+        rc = err_set(err, ERR_INVALID,
+                     "length: pooling: %s makes one row of a list of any length; pooling: none "
+                     "would fit",
+                     pooling_names[p->pooling]);
+    }
+    l->out = rows == 1 ? (struct shape){.rank = 1, .dims = {dim}}
+                       : (struct shape){.rank = 2, .dims = {rows, dim}};
+    return rc != 0 ? rc
+                   : layer_add_variable(l, "embeddings", &table, &p->embeddings, dim, dim, err);
+}
+
+static void embedding_limits(const struct layer *l, uint64_t *keys, size_t *length)
+{
+    const struct embedding_params *p = params_of(l);
+    *keys = lookup_keys(&p->lookup);
+    *length = p->pooling == POOLING_NONE ? (size_t)p->length : SIZE_MAX;
+}
+
+/* What the sum of a list's rows is multiplied by. Keys without a row do not count. */
+static float scale_of(const struct embedding_params *p, const struct layer_input *in,
+                      const struct lookup_list *list)
+{
+    double sum = 0;
+    if (p->pooling != POOLING_MEAN && p->pooling != POOLING_SQRT_N) {
+        return 1.0F;
+    }
+    for (size_t k = 0; k < list->count; k++) {
+        const double w = (double)lookup_weight(list, k);
+        if (lookup_row(&p->lookup, in, list->keys[k]) != LOOKUP_NO_ROW) {
+            sum += p->pooling == POOLING_MEAN ? fabs(w) : w * w;
+        }
+    }
+    sum = p->pooling == POOLING_MEAN ? sum : sqrt(sum);
+    return sum > 0 ? (float)(1.0 / sum) : 0.0F;
+}
+
+/* One list: into @y, or from @dy into @gradient; the other two are NULL. */
+static void run_list(const struct layer_run *r, const struct layer_input *in, size_t record,
+                     float *y, const float *dy, float *gradient)
+{
+    const struct embedding_params *p = params_of(r->layer);
+    const size_t dim = (size_t)p->dim, most = rows_of_field(r->layer);
+    const struct lookup_list list = lookup_list(r, in, record);
+    const bool apart = p->pooling == POOLING_NONE;
+    const float scale = scale_of(p, in, &list);
+    for (size_t k = 0; k < list.count && (!apart || k < most); k++) {
+        const uint64_t row = lookup_row(&p->lookup, in, list.keys[k]);
+        const size_t at = apart ? k * dim : 0;
+        const float w = scale * lookup_weight(&list, k);
+        if (row == LOOKUP_NO_ROW) {
+            continue;
+        }
+        if (y != NULL) {
+            kernel_add_scaled(dim, w, r->values[0] + row * dim, y + at);
+        } else {
+            kernel_add_scaled(dim, w, dy + at, gradient + row * dim);
+        }
+    }
+}
+
+static void embedding_forward(const struct layer_run *r)
+{
+    const struct layer *l = r->layer;
+    const size_t width = rows_of_field(l) * (size_t)params_of(l)->dim;
+    memset(r->y, 0, r->count * l->out_count * sizeof *r->y);
+    for (size_t k = 0; k < l->input_count; k++) { /* keys of a field lie together */
+        for (size_t i = 0; i < r->count; i++) {
+            run_list(r, &l->inputs[k], i, r->y + i * l->out_count + k * width, NULL, NULL);
+        }
+    }
+}
+
+static void embedding_backward(const struct layer_run *r)
+{
+    const struct layer *l = r->layer;
+    const size_t width = rows_of_field(l) * (size_t)params_of(l)->dim;
+    memset(r->gradients[0], 0, (size_t)shape_count(&l->variables[0].shape) * sizeof(float));
+    for (size_t k = 0; k < l->input_count; k++) {
+        for (size_t i = 0; i < r->count; i++) {
+            run_list(r, &l->inputs[k], i, NULL, r->dy + i * l->out_count + k * width,
+                     r->gradients[0]);
+        }
+    }
+}
+
+extern const struct layer_kind layer_embedding;
+const struct layer_kind layer_embedding = {
+    .name = "embedding",
+    .help = "A row of a variable for each key of sparse fields: a vector of dim numbers for each "
+            "field of a record",
+    .fields = embedding_fields,
+    .field_count = sizeof embedding_fields / sizeof embedding_fields[0],
+    .params_bytes = sizeof(struct embedding_params),
+    .inputs_max = LAYER_INPUTS_MAX,
+    .reads_fields = true,
+    .limits = embedding_limits,
+    .plan = embedding_plan,
+    .forward = embedding_forward,
+    .backward = embedding_backward,
+};

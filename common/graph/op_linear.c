@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear: weights of the keys of sparse fields, each times its key's weight in the data, added up
+ * over all keys of all fields: logistic regression, or the wide part of a wide & deep model (Cheng
+ * et al. 2016). The gradient is made as embedding makes its own. */
+#include <string.h>
+
+#include "graph/lookup.h"
+#include "tensor/kernel.h"
+
+struct linear_params {
+    int64_t units;
+    bool bias;
+    struct lookup_params lookup;
+    struct init_params weights;
+};
+
+static const struct field linear_fields[] = {
+    {"units", FIELD_INT, offsetof(struct linear_params, units), "1", 0, 1 << 24, NULL,
+     "Number of outputs; 0 is what the loss needs: one, or softmax_cross_entropy one for each "
+     "class of the data"},
+    LOOKUP_FIELDS(struct linear_params, lookup),
+    {"bias", FIELD_BOOL, offsetof(struct linear_params, bias), "false", 0, 0, NULL,
+     "Add a trainable bias to every output, which starts at 0"},
+    INIT_FIELDS(struct linear_params, weights, "weights", "zeros"),
+};
+
+static const struct linear_params *params_of(const struct layer *l)
+{
+    return l->params;
+}
+
+static int linear_plan(struct layer *l, struct err *err)
+{
+    const struct linear_params *p = params_of(l);
+    const uint64_t units = p->units > 0 ? (uint64_t)p->units : l->loss_outputs;
+    const struct shape table = {.rank = 2, .dims = {lookup_rows(&p->lookup), units}};
+    const struct init_params zeros = {.kind = INIT_ZEROS};
+    l->out = (struct shape){.rank = 1, .dims = {units}};
+    int rc = lookup_check(l, &p->lookup, err);
+    rc = rc != 0 ? rc : layer_add_variable(l, "weights", &table, &p->weights, units, units, err);
+    return rc != 0 || !p->bias ? rc
+                               : layer_add_variable(l, "bias", &l->out, &zeros, units, units, err);
+}
+
+static void linear_limits(const struct layer *l, uint64_t *keys, size_t *length)
+{
+    *keys = lookup_keys(&params_of(l)->lookup);
+    *length = SIZE_MAX;
+}
+
+static void linear_forward(const struct layer_run *r)
+{
+    const struct layer *l = r->layer;
+    const size_t units = l->out_count;
+    if (l->variable_count > 1) {
+        kernel_repeat_row(r->count, units, r->values[1], r->y);
+    } else {
+        memset(r->y, 0, r->count * units * sizeof *r->y);
+    }
+    for (size_t f = 0; f < l->input_count; f++) {
+        for (size_t i = 0; i < r->count; i++) {
+            const struct lookup_list list = lookup_list(r, &l->inputs[f], i);
+            for (size_t k = 0; k < list.count; k++) {
+                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], list.keys[k]);
+                if (row != LOOKUP_NO_ROW) {
+                    kernel_add_scaled(units, lookup_weight(&list, k), r->values[0] + row * units,
+                                      r->y + i * units);
+                }
+            }
+        }
+    }
+}
+
+static void linear_backward(const struct layer_run *r)
+{
+    const struct layer *l = r->layer;
+    const size_t units = l->out_count;
+    memset(r->gradients[0], 0, (size_t)shape_count(&l->variables[0].shape) * sizeof(float));
+    if (l->variable_count > 1) {
+        kernel_column_sums(r->count, units, r->dy, r->gradients[1]);
+    }
+    for (size_t f = 0; f < l->input_count; f++) {
+        for (size_t i = 0; i < r->count; i++) {
+            const struct lookup_list list = lookup_list(r, &l->inputs[f], i);
+            for (size_t k = 0; k < list.count; k++) {
+                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], list.keys[k]);
+                if (row != LOOKUP_NO_ROW) {
+                    kernel_add_scaled(units, lookup_weight(&list, k), r->dy + i * units,
+                                      r->gradients[0] + row * units);
+                }
+            }
+        }
+    }
+}
+
+extern const struct layer_kind layer_linear;
+const struct layer_kind layer_linear = {
+    .name = "linear",
+    .help = "A weighted sum of the keys of sparse fields: a weight for each key and output",
+    .fields = linear_fields,
+    .field_count = sizeof linear_fields / sizeof linear_fields[0],
+    .params_bytes = sizeof(struct linear_params),
+    .inputs_max = LAYER_INPUTS_MAX,
+    .reads_fields = true,
+    .limits = linear_limits,
+    .plan = linear_plan,
+    .forward = linear_forward,
+    .backward = linear_backward,
+};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the model and sparse fields of the data meet: which fields the layers read, by the job file
+ * alone, and whether the lists of the data are such as the layers can take. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "data/column_fields.h"
+#include "job/spec/job_internal.h"
+
+void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err)
+{
+    struct column_range range;
+    if (column_range_read(text, &range, err) != 0) {
+        return;
+    }
+    if (range.last - range.first >= LAYER_INPUTS_MAX - layer->from_count) {
+        (void)err_set(err, ERR_INVALID, "more than %d names", LAYER_INPUTS_MAX);
+    }
+    for (uint64_t n = range.first; n <= range.last && err->code == 0; n++) {
+        layer->from = mem_resize(layer->from, layer->from_count + 1, sizeof *layer->from);
+        layer->from[layer->from_count++] = column_range_name(&range, n);
+    }
+    column_range_release(&range);
+}
+
+static bool is_listed(const struct data_spec *data, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < data->list_count && !found; i++) {
+        found = strcmp(data->lists[i], name) == 0;
+    }
+    return found;
+}
+
+/* Sparse columns that the model could see neither as columns nor as lists. */
+static void check_seen(const struct job_reader *r)
+{
+    const struct data_spec *data = &r->spec->data;
+    for (size_t i = 0; i < data->column_count && data->list_count == 0 && !data->lists_all; i++) {
+        const struct data_column *c = &data->columns[i];
+        if (c->as == COLUMN_SPARSE && c->width == 0) {
+            char path[48];
+            (void)snprintf(path, sizeof path, "data.columns.%zu", i);
+            job_report(r, path,
+                       "data.columns.%zu.width: no layer of the model reads sparse fields, so it "
+                       "cannot use this one; allowed: an embedding or linear layer, or 1 to %u "
+                       "columns that its keys are hashed into",
+                       i, ENCODE_FEATURES_MAX);
+        }
+    }
+}
+
+void job_lists_find(const struct job_reader *r)
+{
+    struct data_spec *data = &r->spec->data;
+    const struct model_spec *model = &r->spec->model;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct layer_spec *l = &model->layers[i];
+        if (!layer_kind_reads_fields(l->kind)) {
+            continue;
+        }
+        data->lists_all = data->lists_all || l->from_count == 0;
+        for (size_t k = 0; k < l->from_count; k++) {
+            if (!is_listed(data, l->from[k])) {
+                data->lists = mem_resize(data->lists, data->list_count + 1, sizeof *data->lists);
+                data->lists[data->list_count++] = mem_strdup(l->from[k]);
+            }
+        }
+    }
+    check_seen(r);
+}
+
+bool job_lists_none(const struct data_spec *data)
+{
+    bool none = true;
+    for (size_t i = 0; i < data->column_count && none; i++) {
+        none = data->columns[i].as != COLUMN_SPARSE;
+    }
+    return none;
+}
+
+void job_lists_release(struct data_spec *data)
+{
+    for (size_t i = 0; i < data->list_count; i++) {
+        free(data->lists[i]);
+    }
+    free(data->lists);
+    data->lists = NULL;
+    data->list_count = 0;
+}
+
+int job_spec_check_lists(const struct model *model, const struct dataset *train,
+                         const struct dataset *test, struct err *err)
+{
+    int rc = 0;
+    const size_t fields = dataset_info(train)->fields.count;
+    for (size_t f = 0; f < fields && rc == 0; f++) {
+        const char *keys_layer, *length_layer;
+        struct list_limit limit;
+        model_list_limits(model, f, &limit.keys, &keys_layer, &limit.length, &length_layer);
+        if (keys_layer == NULL && length_layer == NULL) {
+            continue;
+        }
+        char *hint = mem_printf("pooling: sum or a larger length would fit");
+        char *keys = mem_printf("layer '%s'", keys_layer == NULL ? "" : keys_layer);
+        char *length = mem_printf("layer '%s'", length_layer == NULL ? "" : length_layer);
+        const struct dataset *parts[2] = {train, test};
+        for (size_t p = 0; p < 2 && rc == 0; p++) {
+            struct list_limit one = {.keys = limit.keys,
+                                     .length = SIZE_MAX,
+                                     .layer = keys,
+                                     .keys_hint = "more rows, unknown: own or zero, or hashing: "
+                                                  "mixed would fit",
+                                     .length_hint = hint};
+            rc = parts[p] == NULL
+                     ? 0
+                     : dataset_check_lists(parts[p], p == 0 ? "train" : "test", f, &one, err);
+            one.keys = UINT64_MAX;
+            one.length = limit.length;
+            one.layer = length;
+            if (rc == 0 && parts[p] != NULL && length_layer != NULL) {
+                rc = dataset_check_lists(parts[p], p == 0 ? "train" : "test", f, &one, err);
+            }
+        }
+        free(hint);
+        free(keys);
+        free(length);
+    }
+    return rc;
+}
