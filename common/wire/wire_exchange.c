@@ -97,6 +97,23 @@ static void totals_to_proto(const struct exchange_totals *in, Gradus__V1__Totals
     out->data = borrow_bytes(in->data, in->bytes);
 }
 
+static void rows_to_proto(const struct exchange_request *in, Gradus__V1__RowsRequest *out)
+{
+    gradus__v1__rows_request__init(out);
+    switch (in->rows.of) {
+    case ROWS_OF_LATEST:
+        break;
+    case ROWS_OF_VERSION:
+        out->of_case = GRADUS__V1__ROWS_REQUEST__OF_VERSION;
+        out->version = in->rows.version;
+        break;
+    case ROWS_OF_PIN:
+        out->of_case = GRADUS__V1__ROWS_REQUEST__OF_PIN_ID;
+        out->pin_id = borrow_text(in->pin_id);
+        break;
+    }
+}
+
 void wire_request_to_proto(const struct exchange_request *in, struct wire_request_room *room,
                            Gradus__V1__ExchangeRequest *out)
 {
@@ -129,6 +146,11 @@ void wire_request_to_proto(const struct exchange_request *in, struct wire_reques
         totals_to_proto(&in->totals, &room->totals);
         out->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TOTALS;
         out->totals = &room->totals;
+        break;
+    case EXCHANGE_ROWS:
+        rows_to_proto(in, &room->rows);
+        out->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS;
+        out->rows = &room->rows;
         break;
     case EXCHANGE_NONE:
         out->what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET;
@@ -210,6 +232,18 @@ static int training_from_proto(const Gradus__V1__Training *in, struct exchange_r
     return rc == 0 && in->pull != NULL ? wire_pull_from_proto(in->pull, out, err) : rc;
 }
 
+static void rows_from_proto(const Gradus__V1__RowsRequest *in, struct exchange_request *out)
+{
+    out->kind = EXCHANGE_ROWS;
+    out->rows.of = ROWS_OF_LATEST;
+    if (in->of_case == GRADUS__V1__ROWS_REQUEST__OF_VERSION) {
+        out->rows = (struct exchange_rows){ROWS_OF_VERSION, in->version};
+    } else if (in->of_case == GRADUS__V1__ROWS_REQUEST__OF_PIN_ID) {
+        out->rows.of = ROWS_OF_PIN;
+        memcpy(out->pin_id, in->pin_id, strnlen(in->pin_id, sizeof out->pin_id - 1));
+    }
+}
+
 int wire_request_from_proto(const Gradus__V1__ExchangeRequest *in, struct exchange_request *out,
                             struct err *err)
 {
@@ -234,6 +268,9 @@ int wire_request_from_proto(const Gradus__V1__ExchangeRequest *in, struct exchan
         q.kind = EXCHANGE_TOTALS;
         q.totals = (struct exchange_totals){
             {in->totals->step, in->totals->round}, in->totals->data.data, in->totals->data.len};
+        break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS:
+        rows_from_proto(in->rows, &q);
         break;
     default:
         rc = err_set(err, ERR_INVALID,
@@ -300,6 +337,7 @@ void wire_answer_to_proto(const struct exchange_answer *in, struct wire_answer_r
         break;
     case EXCHANGE_PINNED:
     case EXCHANGE_TOTALS:
+    case EXCHANGE_ROWS:
     case EXCHANGE_NONE:
         break; /* values, or nothing but that it is done */
     }
@@ -386,6 +424,7 @@ int wire_answer_from_proto(const Gradus__V1__ExchangeResponse *in,
         break;
     case EXCHANGE_PINNED:
     case EXCHANGE_TOTALS:
+    case EXCHANGE_ROWS:
     case EXCHANGE_NONE:
         break;
     }

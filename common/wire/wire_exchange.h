@@ -23,6 +23,7 @@ struct wire_request_room {
         Gradus__V1__SpareRequest spare;
         Gradus__V1__SumsRequest sums;
         Gradus__V1__Totals totals;
+        Gradus__V1__RowsRequest rows;
     };
 };
 /* What @out is: its oneof, and nothing else of it. */

@@ -579,6 +579,7 @@ static void learn_job(struct sim_job *j, const struct job_spec *spec,
     j->rounds = spec->update.rule->rounds + (update_spec_takes_norms(&spec->update) ? 1 : 0);
     consistency_of(spec, &j->first);
     j->partial = consistency_is_partial(&j->first);
+    j->tables = plan->tables;
 }
 
 void master_submit(struct world *w, uint32_t job)

@@ -102,6 +102,12 @@
     X(preempts_equals, FAIR, "a job makes way for one of its own priority")                        \
     X(preempts_at_once, FAIR, "a job makes way although it has just begun")                        \
     X(preempts_in_vain, FAIR, "jobs make way although all of them would not do")                   \
+    X(rows_of_present, TABLES,                                                                     \
+      "a shard answers with the newest rows, whatever version is asked for")                       \
+    X(pinned_rows_of_present, TABLES, "rows of a pinned version change with the next update")      \
+    X(rows_latest, TABLES, "a worker of a sync job reads the newest rows")                         \
+    X(rows_outrun_unseen, TABLES,                                                                  \
+      "a late worker asks for rows of a version that is gone, for ever")                           \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

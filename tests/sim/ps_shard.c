@@ -380,7 +380,7 @@ static void reply_exchange(struct world *w, struct sim_shard *s, struct sim_requ
         }
         w->counts.duplicates += push == PUSH_DUPLICATE;
         w->counts.dropped += push == PUSH_STALE || push == PUSH_DROPPED;
-        if (a->values) {
+        if (a->values || a->rows) {
             fill_values(w, s, x, a->version);
         }
     }

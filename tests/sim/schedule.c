@@ -718,6 +718,15 @@ static void fair_use(const struct maker *of, struct sim_schedule *s, uint32_t pe
     }
 }
 
+/* With draws of their own, so that all else of a seed is as it was. */
+static void some_tables(struct sim_schedule *s, uint32_t percent)
+{
+    struct maker m = {.s = s, .key = rng_key(s->seed, "tables")};
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        s->jobs[i].tables = chance(&m, percent);
+    }
+}
+
 enum trouble {
     BAD_NETWORK,
     BAD_MACHINES,
@@ -801,6 +810,7 @@ static enum sim_mode mode_of(uint64_t seed)
 void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
 {
     const uint32_t traced_percent = mode == SIM_TRACED ? 100 : mode == SIM_ALL ? 8 : 0;
+    const uint32_t tables_percent = mode == SIM_TABLES ? 100 : mode == SIM_ALL ? 12 : 0;
     const uint32_t fair_percent = mode == SIM_FAIR ? 100 : mode == SIM_ALL ? 12 : 0;
     mode = mode == SIM_ALL ? mode_of(seed) : mode;
     struct maker m = {.s = s, .key = rng_key(seed, "schedule"), .records_min = UINT64_MAX};
@@ -812,7 +822,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     }
     if (mode == SIM_LATE) {
         mode = chance(&m, 50) ? SIM_BOUNDED : SIM_ANY;
-    } else if (mode == SIM_MEMORY || mode == SIM_FAIR) {
+    } else if (mode == SIM_MEMORY || mode == SIM_FAIR || mode == SIM_TABLES) {
         mode = mode_of(seed);
     }
     s->ps_count = (uint32_t)between(&m, mode == SIM_SUMS ? 2 : 1, SIM_SHARDS_MAX);
@@ -858,6 +868,7 @@ void schedule_make(uint64_t seed, enum sim_mode mode, struct sim_schedule *s)
     comes_back(&m, s);
     traces(&m, s, traced_percent);
     fair_use(&m, s, fair_percent);
+    some_tables(s, tables_percent);
     uint64_t steps = m.length_us * s->worker_count / s->knobs.compute_us + 1;
     s->live_us = LIVE_US + 4 * steps * s->knobs.file_us; /* there may be a checkpoint at each */
     s->live_us *= s->fair.on ? 2 : 1; /* jobs run one after the other, and stop for others */

@@ -8,9 +8,9 @@
  *
  * The files are the shells around the cores: world.c clocks and processes; net.c calls and streams;
  * member.c a node's place in the cluster; master_node.c, ps_node.c, ps_shard.c, ps_budget.c,
- * worker_node.c, worker_act.c what services/ does in threads; disk.c checkpoints; fault.c what goes
- * wrong; rounds.c and recorder.c the traces that clients ask for. check.c knows what must hold.
- * Time is in microseconds; the cores see milliseconds of their node's own clock. */
+ * worker_node.c, worker_act.c, worker_rows.c what services/ does in threads; disk.c checkpoints;
+ * fault.c what goes wrong; rounds.c and recorder.c the traces that clients ask for. check.c knows
+ * what must hold. Time is in microseconds; the cores see milliseconds of their node's own clock. */
 #ifndef GRADUS_SIM_SIM_H
 #define GRADUS_SIM_SIM_H
 
@@ -64,6 +64,7 @@
     X(MEMORY, memory) /* each of those before late, with little memory for gradients */            \
     X(TRACED, traced) /* as all, and clients ask for traces */                                     \
     X(FAIR, fair)     /* any of these: jobs with priorities and quotas, which are paused */        \
+    X(TABLES, tables) /* any of these: jobs have tables, of which each computation reads rows */   \
     X(ALL, all)       /* each of those before late, in proportion; some are traced */
 
 enum sim_mode {
@@ -152,6 +153,7 @@ struct sim_job_plan {
     uint32_t least, ps; /* workers and servers that it needs */
     int32_t priority;
     uint32_t owner; /* 0: nobody known */
+    bool tables;    /* half of its elements are rows of tables */
 };
 
 struct sim_fair {                                  /* what the master allows */
@@ -434,7 +436,7 @@ struct sim_link {    /* of a worker's job to a shard */
 };
 
 struct pending_exchange {
-    bool open, pulls, early;
+    bool open, pulls, early, rows;
     uint64_t number;
     uint32_t shard, stream;
     enum worker_set set;
@@ -507,6 +509,10 @@ struct sim_worker_job {
     uint64_t busy_us;
     uint64_t taken; /* the newest generation whose Assign it answered */
     struct worker_action computing;
+    struct tensor rows;        /* that the computation has read */
+    bool rows_wait, rows_lost; /* it waits for them; they do not all come, */
+    int rows_code;             /* and why not */
+    uint64_t takes_us;         /* how long it takes when they are there */
     struct sim_recorder recorder;
     bool has_loading; /* the mail to handle when the data is there */
     struct mail loading_mail;
@@ -596,6 +602,7 @@ struct sim_job {
     uint32_t rounds; /* of its update; none are exchanged with one shard */
     enum job_state state;
     bool has_plan;
+    bool tables;
     uint32_t shard_count, elements;
     uint32_t shard_elements[SIM_SHARDS_MAX];
     uint16_t map[SIM_SHARDS_MAX][SIM_ELEMENTS_MAX];
@@ -674,6 +681,7 @@ enum event_kind {
     EVENT_REFUSED,    /* the master finds nobody at the address of a node that died */
     EVENT_RECORD_DUE, /* arg: the worker's job; more: the trace */
     EVENT_TRACE_DUE,  /* arg: the trace, which is over by now */
+    EVENT_ROWS_DUE,   /* a worker has waited long enough for rows: its job, the exchange */
     EVENT_UNPAUSE,    /* arg: a job, at the end of all faults */
 };
 
@@ -928,6 +936,18 @@ void job_feed(struct world *w, uint32_t node, struct worker_event *e);
 void job_go_on(struct world *w, uint32_t node);
 /* What was still to land in @set from @shard does not. */
 void values_lost(const struct sim_job *job, struct worker_values *set, uint32_t shard);
+
+void exchange_send(struct world *w, uint32_t node, const struct worker_request *r);
+
+/* worker_rows.c */
+bool job_is_row(const struct sim_job *job, uint32_t element); /* of a table */
+/* The computation takes so long, once its rows are there; without tables it begins at once. */
+void rows_begin(struct world *w, uint32_t node, uint64_t takes_us);
+void rows_came(struct world *w, uint32_t node, const struct pending_exchange *p,
+               const struct exchange *x);
+void rows_broken(struct world *w, uint32_t node); /* some of them will not */
+void rows_due(struct world *w, uint32_t node, uint32_t serial, uint32_t number);
+void rows_fill(const struct world *w, const struct sim_worker_job *j, struct tensor *t);
 
 /* disk.c */
 struct disk *disk_new(void);

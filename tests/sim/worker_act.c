@@ -127,7 +127,7 @@ static bool gives_up(struct world *w, uint32_t node)
     struct sim_worker_job *j = w->nodes[node].job;
     const struct worker_action *a = &j->computing;
     struct worker_values *set = &j->sets[a->set];
-    bool lost = false;
+    bool lost = j->rows_lost;
     for (uint32_t s = 0; s < j->shard_count; s++) {
         lost = lost || set->shard[s].lost;
         set->shard[s].lands_us = 0;
@@ -135,7 +135,7 @@ static bool gives_up(struct world *w, uint32_t node)
     if (!lost) {
         return false;
     }
-    TRACE(w, node, "gives up step %llu replica %u: its parameters did not all come",
+    TRACE(w, node, "gives up step %llu replica %u: its parameters or rows did not all come",
           (unsigned long long)a->step, a->replica);
     w->counts.given_up++;
     j->buffers[a->buffer].examples = UINT64_MAX; /* there is no gradient */
@@ -158,7 +158,7 @@ static void compute(struct world *w, uint32_t node, const struct worker_action *
     j->busy = true;
     j->busy_us = w->now_us;
     j->computing = *a;
-    world_at(w, w->now_us + us, EVENT_COMPUTED, node, j->serial, 0);
+    rows_begin(w, node, us);
 }
 
 static void finish_compute(struct world *w, uint32_t node)
@@ -169,7 +169,9 @@ static void finish_compute(struct world *w, uint32_t node)
     const struct worker_values *set = &j->sets[a->set];
     struct worker_buffer *buffer = &j->buffers[a->buffer];
     uint32_t batch = a->batch.split * job->split_batches + a->batch.batch;
-    numbers_gradient(&set->t, job->elements, a->batch.epoch, batch, a->batch.count, &buffer->t);
+    struct tensor params = set->t;
+    rows_fill(w, j, &params);
+    numbers_gradient(&params, job->elements, a->batch.epoch, batch, a->batch.count, &buffer->t);
     memset(&buffer->ids, 0, sizeof buffer->ids);
     buffer->ids.epoch[a->batch.epoch] = UINT64_C(1) << batch;
     buffer->examples = a->batch.count;
@@ -188,6 +190,11 @@ static void finish_evaluate(struct world *w, uint32_t node)
     for (size_t i = 0; i < sizeof j->calls / sizeof j->calls[0]; i++) {
         if (j->calls[i].tag != 0 && j->calls[i].tag == j->computing.tag) {
             j->calls[i].tag = 0;
+            if (j->rows_lost) {
+                unary_refuse(w, j->calls[i].unary, j->calls[i].attempt, ERR_UNAVAILABLE,
+                             "the rows of the evaluation did not come");
+                return;
+            }
             unary_reply(w, j->calls[i].unary, j->calls[i].attempt)->count = j->computing.count;
             unary_answer(w, j->calls[i].unary, j->calls[i].attempt);
             return;
@@ -283,7 +290,7 @@ static struct pending_exchange *take_pending(struct world *w, struct sim_worker_
     return &j->pending[j->pending_count++];
 }
 
-static void exchange(struct world *w, uint32_t node, const struct worker_request *r)
+void exchange_send(struct world *w, uint32_t node, const struct worker_request *r)
 {
     struct sim_worker_job *j = w->nodes[node].job;
     struct sim_link *link = &j->links[r->shard];
@@ -317,6 +324,7 @@ static void exchange(struct world *w, uint32_t node, const struct worker_request
     *p = (struct pending_exchange){.open = true,
                                    .pulls = pulls,
                                    .early = r->early,
+                                   .rows = r->ask.kind == EXCHANGE_ROWS,
                                    .number = r->exchange,
                                    .shard = r->shard,
                                    .stream = link->stream,
@@ -368,8 +376,7 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         j->busy = true;
         j->busy_us = w->now_us;
         j->computing = *a;
-        world_at(w, w->now_us + w->schedule->knobs.compute_us + 1, EVENT_COMPUTED, node, j->serial,
-                 0);
+        rows_begin(w, node, w->schedule->knobs.compute_us + 1);
         break;
     case WORKER_DO_PLACE:
         place(w, node, a);
@@ -381,7 +388,7 @@ static void act(struct world *w, uint32_t node, const struct worker_action *a)
         add(w, node, a);
         break;
     case WORKER_DO_EXCHANGE:
-        exchange(w, node, &a->request);
+        exchange_send(w, node, &a->request);
         break;
     case WORKER_DO_LEASE:
         lease(w, node, a);
@@ -461,7 +468,7 @@ static bool push_computed(struct world *w, uint32_t node)
         if (node_freezes(w, node)) {
             return false;
         }
-        exchange(w, node, &j->computing.pushes[i]);
+        exchange_send(w, node, &j->computing.pushes[i]);
     }
     return true;
 }
@@ -471,7 +478,8 @@ void job_go_on(struct world *w, uint32_t node)
     struct sim_worker_job *j = w->nodes[node].job;
     struct worker_event e = {.kind = WORKER_COMPUTED, .now_ms = node_ms(w, node)};
     if (j->computing.kind == WORKER_DO_COMPUTE && gives_up(w, node)) {
-        e.code = ERR_UNAVAILABLE;
+        e.code = j->rows_lost ? j->rows_code : ERR_UNAVAILABLE;
+        e.rows_lost = j->rows_lost;
     } else if (j->computing.kind == WORKER_DO_COMPUTE) {
         finish_compute(w, node);
         if (!push_computed(w, node)) {

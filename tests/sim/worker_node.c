@@ -126,6 +126,7 @@ static void start(struct world *w, uint32_t node, const struct mail *m)
             .generation = q->generation,
             .shard_count = job->shard_count,
             .rounds = job_rounds(job),
+            .tables = job->tables,
             .shape = {job->records, job->batch_records,
                       job->split_batches > 0 ? job->split_batches : 1},
         };
@@ -503,13 +504,19 @@ void worker_exchanged(struct world *w, uint32_t node, uint32_t exchange)
             continue;
         }
         p->open = false;
+        if (p->rows) {
+            rows_came(w, node, p, x);
+            exchange_free(w, exchange);
+            return;
+        }
         if (p->pulls) {
             j->filling[p->set]--;
         }
         if (x->has_values && p->pulls) {
             struct worker_values *set = &j->sets[p->set];
             for (uint32_t k = 0; k < job->shard_elements[p->shard]; k++) {
-                set->t.v[job->map[p->shard][k]] = x->values.v[k];
+                const uint32_t element = job->map[p->shard][k];
+                set->t.v[element] = job_is_row(job, element) ? -1e9F : x->values.v[k];
             }
             set->shard[p->shard].version = x->version;
             set->shard[p->shard].opened = x->opened;
@@ -549,6 +556,10 @@ void worker_broken(struct world *w, uint32_t node, uint32_t stream)
             continue;
         }
         p->open = false;
+        if (p->rows) {
+            rows_broken(w, node);
+            continue;
+        }
         if (p->pulls) {
             j->filling[p->set]--;
         }

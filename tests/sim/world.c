@@ -376,6 +376,7 @@ static bool is_stale(const struct world *w, const struct event *e)
     case EVENT_ROOM:
     case EVENT_TAKEN:
     case EVENT_RECORD_DUE:
+    case EVENT_ROWS_DUE:
         return e->life != w->nodes[e->node].life;
     default:
         return false; /* messages and files look for themselves */
@@ -444,6 +445,9 @@ static void dispatch(struct world *w, const struct event *e)
         if (n->job->there && n->job->serial == e->arg) {
             worker_record_due(w, e->node, e->more);
         }
+        break;
+    case EVENT_ROWS_DUE:
+        rows_due(w, e->node, e->arg, e->more);
         break;
     case EVENT_FAULT:
     case EVENT_FAULT_END:

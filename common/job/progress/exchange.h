@@ -22,6 +22,7 @@ enum exchange_kind {
     EXCHANGE_SPARE,  /* a request for a spare replica */
     EXCHANGE_SUMS,   /* a request for the sums of a round */
     EXCHANGE_TOTALS, /* brings the totals of a round */
+    EXCHANGE_ROWS,   /* reads rows of tables, of one version; answered at once */
 };
 
 /* ---- requests ---- */
@@ -67,6 +68,13 @@ struct exchange_totals { /* Totals */
     size_t bytes;
 };
 
+enum rows_of { ROWS_OF_LATEST, ROWS_OF_VERSION, ROWS_OF_PIN };
+
+struct exchange_rows { /* RowsRequest, without the keys */
+    enum rows_of of;
+    uint64_t version; /* ROWS_OF_VERSION: the present one or the one before it */
+};
+
 /* Everything but the part of @kind is zero. */
 struct exchange_request {
     enum exchange_kind kind;
@@ -79,10 +87,11 @@ struct exchange_request {
     struct exchange_pull pull;
     struct exchange_decision decision;
     /* the others */
-    char pin_id[EXCHANGE_PIN_ID_BYTES]; /* EXCHANGE_PINNED */
+    char pin_id[EXCHANGE_PIN_ID_BYTES]; /* EXCHANGE_PINNED; EXCHANGE_ROWS: ROWS_OF_PIN */
     uint64_t spare_step;                /* EXCHANGE_SPARE */
     struct exchange_round sums;         /* EXCHANGE_SUMS */
     struct exchange_totals totals;      /* EXCHANGE_TOTALS */
+    struct exchange_rows rows;          /* EXCHANGE_ROWS */
 };
 
 /* ---- answers ---- */

@@ -133,6 +133,7 @@ struct shard_action {
     /* SHARD_REPLY */
     int code;    /* 0, or ERR_*: shard_actions.err has the words */
     bool values; /* send the values of `version` */
+    bool rows;   /* send the rows that were asked for, as of `version` */
     uint64_t generation;
     const struct ledger *ledger;   /* batches in `version`, or NULL; borrows until the next step */
     uint64_t examples_applied;     /* with `version`: in all of the training. Also of SHARD_WRITE */

@@ -23,10 +23,27 @@ static int check_pull(const struct shard *s, const struct exchange_request *ask,
     return 0;
 }
 
+/* Whoever reads rows of a version has had that version of every shard: it does not wait. */
+static int check_rows(const struct shard *s, const struct exchange_rows *rows, struct err *err)
+{
+    if (rows->of == ROWS_OF_LATEST || shard_readable(s, rows->version)) {
+        return 0;
+    }
+    return err_set(err, ERR_RANGE,
+                   "rows of version %" PRIu64 ", which is not there; the shard is at %" PRIu64,
+                   rows->version, s->version);
+}
+
+static bool is_of_a_pin(const struct exchange_request *ask)
+{
+    return ask->kind == EXCHANGE_PINNED ||
+           (ask->kind == EXCHANGE_ROWS && ask->rows.of == ROWS_OF_PIN);
+}
+
 int shard_check_request(const struct shard *s, const struct shard_event *e, struct err *err)
 {
     const struct exchange_request *ask = &e->ask;
-    if (ask->kind == EXCHANGE_PINNED) {
+    if (is_of_a_pin(ask)) {
         return 0; /* of any generation: an evaluation does not end with the workers' assignment */
     }
     int rc = shard_check_generation(s, e->generation, err);
@@ -44,6 +61,8 @@ int shard_check_request(const struct shard *s, const struct shard_event *e, stru
     case EXCHANGE_SUMS:
     case EXCHANGE_TOTALS:
         return shard_sums_check(s, e, err);
+    case EXCHANGE_ROWS:
+        return check_rows(s, &ask->rows, err);
     case EXCHANGE_SPARE:
     case EXCHANGE_PINNED:
         return 0;
@@ -71,14 +90,24 @@ static int find_worker(const struct shard *s, const struct shard_event *e, uint3
     return 0;
 }
 
-static int answer_pinned(const struct shard *s, const struct shard_event *e,
-                         struct shard_actions *out)
+static const struct shard_pin *find_pin(const struct shard *s, const struct shard_event *e,
+                                        struct shard_actions *out)
 {
     const struct shard_pin *pin = shard_pin_find(s, e->ask.pin_id);
     if (pin == NULL) {
         char shown[64];
-        return err_set(&out->err, ERR_NOT_FOUND, "no version is pinned as '%s'",
-                       text_shown(e->ask.pin_id, shown, sizeof shown));
+        (void)err_set(&out->err, ERR_NOT_FOUND, "no version is pinned as '%s'",
+                      text_shown(e->ask.pin_id, shown, sizeof shown));
+    }
+    return pin;
+}
+
+static int answer_pinned(const struct shard *s, const struct shard_event *e,
+                         struct shard_actions *out)
+{
+    const struct shard_pin *pin = find_pin(s, e, out);
+    if (pin == NULL) {
+        return ERR_NOT_FOUND;
     }
     struct shard_action *a = shard_act(out, SHARD_REPLY);
     a->tag = e->tag;
@@ -86,6 +115,28 @@ static int answer_pinned(const struct shard *s, const struct shard_event *e,
     a->values = true;
     a->buffer = pin->slots_buffer;
     a->version = pin->version;
+    a->generation = s->generation;
+    return 0;
+}
+
+static int answer_rows(const struct shard *s, const struct shard_event *e,
+                       struct shard_actions *out)
+{
+    const struct exchange_rows *rows = &e->ask.rows;
+    uint64_t version =
+        rows->of == ROWS_OF_LATEST || MUTANT(rows_of_present) ? s->version : rows->version;
+    if (rows->of == ROWS_OF_PIN) {
+        const struct shard_pin *pin = find_pin(s, e, out);
+        if (pin == NULL) {
+            return ERR_NOT_FOUND;
+        }
+        version = MUTANT(pinned_rows_of_present) ? s->version : pin->version;
+    }
+    struct shard_action *a = shard_act(out, SHARD_REPLY);
+    a->tag = e->tag;
+    a->answer.kind = EXCHANGE_ROWS;
+    a->rows = true;
+    a->version = version;
     a->generation = s->generation;
     return 0;
 }
@@ -151,6 +202,9 @@ static int answer(struct shard *s, const struct shard_event *e, uint32_t worker,
     if (e->ask.kind == EXCHANGE_PINNED) {
         return answer_pinned(s, e, out);
     }
+    if (e->ask.kind == EXCHANGE_ROWS) {
+        return answer_rows(s, e, out);
+    }
     shard_spare_heard(s, e->now_ms);
     return e->ask.kind == EXCHANGE_SPARE ? shard_spare_give(s, e, out)
                                          : exchange(s, e, worker, out);
@@ -162,7 +216,7 @@ void shard_on_exchange(struct shard *s, const struct shard_event *e, struct shar
     uint64_t version = s->version;
     struct shard_sums sums = s->sums;
     int rc = shard_check_request(s, e, &out->err);
-    if (rc == 0 && e->ask.kind != EXCHANGE_PINNED) {
+    if (rc == 0 && !is_of_a_pin(&e->ask)) {
         rc = find_worker(s, e, &worker, &out->err);
     }
     if (rc != 0 || !e->ask.has_push) {

@@ -285,6 +285,8 @@ void shard_policy_forget_all(struct shard *s, struct shard_actions *out);
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,
                      struct err *err);
 /* Errors: ERR_EXHAUSTED. */
+/* Is @version there, or the one before the present? Pins are asked for by their ids. */
+bool shard_readable(const struct shard *s, uint64_t version);
 int shard_park(struct shard *s, const struct shard_parked *p, struct err *err);
 /* Answer all who waited for what is now there. */
 void shard_wake(struct shard *s, struct shard_actions *out);

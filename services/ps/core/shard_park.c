@@ -37,7 +37,7 @@ static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t
 
 /* The one before the present is still there: when a worker dies in between, another has to pull
  * what a shard that is one step ahead had before. */
-static bool readable(const struct shard *s, uint64_t version)
+bool shard_readable(const struct shard *s, uint64_t version)
 {
     return version == s->version || (version + 1 == s->version && version >= s->version_first);
 }
@@ -73,7 +73,7 @@ int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard
         reply_values(s, p, s->version, out);
         return 0;
     }
-    if (!readable(s, p->pull.version)) {
+    if (!shard_readable(s, p->pull.version)) {
         return err_set(err, ERR_RANGE,
                        "a pull of version %" PRIu64 ", which is gone; the shard is at %" PRIu64,
                        p->pull.version, s->version);

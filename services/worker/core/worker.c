@@ -192,6 +192,7 @@ static void set_timer(struct worker *w)
             at = earlier(w, at, w->exchanges[i].retry_ms);
         }
     }
+    at = earlier(w, at, w->rows_retry_ms);
     at = earlier(w, at, w->async.lease_retry_ms);
     at = earlier(w, at, w->async.split_retry_ms);
     at = earlier(w, at, w->sync.spare_ask_ms);
@@ -226,10 +227,17 @@ static void pump(struct worker *w)
 }
 
 /* Nothing of it was pushed. Parameters that came in part are no good: all are pulled anew, and not
- * early, so the same batch is computed the next time. */
-static void given_up(struct worker *w, enum computing was)
+ * early, so the same batch is computed the next time. Rows are asked for again after a while; when
+ * they are of a version that is gone, every shard is past it, and what is newer is pulled. */
+static void given_up(struct worker *w, enum computing was, const struct worker_event *event)
 {
-    if (!MUTANT(lost_values_known)) {
+    const bool outrun = event->code == ERR_RANGE && consistency_is_nonblocking(&w->a.consistency) &&
+                        !MUTANT(rows_outrun_unseen);
+    if (event->rows_lost && !outrun) {
+        w->landing = true; /* if it was not known before, it is not known now */
+        w->rows_attempts++;
+        w->rows_retry_ms = w->now_ms + worker_backoff(w->rows_attempts);
+    } else if (!MUTANT(lost_values_known)) {
         worker_set_forget(w, w->current);
     }
     if (was == COMPUTING_PUSHED) {
@@ -250,9 +258,10 @@ static void on_computed(struct worker *w, const struct worker_event *event)
     enum computing was = w->computing;
     w->computing = COMPUTING_NOTHING;
     if (was != COMPUTING_EVALUATION && event->code != 0) {
-        given_up(w, was);
+        given_up(w, was, event);
         return;
     }
+    w->rows_attempts = was != COMPUTING_EVALUATION ? 0 : w->rows_attempts;
     if (was == COMPUTING_BATCH || was == COMPUTING_PUSHED) {
         worker_report_measured(w, w->computing_batch.epoch);
     }

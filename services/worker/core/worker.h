@@ -53,6 +53,7 @@ struct worker_config {
     uint64_t generation; /* of the StartJob */
     uint32_t shard_count;
     uint32_t rounds; /* of sums over whole variables in a step of sync; 0 with one shard */
+    bool tables;     /* the model has some: computations read rows of them */
     struct ledger_shape shape;
 };
 
@@ -89,8 +90,8 @@ enum worker_event_kind {
     WORKER_EVALUATE,
     WORKER_COMPUTED,  /* the COMPUTE or EVALUATE action is finished; its pushes may have been
                          answered before. With a code: a COMPUTE was given up, because its
-                         parameters, which were said to be there `early`, did not all come, and
-                         none of its pushes was begun */
+                         parameters, which were said to be there `early`, or the rows of its batch
+                         did not all come, and none of its pushes was begun */
     WORKER_EXCHANGED, /* an exchange is answered, well or with an error */
     WORKER_LEASED,
     WORKER_SPLIT_REPORTED,
@@ -115,7 +116,9 @@ struct worker_event {
     const struct worker_place *places;
     uint64_t exchange; /* EXCHANGED */
     uint64_t version;
-    bool partial;                  /* of an `early` one: the rest of the values is still coming */
+    bool rows_lost; /* COMPUTED with a code: it is rows that did not come; the parameters are there.
+                       ERR_RANGE: a shard has that version no more */
+    bool partial;   /* of an `early` one: the rest of the values is still coming */
     struct exchange_answer answer; /* its bytes are borrowed for the event; the shell keeps the data
                                       of sums, by shard */
     enum worker_lease_kind lease;  /* LEASED */
@@ -165,7 +168,10 @@ struct worker_action {
     uint64_t tag;
     int code;
     char message[256];
-    struct worker_request request; /* EXCHANGE */
+    /* EXCHANGE. COMPUTE and EVALUATE of a job with tables: the shell asks each shard for the rows
+     * that the batch needs with this, under its number, and waits for them. When they do not come
+     * the computation is given up. */
+    struct worker_request request;
     uint64_t generation;
     uint64_t step; /* JOIN. COMPUTE: identity of the batch for dropout, with `replica` */
     uint32_t replica;

@@ -148,6 +148,8 @@ void worker_begin_next(struct worker *w)
     w->fenced = false;
     w->idle_reported = false;
     w->idle_due = false;
+    w->rows_retry_ms = 0;
+    w->rows_attempts = 0;
     memset(w->buffer_users, 0, sizeof w->buffer_users);
     if (w->landing) {
         worker_set_forget(w, w->current); /* what did not come would be missed too late */

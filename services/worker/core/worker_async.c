@@ -309,11 +309,11 @@ void worker_async_given_up(struct worker *w, enum computing was)
 }
 
 /* Is the batch that was named last a push of its own, and none in its way? What overlaps with the
- * push before it has to wait for that one. */
+ * push before it has to wait for that one, and so does what may lack rows. */
 static bool goes_alone(const struct worker *w)
 {
     const struct group *g = &w->async.group;
-    return g->end == g->first + 1 && w->training_open == 0 && !overlaps(w);
+    return g->end == g->first + 1 && w->training_open == 0 && !overlaps(w) && !w->config.tables;
 }
 
 static void prefetch(struct worker *w, const struct holding *h)
@@ -380,6 +380,7 @@ static void compute_next(struct worker *w, struct holding *h)
     action->buffer = w->computing_buffer;
     action->set = w->current;
     action->generation = w->a.generation;
+    action->request = worker_rows(w, ROWS_OF_LATEST);
     if (goes_alone(w)) {
         worker_push_along(w);
         worker_async_computed(w);
@@ -421,7 +422,7 @@ void worker_async_pump(struct worker *w)
         return;
     }
     w->idle_due = false;
-    if (w->computing != COMPUTING_NOTHING) {
+    if (w->computing != COMPUTING_NOTHING || w->rows_retry_ms > w->now_ms) {
         return;
     }
     if (going_on) {

@@ -33,6 +33,8 @@ void worker_evaluation_pump(struct worker *w)
         action->first = e->first;
         action->count = e->count;
         action->set = WORKER_SET_EVALUATION;
+        action->request = worker_rows(w, ROWS_OF_PIN);
+        text_copy(action->request.ask.pin_id, sizeof action->request.ask.pin_id, e->pin_id);
         w->computing = COMPUTING_EVALUATION;
         evaluation_pop(w);
         return;

@@ -18,6 +18,17 @@ struct worker_request worker_request(const struct worker *w, uint32_t shard,
     };
 }
 
+struct worker_request worker_rows(struct worker *w, enum rows_of of)
+{
+    struct worker_request request = {.buffer = WORKER_BUFFER_NONE};
+    if (w->config.tables) {
+        request = worker_request(w, 0, EXCHANGE_ROWS);
+        request.exchange = ++w->exchange_last;
+        request.ask.rows.of = of;
+    }
+    return request;
+}
+
 enum worker_set worker_other_set(const struct worker *w)
 {
     return w->current == WORKER_SET_A ? WORKER_SET_B : WORKER_SET_A;

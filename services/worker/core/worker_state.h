@@ -185,6 +185,8 @@ struct worker {
     uint64_t *versions[WORKER_SET_COUNT]; /* [shard_count] */
     bool landing; /* a part of the current set may still be on its way, or lost: no computation was
                      begun on it since it was pulled early */
+    uint64_t rows_retry_ms; /* until then nothing is computed: rows did not come, */
+    uint32_t rows_attempts; /* so often in a row */
     enum computing computing;
     struct ledger_batch computing_batch;
     uint32_t computing_buffer; /* COMPUTING_PUSHED: the exchanges' */
@@ -266,6 +268,8 @@ struct worker_request worker_request(const struct worker *w, uint32_t shard,
                                      enum exchange_kind kind);
 
 /* The set of parameters for training that is not the current one. */
+/* For the action of a computation: how its rows are read. */
+struct worker_request worker_rows(struct worker *w, enum rows_of of);
 enum worker_set worker_other_set(const struct worker *w);
 /* Every shard's part of @set is there. */
 bool worker_set_known(const struct worker *w, enum worker_set set);

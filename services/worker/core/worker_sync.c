@@ -146,6 +146,8 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     action->set = w->current;
     action->generation = w->a.generation;
     action->spare = what == COMPUTING_SPARE;
+    action->request = worker_rows(w, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION);
+    action->request.ask.rows.version = w->position;
 }
 
 /* ---- pushing ---- */
@@ -371,8 +373,8 @@ static bool goes_alone(const struct worker *w)
     struct tree_block block = {s->replica_next, s->replica_next + 1};
     struct tree_block parent;
     size_t below = s->stack_count;
-    if (nonblocking(w)) {
-        return false; /* the step may be over when it is computed */
+    if (nonblocking(w) || w->config.tables) {
+        return false; /* the step may be over when it is computed; rows may not come */
     }
     while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
         if (block.hi != parent.hi || below == 0 ||
@@ -441,7 +443,7 @@ void worker_sync_pump(struct worker *w)
         return;
     }
     w->idle_due = w->position >= w->a.step_limit && !w->sync.step_begun;
-    if (w->idle_due) {
+    if (w->idle_due || w->rows_retry_ms > w->now_ms) {
         return;
     }
     compute_next(w);

@@ -147,6 +147,7 @@ static uint64_t step_of(const struct exchange_request *ask)
     case EXCHANGE_TOTALS:
         return ask->totals.of.step;
     case EXCHANGE_PINNED:
+    case EXCHANGE_ROWS:
     case EXCHANGE_NONE:
         break;
     }
