@@ -39,7 +39,8 @@ static void reply_values(struct shard *s, const struct shard_parked *p, uint64_t
  * what a shard that is one step ahead had before. */
 bool shard_readable(const struct shard *s, uint64_t version)
 {
-    return version == s->version || (version + 1 == s->version && version >= s->version_first);
+    return version == s->version ||
+           (version < s->version && s->version - version == 1 && version >= s->version_first);
 }
 
 int shard_try_answer(struct shard *s, const struct shard_parked *p, struct shard_actions *out,

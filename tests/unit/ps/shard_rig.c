@@ -158,6 +158,7 @@ void rig_reply_add(struct rig *r, const struct shard_action *a)
         .code = a->code,
         .push = a->answer.train.push,
         .values = a->values,
+        .rows = a->rows,
         .write = a->kind == SHARD_WRITE,
         .version = a->version,
         .staleness = a->answer.train.staleness,

@@ -20,7 +20,7 @@ struct rig_reply {
     uintptr_t tag;
     int code;
     enum push_result push;
-    bool values;
+    bool values, rows;
     bool write;
     uint64_t version;
     uint64_t staleness;

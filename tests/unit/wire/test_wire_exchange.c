@@ -49,6 +49,7 @@ static void check_request(const struct exchange_request *q)
     assert_memory_equal(&got.sums, &q->sums, sizeof got.sums);
     assert_memory_equal(&got.totals.of, &q->totals.of, sizeof got.totals.of);
     check_bytes(got.totals.data, got.totals.bytes, q->totals.data, q->totals.bytes);
+    assert_true(got.rows.of == q->rows.of && got.rows.version == q->rows.version);
     gradus__v1__exchange_request__free_unpacked(m, NULL);
 }
 
@@ -108,6 +109,16 @@ static void test_requests(void **state)
     memset(&q, 0, sizeof q);
     q.kind = EXCHANGE_TOTALS;
     q.totals = (struct exchange_totals){{18, 19}, "totals", 6};
+    check_request(&q);
+    memset(&q, 0, sizeof q);
+    q.kind = EXCHANGE_ROWS;
+    check_request(&q); /* of the newest version */
+    q.rows = (struct exchange_rows){ROWS_OF_VERSION, 0};
+    check_request(&q);
+    q.rows.version = 20;
+    check_request(&q);
+    q.rows = (struct exchange_rows){.of = ROWS_OF_PIN};
+    memset(q.pin_id, 'p', sizeof q.pin_id - 1);
     check_request(&q);
 }
 
@@ -200,8 +211,9 @@ static void test_answers(void **state)
     assert_int_equal(answer(&a, &asked, &got, &err), 0);
     assert_true(got.sums.known && got.sums.over && got.sums.bytes == 0);
 
-    for (int kind = 0; kind < 2; kind++) { /* with values, or nothing */
-        asked = (struct exchange_request){.kind = kind == 0 ? EXCHANGE_PINNED : EXCHANGE_TOTALS};
+    static const enum exchange_kind bare[] = {EXCHANGE_PINNED, EXCHANGE_TOTALS, EXCHANGE_ROWS};
+    for (size_t kind = 0; kind < sizeof bare / sizeof *bare; kind++) { /* values, or nothing */
+        asked = (struct exchange_request){.kind = bare[kind]};
         a = (struct exchange_answer){.kind = asked.kind};
         assert_int_equal(answer(&a, &asked, &got, &err), 0);
         assert_int_equal(got.kind, asked.kind);

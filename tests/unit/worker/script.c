@@ -45,15 +45,30 @@ void script_feed(struct script *t, struct worker_event e)
     t->actions.count = 0;
 }
 
+static void begin(struct script *t, const struct worker_config *config)
+{
+    *t = (struct script){.worker = worker_new(config), .now_ms = 1};
+    assert_int_equal(ledger_init(&t->ledger, &config->shape, 0, NULL), 0);
+}
+
 void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds)
 {
-    struct worker_config config = {
+    const struct worker_config config = {
         .shard_count = SCRIPT_SHARDS,
         .rounds = rounds,
         .shape = {.records = 100, .batch_records = 10, .split_batches = split_batches},
     };
-    *t = (struct script){.worker = worker_new(&config), .now_ms = 1};
-    assert_int_equal(ledger_init(&t->ledger, &config.shape, 0, NULL), 0);
+    begin(t, &config);
+}
+
+void script_begin_tables(struct script *t, uint32_t split_batches)
+{
+    const struct worker_config config = {
+        .shard_count = SCRIPT_SHARDS,
+        .tables = true,
+        .shape = {.records = 100, .batch_records = 10, .split_batches = split_batches},
+    };
+    begin(t, &config);
 }
 
 void script_begin(struct script *t, uint32_t split_batches)

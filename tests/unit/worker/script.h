@@ -30,6 +30,7 @@ void script_open(struct script *t, const struct worker_action *a);
 void script_feed(struct script *t, struct worker_event e);
 void script_begin_rounds(struct script *t, uint32_t split_batches, uint32_t rounds);
 void script_begin(struct script *t, uint32_t split_batches);
+void script_begin_tables(struct script *t, uint32_t split_batches); /* the model has some */
 void script_end(struct script *t);
 void script_assign(struct script *t, const struct worker_assignment *a);
 void script_timer(struct script *t);
