@@ -134,7 +134,11 @@ static void answer_full(struct ps_client *c, const struct ps_client_request *req
     (void)snprintf(full.message, sizeof full.message,
                    "shard %" PRIu32 ": %zu exchanges are open already", request->shard,
                    c->exchanges_max);
-    c->answered(c->ctx, &full);
+    if (request->ask.kind == EXCHANGE_ROWS) {
+        ps_client_rows_over(c, full.code, full.message);
+    } else {
+        c->answered(c->ctx, &full);
+    }
 }
 
 struct pending *ps_client_open(struct shard_link *link, const struct ps_client_request *request)
@@ -234,6 +238,8 @@ int ps_client_new(const struct ps_client_options *o, struct ps_client **out, str
     c->message_bytes_max = o->message_bytes_max;
     c->exchanges_max = o->exchanges_max;
     c->gradients_max = o->gradients_max;
+    c->tables = o->tables;
+    ps_client_rows_init(c);
     c->sending = mem_new(o->gradients_max, sizeof *c->sending);
     c->gradients = o->gradients;
     c->parameters = o->parameters;
@@ -316,6 +322,7 @@ void ps_client_free(struct ps_client *c)
         ps_client_tail_release(&c->links[s]);
         pthread_mutex_destroy(&c->links[s].mutex);
     }
+    ps_client_rows_release(c);
     free(c->links);
     free(c->sending);
     ps_client_staged_release(c);

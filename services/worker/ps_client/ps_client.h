@@ -37,6 +37,15 @@
 
 struct ps_client;
 
+/* Rows of tables that lie on one shard; keys and counts may change when the call returns. */
+struct ps_client_rows {
+    const uint32_t *counts; /* [options.tables] keys of each table */
+    const uint64_t *keys;   /* [count] table after table, rising in each */
+    uint64_t count;
+    float *values;   /* [floats] where the rows come, in the order of the keys */
+    uint64_t floats; /* of all of them together */
+};
+
 /* One exchange with one shard; all borrowed for the call but the arrays of values. */
 struct ps_client_request {
     uint64_t exchange; /* its number: no other that is open with the shard has it */
@@ -50,6 +59,10 @@ struct ps_client_request {
     uint32_t gradient_id;  /* the caller's number of that array, below options.gradients_max */
     const double *norms;   /* of the gradient */
     size_t norm_count;
+    const void *tables; /* what a push brings of the job's tables (table/table_gradient.h), one
+                           behind the other */
+    uint64_t tables_bytes;
+    struct ps_client_rows rows; /* EXCHANGE_ROWS */
 };
 
 struct ps_answer {
@@ -73,6 +86,7 @@ struct ps_client_options {
     size_t message_bytes_max;
     size_t exchanges_max;                  /* open at once with one shard */
     uint32_t gradients_max;                /* arrays that are pushed from */
+    uint32_t tables;                       /* of the job */
     enum value_type gradients, parameters; /* how they travel; pinned versions travel as fp32, and
                                               so do sums of several replicas */
     const struct rpc_credentials *credentials; /* by TCP; borrows; NULL: plain */
@@ -128,5 +142,15 @@ bool ps_client_has_values(struct ps_client *c, const float *values, size_t varia
  * the array is to be pulled anew. */
 int ps_client_wait_values(struct ps_client *c, const float *values, size_t variable,
                           struct err *err);
+
+/* ---- rows of tables (ps_client_rows.c) ---- */
+
+/* Begin to read rows: an exchange of EXCHANGE_ROWS, which is not answered by `answered`. One with
+ * each shard at a time. */
+void ps_client_rows_begin(struct ps_client *c, const struct ps_client_request *request);
+/* Wait until all that were begun are there. Errors: those of the shards, of several ERR_RANGE
+ * first; ERR_UNAVAILABLE a stream broke, or nothing came for PS_CLIENT_STALL_MS_MAX. Nothing is
+ * written to the arrays any more when this returns. */
+int ps_client_rows_wait(struct ps_client *c, struct err *err);
 
 #endif

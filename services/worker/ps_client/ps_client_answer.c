@@ -17,7 +17,8 @@
 struct pending *ps_client_pending_take(struct shard_link *link,
                                        const struct ps_client_request *request)
 {
-    float *values = request->values;
+    const bool rows = request->ask.kind == EXCHANGE_ROWS;
+    float *values = rows ? request->rows.values : request->values;
     if (link->pending_count == link->client->exchanges_max) {
         return NULL;
     }
@@ -35,12 +36,14 @@ struct pending *ps_client_pending_take(struct shard_link *link,
     const struct exchange_request *ask = &request->ask;
     *p = (struct pending){
         .values = values,
-        .block = values != NULL && link->shared_memory_open
+        .block = values != NULL && !rows && link->shared_memory_open
                      ? shared_memory_take_values(link->shared_memory)
                      : SHARED_MEMORY_NONE,
         .type = ps_client_pull_type(link->client, ask),
         .ask = *ask,
         .early = request->early,
+        .rows = rows,
+        .expected = rows ? request->rows.floats : link->elements,
         .answer = {.exchange = request->exchange,
                    .shard = link->shard,
                    .begun_ns = now_ns,
@@ -143,6 +146,15 @@ bool ps_client_answer(struct shard_link *link, struct pending *p)
         ps_client_tail_end(link, p);
         return false;
     }
+    if (p->rows) {
+        if (!p->detached) {
+            ps_client_rows_over(link->client, p->answer.code, p->answer.message);
+        }
+        link->pending_count--;
+        p->next = link->spare;
+        link->spare = p;
+        return false;
+    }
     *link->answered_end = p;
     link->answered_end = &p->next;
     bool due = !link->posted;
@@ -186,6 +198,14 @@ static bool scatter(const struct shard_link *link, uint64_t first, uint64_t coun
     return count == 0;
 }
 
+/* Rows lie as they come. */
+static bool put(const struct shard_link *link, const struct pending *p, uint64_t first,
+                uint64_t count, struct rpc_spans *spans, const float *block)
+{
+    return p->rows ? wire_values_read(spans, p->type, p->values + first, count)
+                   : scatter(link, first, count, spans, p->type, block, p->values);
+}
+
 static int take_values(struct shard_link *link, struct pending *p,
                        const Gradus__V1__ExchangeResponse *r, struct rpc_spans *spans,
                        struct err *err)
@@ -197,15 +217,15 @@ static int take_values(struct shard_link *link, struct pending *p,
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 " answered in a block it was not given",
                        link->shard);
     }
-    if (r->total == 0 && n == 0 && (p->values == NULL || link->elements == 0)) {
+    if (r->total == 0 && n == 0 && (p->values == NULL || p->expected == 0)) {
         return 0;
     }
-    if (p->values == NULL || r->total != link->elements || r->offset != p->received || n == 0 ||
-        n > link->elements - p->received || rpc_spans_bytes(spans) % each != 0) {
+    if (p->values == NULL || r->total != p->expected || r->offset != p->received || n == 0 ||
+        n > p->expected - p->received || rpc_spans_bytes(spans) % each != 0) {
         return err_set(err, ERR_INTERNAL,
                        "shard %" PRIu32 " answered elements %" PRIu64 "+%" PRIu64 " of %" PRIu64
                        ", expected %" PRIu64 " on of %" PRIu64,
-                       link->shard, r->offset, n, r->total, p->received, link->elements);
+                       link->shard, r->offset, n, r->total, p->received, p->expected);
     }
     if ((int)r->type != (int)p->type) {
         return err_set(err, ERR_INTERNAL,
@@ -213,7 +233,7 @@ static int take_values(struct shard_link *link, struct pending *p,
                        (int)r->type, value_type_names[p->type]);
     }
     const float *block = shared ? shared_memory_values(link->shared_memory, p->block) : NULL;
-    if (!p->detached && !scatter(link, r->offset, n, spans, p->type, block, p->values)) {
+    if (!p->detached && !put(link, p, r->offset, n, spans, block)) {
         return err_set(err, ERR_INTERNAL, "shard %" PRIu32 ": the values end early", link->shard);
     }
     p->received += n;
@@ -232,6 +252,12 @@ static int take_version(const struct shard_link *link, struct pending *p,
     const struct exchange_pull *pull = &p->ask.pull;
     bool other = pull->kind == PULL_VERSION && r->version != pull->version;
     bool older = pull->kind == PULL_AT_LEAST && r->version < pull->version;
+    const bool rows = p->ask.kind == EXCHANGE_ROWS && p->ask.rows.of == ROWS_OF_VERSION;
+    if (rows && r->version != p->ask.rows.version) {
+        return err_set(err, ERR_INTERNAL,
+                       "shard %" PRIu32 " answered rows of version %" PRIu64 ", asked for %" PRIu64,
+                       link->shard, r->version, p->ask.rows.version);
+    }
     if (p->ask.has_pull && (other || older)) {
         return err_set(err, ERR_INTERNAL,
                        "shard %" PRIu32 " answered version %" PRIu64 ", asked for %" PRIu64,
@@ -321,6 +347,10 @@ static bool taken(struct shard_link *link, struct pending *p, uint64_t total)
         ps_client_tail_landed(link, p);
         return false;
     }
+    if (p->rows) {
+        ps_client_rows_came(link->client);
+        return false;
+    }
     return ps_client_tail_begin(link, p);
 }
 
@@ -332,7 +362,7 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     pthread_mutex_lock(&link->mutex);
     struct pending *p = pending_find(link, r->exchange);
     link->shared_memory_open |= r->shared_memory_open && link->shared_memory != NULL;
-    link->landing = p != NULL && p->tail;
+    link->landing = p != NULL && (p->tail || p->rows);
     pthread_mutex_unlock(&link->mutex);
     if (p == NULL) {
         return;
@@ -350,6 +380,9 @@ static void on_message(struct rpc_stream *stream, struct rpc_msg *msg, void *ctx
     }
     pthread_mutex_lock(&link->mutex);
     link->landing = false;
+    if (p->rows) {
+        pthread_cond_broadcast(&link->landed);
+    }
     bool due = rc != 0 ? ps_client_answer_error(link, p, rc, err.msg) : taken(link, p, r->total);
     pthread_mutex_unlock(&link->mutex);
     if (due) {

@@ -155,6 +155,7 @@ static void strip(Gradus__V1__ExchangeRequest *message)
     message->training = NULL;
     message->shared_memory = NULL;
     message->values_block = 0;
+    message->tables_bytes = 0;
 }
 
 /* Unless @waits it is ERR_EXHAUSTED, and nothing happened, when there is no room. */
@@ -269,6 +270,38 @@ static int send_gradient(struct shard_link *link, Gradus__V1__ExchangeRequest *m
     return rc;
 }
 
+/* ---- tables ---- */
+
+/* @count things of @each bytes in messages; they are copied. The first goes with what @message
+ * says, even if it has none. */
+static int send_copied(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                       const void *data, uint64_t count, size_t each, struct err *err)
+{
+    const uint64_t chunk = PS_CLIENT_CHUNK_BYTES / each;
+    int rc = 0;
+    for (uint64_t at = 0; at < count && rc == 0; at += chunk) {
+        const uint64_t n = count - at < chunk ? count - at : chunk;
+        const struct rpc_piece piece = {(const unsigned char *)data + at * each, n * each};
+        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        message->offset = at;
+        rc = send_one(link, message, &blob, err);
+        strip(message);
+    }
+    return rc;
+}
+
+static int send_tables(struct shard_link *link, Gradus__V1__ExchangeRequest *message,
+                       const struct ps_client_request *r, struct err *err)
+{
+    if (r->tables_bytes == 0) {
+        return 0;
+    }
+    strip(message);
+    message->gradient_block = 0;
+    message->of_tables = true;
+    return send_copied(link, message, r->tables, r->tables_bytes, 1, err);
+}
+
 /* ---- requests ---- */
 
 /* Messages have pointers to what is not const; those that are sent borrow and are only read. */
@@ -286,16 +319,23 @@ static double *borrow_norms(const double *norms)
     return out;
 }
 
+static uint32_t *borrow_counts(const uint32_t *counts)
+{
+    uint32_t *out;
+    memcpy(&out, &counts, sizeof out);
+    return out;
+}
+
 /* Every replica is rounded when it is computed; sums of them have more bits. */
 static enum value_type push_type(const struct ps_client *c, const struct exchange_push *push)
 {
     return push->replica_end > push->replica_first + 1 ? VALUE_FP32 : c->gradients;
 }
 
-/* Evaluations are of the exact parameters. */
+/* Evaluations are of the exact parameters, and rows are floats. */
 enum value_type ps_client_pull_type(const struct ps_client *c, const struct exchange_request *ask)
 {
-    return ask->kind == EXCHANGE_PINNED ? VALUE_FP32 : c->parameters;
+    return ask->kind == EXCHANGE_PINNED || ask->kind == EXCHANGE_ROWS ? VALUE_FP32 : c->parameters;
 }
 
 static void fill_offer(Gradus__V1__SharedMemory *m, const struct shared_memory_offer *offer)
@@ -318,6 +358,11 @@ static void fill_ask(Gradus__V1__ExchangeRequest *m, struct wire_request_room *r
         room->push.norms = borrow_norms(r->norms);
         room->push.n_norms = r->norm_count;
         room->push.type = (Gradus__V1__WireType)push_type(c, &r->ask.push);
+    }
+    if (r->ask.kind == EXCHANGE_ROWS) {
+        room->rows.counts = borrow_counts(r->rows.counts);
+        room->rows.n_counts = c->tables;
+        m->total = r->rows.count;
     }
     if (r->ask.has_pull) {
         room->pull.type = (Gradus__V1__WireType)ps_client_pull_type(c, &r->ask);
@@ -365,10 +410,14 @@ static int send_request(struct shard_link *link, const struct ps_client_request 
         message.offset = part->first;
         return send_plain(link, &message, pieces, r->gradient_id, part->waits, err);
     }
-    if (ask->has_push && r->gradient != NULL && link->elements > 0) {
-        return send_gradient(link, &message, r, push_type(c, &ask->push), err);
+    if (ask->kind == EXCHANGE_ROWS) {
+        return send_copied(link, &message, r->rows.keys, r->rows.count, sizeof *r->rows.keys, err);
     }
-    return send_one(link, &message, NULL, err);
+    message.tables_bytes = ask->has_push ? r->tables_bytes : 0;
+    bool dense = ask->has_push && r->gradient != NULL && link->elements > 0;
+    int rc = dense ? send_gradient(link, &message, r, push_type(c, &ask->push), err)
+                   : send_one(link, &message, NULL, err);
+    return rc == 0 ? send_tables(link, &message, r, err) : rc;
 }
 
 int ps_client_send(struct shard_link *link, const struct ps_client_request *r, uint32_t block,

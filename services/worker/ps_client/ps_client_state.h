@@ -24,6 +24,8 @@ struct pending {
     enum value_type type;
     struct exchange_request ask; /* its bytes may be gone */
     bool early;                  /* may be answered before all values are there */
+    bool rows;                   /* of tables: who waits for them is not told by the loop */
+    uint64_t expected;           /* elements of the answer's values */
     /* what came */
     bool begun;
     bool tail;     /* it is answered: these are the values that were still to come */
@@ -108,6 +110,12 @@ struct ps_client {
     void *ctx;
     struct shard_link *links;
     uint32_t link_count;
+    uint32_t tables;
+    pthread_mutex_t rows_mutex; /* guards what follows */
+    pthread_cond_t rows_cond;
+    size_t rows_open;      /* that were begun and are not there */
+    uint64_t rows_last_ns; /* when something of them came */
+    struct err rows_err;   /* of the first that failed; code 0: none */
     pthread_mutex_t sending_mutex;
     pthread_cond_t sending_cond;
     uint64_t *sending;     /* [gradients_max] messages that still refer to that gradient */
@@ -150,6 +158,14 @@ bool ps_client_answer(struct shard_link *link, struct pending *p);
 /* Without the mutex: have the loop deliver what is answered. */
 void ps_client_deliver(struct shard_link *link);
 void ps_client_pending_release(struct shard_link *link); /* after the loop was freed */
+
+/* ps_client_rows.c */
+
+void ps_client_rows_init(struct ps_client *c);
+void ps_client_rows_release(struct ps_client *c);
+/* Any thread, also under a link's mutex: something of them came; one is over, with @code. */
+void ps_client_rows_came(struct ps_client *c);
+void ps_client_rows_over(struct ps_client *c, int code, const char *message);
 
 /* ps_client_tail.c, under the link's mutex */
 

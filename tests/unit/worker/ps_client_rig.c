@@ -112,6 +112,7 @@ void client_start_with(struct fake *f, size_t message_bytes_max, const char *loc
         .message_bytes_max = message_bytes_max,
         .exchanges_max = EXCHANGES_MAX,
         .gradients_max = 1,
+        .tables = ROW_TABLES,
         .gradients = client_gradients,
         .parameters = client_parameters,
         .local_sockets = local,

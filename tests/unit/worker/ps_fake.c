@@ -214,6 +214,12 @@ static void hear(struct fake *f, const Gradus__V1__ExchangeRequest *q)
         f->heard_bytes = q->totals->data.len;
         memcpy(f->heard_replicas, q->totals->data.data, f->heard_bytes);
         break;
+    case GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS:
+        f->key_count = 0;
+        f->rows_version = q->rows->version;
+        assert_int_equal(q->rows->n_counts, ROW_TABLES);
+        memcpy(f->counts, q->rows->counts, sizeof f->counts);
+        break;
     default:
         fail_msg("a request that is nothing");
     }
@@ -252,9 +258,61 @@ static void take_block(struct fake *f, uint32_t shard, uint32_t block)
  * belongs to: the shard, and whether it pulls, are kept at the call. */
 struct incoming {
     uint32_t shard;
-    bool pull;
+    bool pull, rows;
     uint32_t block;
+    uint64_t tables_bytes;
 };
+
+static void send_rows(struct fake *f, struct rpc_call *call, Gradus__V1__ExchangeResponse *m)
+{
+    const size_t floats = f->counts[0] * ROW_DIMS[0] + f->counts[1] * ROW_DIMS[1];
+    float *values = mem_new(floats + 1, sizeof *values);
+    size_t at = 0;
+    for (size_t i = 0; i < f->key_count; i++) {
+        const size_t dim = ROW_DIMS[i < f->counts[0] ? 0 : 1];
+        for (size_t k = 0; k < dim; k++) {
+            values[at++] = (float)(f->keys[i] + k);
+        }
+    }
+    assert_int_equal(at, floats);
+    m->total = floats + (f->script == SCRIPT_TOTAL ? 1 : 0);
+    for (at = 0; at < floats; at += ANSWER_CHUNK) {
+        const size_t n = floats - at < ANSWER_CHUNK ? floats - at : ANSWER_CHUNK;
+        const struct rpc_piece piece = {values + at,
+                                        n * sizeof(float) - (f->script == SCRIPT_RAGGED ? 2 : 0)};
+        const struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+        m->offset = at;
+        (void)rpc_send(call, &m->base, &blob);
+    }
+    free(values);
+}
+
+static void take_keys(struct fake *f, struct rpc_call *call, const struct incoming *in,
+                      const Gradus__V1__ExchangeRequest *q, struct rpc_spans *spans)
+{
+    Gradus__V1__ExchangeResponse m = GRADUS__V1__EXCHANGE_RESPONSE__INIT;
+    const size_t n = rpc_spans_bytes(spans) / sizeof f->keys[0];
+    assert_true(q->offset == f->key_count && n <= ROW_KEYS_MAX - f->key_count);
+    assert_true(rpc_spans_read(spans, f->keys + f->key_count, n * sizeof f->keys[0]));
+    f->key_count += n;
+    if (f->key_count < f->heard.total) {
+        return;
+    }
+    m.exchange = q->exchange;
+    m.version = f->rows_version - (f->script == SCRIPT_OLD ? 1 : 0);
+    if (!misbehave(f, call, &m, in->shard)) {
+        send_rows(f, call, &m);
+    }
+}
+
+static void take_tables(struct fake *f, const Gradus__V1__ExchangeRequest *q,
+                        struct rpc_spans *spans)
+{
+    const size_t n = rpc_spans_bytes(spans);
+    assert_true(q->offset == f->tables_bytes && n <= sizeof f->tables - f->tables_bytes);
+    assert_true(rpc_spans_read(spans, f->tables + f->tables_bytes, n));
+    f->tables_bytes += n;
+}
 
 static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
 {
@@ -269,6 +327,9 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         f->pushed[in->shard] = 0;
         f->messages[in->shard] = 0;
         hear(f, q);
+        in->rows = q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS;
+        in->tables_bytes = q->tables_bytes;
+        f->tables_bytes = 0;
         in->pull = f->heard_training.pull != NULL ||
                    q->what_case == GRADUS__V1__EXCHANGE_REQUEST__WHAT_PINNED;
         if (q->shared_memory != NULL && f->script != SCRIPT_NO_SHARED_MEMORY) {
@@ -278,6 +339,18 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         assert_int_equal(q->what_case, GRADUS__V1__EXCHANGE_REQUEST__WHAT__NOT_SET);
         assert_null(q->shared_memory);
         assert_int_equal(q->values_block, 0);
+    }
+    if (in->rows || q->of_tables) {
+        if (in->rows) {
+            take_keys(f, call, in, q, msg->bulk);
+        } else {
+            take_tables(f, q, msg->bulk);
+        }
+        if (q->of_tables && f->tables_bytes == in->tables_bytes) {
+            serve(f, call, q, in->shard, in->pull, in->block);
+        }
+        pthread_mutex_unlock(&f->lock);
+        return;
     }
     enum value_type type = (enum value_type)f->heard_push.type;
     uint64_t n = rpc_spans_bytes(msg->bulk) / value_type_bytes(type);
@@ -296,7 +369,8 @@ static void on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *servic
         struct err err;
         (void)err_set(&err, ERR_UNAVAILABLE, "told to break");
         (void)rpc_fail(call, &err);
-    } else if (f->pushed[in->shard] == q->total || f->script == SCRIPT_UNREAD) {
+    } else if ((f->pushed[in->shard] == q->total && in->tables_bytes == 0) ||
+               f->script == SCRIPT_UNREAD) {
         serve(f, call, q, in->shard, in->pull, in->block);
     }
     pthread_mutex_unlock(&f->lock);

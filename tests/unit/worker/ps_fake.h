@@ -28,6 +28,9 @@
 #define BIASES 7
 #define BIAS_AT (ROWS * COLUMNS + 13) /* in the flat arrays, behind padding */
 #define FLAT_COUNT (BIAS_AT + BIASES)
+#define ROW_TABLES 2
+#define ROW_KEYS_MAX 600000
+static const size_t ROW_DIMS[ROW_TABLES] = {2, 3}; /* a row of key k: k, k + 1, … */
 
 enum script {
     SCRIPT_RIGHT,
@@ -80,6 +83,12 @@ struct fake {
     double heard_norm; /* the last one */
     size_t heard_bytes;
     uint8_t heard_replicas[EXCHANGE_DECISION_BYTES_MAX];
+    uint64_t keys[ROW_KEYS_MAX]; /* of the last request for rows, */
+    size_t key_count;
+    uint32_t counts[ROW_TABLES]; /* so many of each table */
+    uint64_t rows_version;
+    unsigned char tables[1 << 20]; /* what the last push brought of tables */
+    size_t tables_bytes;
     int32_t result;   /* of pushes */
     uint64_t opening; /* that was named last */
     unsigned streams;
