@@ -134,6 +134,7 @@ void model_spec_release(struct model_spec *spec)
         free(l->params);
     }
     free(spec->layers);
+    model_tables_free(spec->tables, spec->table_count);
     *spec = (struct model_spec){0};
 }
 

@@ -6,6 +6,7 @@
 #define GRADUS_GRAPH_LAYER_H
 
 #include "config/field.h"
+#include "graph/model_table.h"
 #include "tensor/batch.h"
 
 struct layer_kind; /* opaque here; its operations are in graph/op.h */
@@ -52,6 +53,8 @@ struct model_spec {
     struct field_ints input; /* the shape of one record; count 0: taken from the data */
     struct layer_spec *layers;
     size_t layer_count;
+    struct model_table *tables;
+    size_t table_count;
     enum loss_kind loss;
     unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
 };

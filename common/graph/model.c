@@ -359,6 +359,17 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
     return 0;
 }
 
+/* A table that nobody reads would take memory for nothing. */
+static int check_tables(const struct model_spec *spec, struct err *err)
+{
+    if (spec->table_count == 0) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID,
+                   "no layer reads table '%s' (model.tables); a model without it would fit",
+                   spec->tables[0].name);
+}
+
 int model_new(const struct model_spec *spec, const struct shape *input,
               const struct sparse_names *fields, uint32_t classes, struct model **out,
               struct err *err)
@@ -375,6 +386,7 @@ int model_new(const struct model_spec *spec, const struct shape *input,
     m->fields = fields;
     int rc = input_shape(spec, input, fields, &m->input, err);
     rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
+    rc = rc != 0 ? rc : check_tables(spec, err);
     if (rc == 0) {
         rc = finish(m, spec, classes, err);
     }

@@ -87,9 +87,11 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source,
 const char *job_layer_entry(const struct yaml_node *entry, struct yaml_node **params);
 
 void job_columns_read(struct job_reader *r); /* data.columns */
-void job_model_read(struct job_reader *r);   /* layers, loss, metrics */
-void job_update_read(struct job_reader *r);  /* all of the update section */
-void job_check(struct job_reader *r);        /* what fits together and what does not */
+void job_tables_read(struct job_reader *r);  /* model.tables */
+void job_tables_check(const struct job_reader *r);
+void job_model_read(struct job_reader *r);  /* layers, loss, metrics */
+void job_update_read(struct job_reader *r); /* all of the update section */
+void job_check(struct job_reader *r);       /* what fits together and what does not */
 /* Append the name, or those of the range "C1..C26", to what @layer reads; @err has what is wrong.
  */
 void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err);
@@ -101,6 +103,8 @@ struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write(
 
 /* data.columns, of which there are some. */
 struct yaml_node *job_columns_node(const struct data_spec *data);
+/* model.tables, likewise. */
+struct yaml_node *job_tables_node(const struct model_spec *model);
 
 /* NULL-terminated names of the tables; owned array of borrowed words. */
 const char **job_layer_names(void);

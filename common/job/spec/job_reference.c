@@ -143,6 +143,8 @@ static void add_all(const struct style *style, struct buf *out)
                 "What a column of a CSV file, a field of another format, or several, are");
             add_rows(style, data_column_fields, data_column_field_count, "", out);
         } else if (id == JOB_SECTION_MODEL) {
+            style->section(out, "model.tables", "A sparse table on the parameter servers");
+            add_rows(style, model_table_fields, model_table_field_count, "", out);
             add_layers(style, out);
         } else if (id == JOB_SECTION_UPDATE) {
             add_update(style, out);

@@ -308,13 +308,27 @@ static json_t *metrics_schema(const struct job_extra *extra)
     return schema;
 }
 
+/* A list of what stands under $defs as @name. */
+static json_t *list_schema(const char *name, const char *help)
+{
+    json_t *schema = json_object();
+    json_put(schema, "type", json_string("array"));
+    json_put(schema, "description", json_string(help));
+    json_put(schema, "items", reference(name));
+    return schema;
+}
+
 static json_t *model_schema(const struct job_section *section)
 {
     json_t *schema = rows_schema(section->fields, *section->count, section->help);
     json_t *properties = json_object_get(schema, "properties");
     for (const struct job_extra *e = section->extras; e->name != NULL; e++) {
         bool layers = strcmp(e->name, "layers") == 0;
-        json_put(properties, e->name, layers ? layers_schema(e) : metrics_schema(e));
+        bool tables = strcmp(e->name, "tables") == 0;
+        json_put(properties, e->name,
+                 layers   ? layers_schema(e)
+                 : tables ? list_schema("table", e->help)
+                          : metrics_schema(e));
         if (e->def == NULL) {
             require(schema, e->name);
         }
@@ -346,16 +360,6 @@ static json_t *pattern_schema(void)
             (void)json_object_del(row, "default"); /* what the job says */
         }
     }
-    return schema;
-}
-
-/* A list of what stands under $defs as @name. */
-static json_t *list_schema(const char *name, const char *help)
-{
-    json_t *schema = json_object();
-    json_put(schema, "type", json_string("array"));
-    json_put(schema, "description", json_string(help));
-    json_put(schema, "items", reference(name));
     return schema;
 }
 
@@ -451,6 +455,9 @@ static json_t *job_schema(void)
              rows_schema(schedule_fields, schedule_field_count,
                          "How a hyperparameter changes from update to update"));
     json_put(shared, "pattern", pattern_schema());
+    json_put(shared, "table",
+             rows_schema(model_table_fields, model_table_field_count,
+                         "A sparse table on the parameter servers"));
     json_put(shared, "column",
              rows_schema(data_column_fields, data_column_field_count,
                          "A column of a CSV file, or a field of another format"));

@@ -280,6 +280,11 @@ static const struct job_extra data_extras[] = {
     {.name = NULL},
 };
 static const struct job_extra model_extras[] = {
+    {.name = "tables",
+     .allowed = "list of sections with the keys of a table",
+     .def = "none",
+     .help =
+         "Sparse tables, whose rows lie on the servers under 64-bit keys; each is read by a layer"},
     {.name = "layers",
      .allowed = "list of 1 to 256 layers",
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "

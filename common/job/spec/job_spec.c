@@ -144,6 +144,7 @@ static void read_tree(struct job_reader *r)
         r->sound[id] = r->diags->count == before;
     }
     job_columns_read(r);
+    job_tables_read(r);
     job_model_read(r);
     job_lists_find(r);
     job_update_read(r);

@@ -60,6 +60,9 @@ char *job_write(const struct job_spec *spec)
 
     struct yaml_node *model = yaml_mapping();
     write_section(spec, JOB_SECTION_MODEL, model);
+    if (spec->model.table_count > 0) {
+        (void)yaml_put(model, "tables", job_tables_node(&spec->model));
+    }
     (void)yaml_put(model, "layers", layers_node(&spec->model));
     (void)yaml_put(model, "metrics", metrics_node(spec->model.metrics));
     (void)yaml_put(root, "model", model);

@@ -127,6 +127,8 @@ static void make_group(const struct update_spec *spec, size_t i, struct update_g
         .lr_multiplier = 1,
         .params = mem_new(1, bytes + 1),
         .present = mem_new(1, bytes + 1),
+        .past = mem_new(1, bytes + 1),
+        .spec = spec,
         .l1 = spec->l1,
         .l2 = spec->l2,
         .weight_decay = spec->weight_decay,
@@ -338,6 +340,7 @@ void update_free(struct update *u)
     for (size_t i = 0; i < u->group_count; i++) {
         free(u->groups[i].params);
         free(u->groups[i].present);
+        free(u->groups[i].past);
     }
     for (size_t k = 0; k < RULE_SLOTS_MAX; k++) {
         free(u->pending[k]);

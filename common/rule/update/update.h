@@ -185,6 +185,14 @@ void update_finish(struct update *u, float *out, struct update_result *result);
 int update_run(struct update *u, const struct update_step *step, float *out,
                struct update_result *result, struct err *err);
 
+/* After update_run() or update_finish() of a step with records: the scalars of that update for what
+ * is called @name and has its values elsewhere: a table. With the patterns of the job. */
+void update_scalars(const struct update *u, const char *name, struct rule_scalars *out);
+
+/* Hyperparameters of all updates until now, of what is called @name, for catch-up. @out points into
+ * @u; not while an update is under way. */
+void update_past(const struct update *u, const char *name, struct rule_past *out);
+
 /* ---- anywhere ---- */
 
 /* Join the partial sums of one round of all shards, in any order of shards, into the totals that

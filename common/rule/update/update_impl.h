@@ -21,6 +21,8 @@ struct update_group {
     double lr_multiplier;
     void *params;  /* with the pattern's values */
     void *present; /* as of this version */
+    void *past;    /* as of an earlier one: update_past() */
+    const struct update_spec *spec;
     double l1, l2, weight_decay;
     /* of the update that was begun */
     struct rule_scalars scalars;

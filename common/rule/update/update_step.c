@@ -243,3 +243,28 @@ int update_run(struct update *u, const struct update_step *step, float *out,
     update_finish(u, out, result);
     return 0;
 }
+
+void update_scalars(const struct update *u, const char *name, struct rule_scalars *out)
+{
+    *out = u->groups[update_spec_match(u->spec, name)].scalars;
+}
+
+static void past_at(const void *context, uint64_t version, const void **params, double *lr_scale)
+{
+    const struct update_group *g = context;
+    const struct update_spec *spec = g->spec;
+    rule_params_at(spec->rule, g->params, spec->schedules, spec->schedule_count, version, g->past);
+    *params = g->past;
+    *lr_scale = g->lr_multiplier;
+}
+
+void update_past(const struct update *u, const char *name, struct rule_past *out)
+{
+    const struct update_group *g = &u->groups[update_spec_match(u->spec, name)];
+    *out = (struct rule_past){
+        .params = g->params,
+        .lr_scale = g->lr_multiplier,
+        .at = u->spec->schedule_count > 0 ? past_at : NULL,
+        .context = g,
+    };
+}

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ps/data/shard_tables.h"
 
 /* A page and four lines: neighbours differ in the sets of both cache levels. */
 #define STAGGER_BYTES (4096 + 256)
@@ -265,6 +266,8 @@ void buffer_put(struct buffer *b)
         return;
     }
     struct buffer_pool *p = b->pool;
+    tables_gradient_free(b->tables);
+    b->tables = NULL;
     bool borrowed = b->give_back != NULL;
     if (borrowed) {
         b->give_back(b);

@@ -41,6 +41,8 @@ uint64_t floats_bytes_max(uint64_t floats);                   /* of one array, i
 
 /* ---- pool ---- */
 
+struct tables_gradient;
+
 struct buffer {
     struct floats floats;
     struct buffer_pool *pool;
@@ -48,7 +50,8 @@ struct buffer {
     atomic_uint refs;
     /* Of the variables that the gradient is of, when its push brought them. */
     bool has_norms;
-    double *norms; /* [pool->norms] */
+    double *norms;                  /* [pool->norms] */
+    struct tables_gradient *tables; /* what the push brought of tables (shard_tables.h); or NULL */
     /* Of memory that is somebody else's: give it back. NULL: it is the pool's. */
     void (*give_back)(struct buffer *b);
     void *owner;

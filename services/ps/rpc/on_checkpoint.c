@@ -67,11 +67,20 @@ void ps_look_for_directory(struct ps_shard *s, const char *owner)
     }
 }
 
+/* A checkpoint without its tables would be taken for a whole one. */
+static int check_tables(const struct ps_shard *s, struct err *err)
+{
+    return s->tables == NULL ? 0
+                             : err_set(err, ERR_UNSUPPORTED,
+                                       "the job has tables, which checkpoints do not hold yet");
+}
+
 /* ---- back ---- */
 
 int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err)
 {
-    int rc = check_directory(s->job, directory, err);
+    int rc = check_tables(s, err);
+    rc = rc != 0 ? rc : check_directory(s->job, directory, err);
     rc = rc != 0 ? rc : check_owner(s->ps, directory, owner, err);
     if (rc != 0) {
         return err_wrap(err, "restore");
@@ -125,7 +134,8 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     };
     char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
     char *path = file_join(dir, name);
-    int rc = check_owner(s->ps, m->directory, m->owner, err);
+    int rc = check_tables(s, err);
+    rc = rc != 0 ? rc : check_owner(s->ps, m->directory, m->owner, err);
     rc = rc != 0 ? rc : storage_make_dirs(dir, err);
     rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
     free(path);
@@ -142,7 +152,8 @@ static void answer(struct writing *w)
     uint64_t began = chrono_now_ns();
     (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
     if (write_file(w, name, &written, &err) != 0) {
-        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
+        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION &&
+            err.code != ERR_UNSUPPORTED) {
             err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
         }
         (void)err_wrap(&err, "checkpoint");

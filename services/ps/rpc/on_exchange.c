@@ -6,6 +6,7 @@
 
 #include "base/chrono.h"
 #include "base/text.h"
+#include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_stream.h"
 
 #define UNSENT_BYTES_MIN (64U << 20) /* answers that a client may leave unread, */
@@ -25,6 +26,8 @@ static void release_incoming(struct incoming *in)
 {
     buffer_put(in->buffer);
     in->buffer = NULL;
+    tables_gradient_free(in->tables);
+    in->tables = NULL;
     if (in->request != NULL) {
         ps_request_unref(in->request);
         in->request = NULL;
@@ -142,6 +145,29 @@ static int read_ask(struct incoming *in, const Gradus__V1__ExchangeRequest *m, s
     return 0;
 }
 
+/* The keys of a request for rows, or what a push brings of tables. */
+static int begin_tables(struct ps_stream *s, struct incoming *in,
+                        const Gradus__V1__ExchangeRequest *m, struct err *err)
+{
+    struct ps_request *r = in->request;
+    if (r->event.ask.kind == EXCHANGE_ROWS) {
+        in->keys = true;
+        return ps_rows_begin(r, m->rows, m->total, err);
+    }
+    if (m->tables_bytes == 0) {
+        return 0;
+    }
+    if (!r->event.ask.has_push || m->total == 0 || s->shard->tables == NULL) {
+        return err_set(err, ERR_INVALID,
+                       "exchange %" PRIu64 ": %" PRIu64 " bytes of tables, but %s", m->exchange,
+                       m->tables_bytes,
+                       s->shard->tables == NULL ? "the job has none" : "there is no gradient");
+    }
+    in->tables = tables_gradient_new(s->shard->tables->dims, s->shard->tables->count,
+                                     m->tables_bytes, &s->ps->budget, err);
+    return in->tables == NULL ? ERR_EXHAUSTED : 0;
+}
+
 /* What the first message says; its values come after. */
 static int read_first(struct ps_stream *s, struct incoming *in,
                       const Gradus__V1__ExchangeRequest *m, struct err *err)
@@ -161,7 +187,8 @@ static int read_first(struct ps_stream *s, struct incoming *in,
         }
     }
     rc = rc != 0 ? rc : name_values_block(s, r, m->values_block, err);
-    if (rc != 0 || m->total == 0) {
+    rc = rc != 0 ? rc : begin_tables(s, in, m, err);
+    if (rc != 0 || r->rows != NULL || m->total == 0) {
         return rc;
     }
     if (!r->event.ask.has_push || m->total != s->shard->elements) {
@@ -177,7 +204,7 @@ static int read_first(struct ps_stream *s, struct incoming *in,
 static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
                      struct err *err)
 {
-    if (in->total == 0 || in->buffer != NULL) {
+    if (in->total == 0 || in->buffer != NULL || in->request->rows != NULL) {
         return 0;
     }
     int rc = m->gradient_block != 0
@@ -213,10 +240,32 @@ static int begin(struct ps_stream *s, struct incoming *in, const Gradus__V1__Exc
     return rc == 0 ? 0 : ps_shard_wrap(s->shard, err);
 }
 
+/* Keys, or what belongs to tables. */
+static int take_other(struct ps_stream *s, struct incoming *in,
+                      const Gradus__V1__ExchangeRequest *m, struct rpc_spans *spans,
+                      struct err *err)
+{
+    struct ps_rows *rows = in->request->rows;
+    meter_add(s->ps->meters.values_received, rpc_spans_bytes(spans));
+    int rc = rows != NULL ? ps_rows_take(rows, m->offset, spans, err)
+             : in->tables != NULL
+                 ? ps_tables_take(in->tables, &in->tables_arrived, m->offset, spans, err)
+                 : err_set(err, ERR_INVALID, "bytes of tables without a number");
+    if (rc != 0) {
+        (void)err_wrap(err, "exchange %" PRIu64, m->exchange);
+        return ps_shard_wrap(s->shard, err);
+    }
+    in->arrived = rows != NULL ? rows->arrived : in->arrived;
+    return 0;
+}
+
 static int take_values(struct ps_stream *s, struct incoming *in,
                        const Gradus__V1__ExchangeRequest *m, struct rpc_spans *spans,
                        struct err *err)
 {
+    if (in->request->rows != NULL || m->of_tables) {
+        return take_other(s, in, m, spans, err);
+    }
     size_t bytes = rpc_spans_bytes(spans);
     uint64_t n = bytes / value_type_bytes(in->type);
     if (m->gradient_block != 0 && bytes == 0) {
@@ -242,23 +291,43 @@ static int take_values(struct ps_stream *s, struct incoming *in,
     return 0;
 }
 
-/* Every chunk has come. */
-static void post(struct ps_stream *s, struct incoming *in)
+static bool is_whole(const struct incoming *in)
+{
+    return in->arrived == in->total && in->tables_arrived == in->tables_total;
+}
+
+/* Every chunk has come. Errors: ERR_INVALID what it brings of tables cannot be read. */
+static int post(struct ps_stream *s, struct incoming *in, struct err *err)
 {
     struct ps_request *r = in->request;
+    if (in->tables != NULL) {
+        int rc = tables_gradient_decode(in->tables, err);
+        if (rc != 0) {
+            (void)err_wrap(err, "exchange %" PRIu64, in->exchange);
+            return ps_shard_wrap(s->shard, err);
+        }
+        in->buffer->tables = in->tables;
+        in->tables = NULL;
+    }
     r->event.gradient = in->buffer;
-    r->event.elements = in->total;
+    r->event.elements = r->rows != NULL ? 0 : in->total;
     in->request = NULL;
     in->buffer = NULL;
     ps_stream_remove(s, in);
     ps_request_post(r);
+    return 0;
 }
 
 /* Of a refused exchange the client may have sent more meanwhile. */
-static void skip(struct ps_stream *s, struct incoming *in, size_t bytes)
+static void skip(struct ps_stream *s, struct incoming *in, const Gradus__V1__ExchangeRequest *m,
+                 size_t bytes)
 {
-    in->arrived += bytes / value_type_bytes(in->type);
-    if (in->arrived >= in->total) {
+    if (m->of_tables) {
+        in->tables_arrived += bytes;
+    } else {
+        in->arrived += bytes / (in->keys ? sizeof(uint64_t) : value_type_bytes(in->type));
+    }
+    if (in->arrived >= in->total && in->tables_arrived >= in->tables_total) {
         ps_stream_remove(s, in);
     }
 }
@@ -271,7 +340,7 @@ static void refuse(struct ps_stream *s, struct incoming *in, const Gradus__V1__E
     }
     release_incoming(in); /* before the client hears of it */
     ps_answer_refuse(s->call, m->exchange, 0, 0, err);
-    skip(s, in, bytes);
+    skip(s, in, m, bytes);
 }
 
 static bool reads_answers(struct ps_stream *s)
@@ -308,7 +377,7 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         in = NULL;
     }
     if (in != NULL && in->request == NULL) {
-        skip(s, in, rpc_spans_bytes(msg->bulk));
+        skip(s, in, m, rpc_spans_bytes(msg->bulk));
         return;
     }
     if (in == NULL) {
@@ -317,7 +386,8 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
             return;
         }
         in = &s->incoming[s->incoming_count++];
-        *in = (struct incoming){.exchange = m->exchange, .total = m->total};
+        *in = (struct incoming){
+            .exchange = m->exchange, .total = m->total, .tables_total = m->tables_bytes};
         rc = begin(s, in, m, &err);
     }
     rc = rc != 0 ? rc : find_room(s, in, m, &err);
@@ -329,9 +399,8 @@ void ps_on_exchange(struct rpc_call *call, struct rpc_msg *msg, void *service)
         ps_trace_request(in->request, TRACE_CHUNK, began_ns, chrono_now_ns(),
                          rpc_spans_bytes(msg->bulk));
     }
+    rc = rc == 0 && is_whole(in) ? post(s, in, &err) : rc;
     if (rc != 0) {
         refuse(s, in, m, rpc_spans_bytes(msg->bulk), &err);
-    } else if (in->arrived == in->total) {
-        post(s, in);
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/chrono.h"
+#include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_stream.h"
 
 void ps_answer_refuse(struct rpc_call *call, uint64_t exchange, uint64_t generation,
@@ -107,7 +108,9 @@ static void send_values(struct ps_request *r, const struct shard_action *a,
 static void send_well(struct ps_request *r, const struct shard_action *a,
                       Gradus__V1__ExchangeResponse *m)
 {
-    if (a->values && r->values_block != 0) {
+    if (a->rows) {
+        ps_rows_answer(r, a, m);
+    } else if (a->values && r->values_block != 0) {
         send_in_block(r, a, m);
     } else if (a->values) {
         send_values(r, a, m);

@@ -7,7 +7,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_rows.h"
 
 /* Every element has its own sum, so the bits do not depend on how wide the loop runs. */
 static void add(float *restrict to, const float *restrict from, size_t n)
@@ -32,8 +32,11 @@ static void add_some(void *ctx, size_t i)
     add(a->to + at, a->from + at, ADD_FLOATS < a->floats - at ? ADD_FLOATS : a->floats - at);
 }
 
-void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from)
+void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from)
 {
+    if (s->tables != NULL) {
+        ps_tables_add(s, to, from);
+    }
     struct addition a = {to->floats.data, from->floats.data, to->pool->floats};
     if (a.floats < PS_SHARED_FLOATS_MIN) {
         add(a.to, a.from, a.floats);
@@ -199,7 +202,13 @@ void ps_apply(struct ps_shard *s, const struct shard_action *a, const struct sha
     struct update_result result = {.outcome = UPDATE_KEPT};
     struct snapshot *next = snapshots_begin(&s->snapshots);
     struct early early = {next, replies, count};
+    if (s->tables != NULL && a->source != NULL) {
+        ps_tables_add(s, a->buffer, a->source);
+    }
     run(s, a, &early, &result);
+    if (s->tables != NULL) {
+        ps_tables_apply(s, a, &result);
+    }
     heed(s, a->version - 1, &result);
     snapshots_commit(&s->snapshots, next);
     s->update_time.ended_ns = chrono_now_ns();

@@ -142,6 +142,9 @@ void ps_memory_let_go(struct ps_shard *s)
     (void)buffer_pool_reserve(&s->base_pool, 0, "", NULL);
     (void)buffer_pool_trim(&s->base_pool, SIZE_MAX, 0);
     snapshots_close(&s->snapshots);
+    if (s->tables != NULL) {
+        shard_tables_close(s->tables);
+    }
 }
 
 void ps_memory_release(struct ps_shard *s)
@@ -155,6 +158,8 @@ void ps_memory_release(struct ps_shard *s)
         floats_release(&s->slots[i], &s->ps->budget);
     }
     floats_release(&s->nothing, &s->ps->budget);
+    shard_tables_free(s->tables);
+    free(s->pasts);
     free(s->base_slots);
     if (s->snapshots.budget != NULL) {
         snapshots_release(&s->snapshots);

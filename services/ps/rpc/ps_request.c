@@ -7,6 +7,7 @@
 #include "base/chrono.h"
 #include "base/mem.h"
 #include "base/recycle.h"
+#include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
@@ -40,6 +41,7 @@ void ps_request_unref(struct ps_request *r)
         free(r->change);
     }
     free(r->kept);
+    ps_rows_free(r->rows);
     free(r->refused);
     if (r->stream != NULL) {
         ps_stream_unref(r->stream);

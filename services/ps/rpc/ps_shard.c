@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "job/plan/plan_memory.h"
 #include "ps/rpc/ps_memory.h"
+#include "ps/rpc/ps_rows.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
@@ -148,6 +149,7 @@ struct ps_shard *ps_shard_new(struct ps *ps, const Gradus__V1__OpenShardRequest 
     int rc = read_request(s, r, err);
     rc = rc != 0 ? rc : make_update(s, err);
     rc = rc != 0 ? rc : ps_memory_take(s, r, freed, err);
+    rc = rc != 0 ? rc : ps_tables_open(s, r->version, err);
     rc = rc != 0 ? rc : make_core(s, r, err);
     rc = rc != 0 ? rc : fill(s, r, err);
     if (rc != 0) {
@@ -247,6 +249,8 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         snapshot_keep(&s->snapshots, a->version);
         if (a->has_base) {
             ps_base_keep(s, a->version);
+        } else if (s->tables != NULL) {
+            shard_tables_pin(s->tables);
         }
         if (a->buffer != NULL) {
             s->slots_to = buffer_ref(a->buffer);
@@ -256,6 +260,8 @@ static void act(struct ps_shard *s, const struct shard_action *a, size_t behind)
         snapshot_forget(&s->snapshots, a->version);
         if (a->has_base) {
             ps_base_forget(s, a->version);
+        } else if (s->tables != NULL) {
+            shard_tables_unpin(s->tables, a->version);
         }
         break;
     case SHARD_WRITE:

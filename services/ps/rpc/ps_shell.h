@@ -7,6 +7,7 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "job/plan/plan_update.h"
 #include "ps/data/gradient_memory.h"
+#include "ps/data/shard_tables.h"
 #include "ps/rpc/ps.h"
 #include "ps/core/shard.h"
 #include "ps/data/snapshot.h"
@@ -26,6 +27,7 @@
 
 struct ps_opening;
 struct ps_request;
+struct ps_rows;
 struct ps_stream;
 
 struct ps_meters {
@@ -129,6 +131,9 @@ struct ps_shard {
     struct ps_base *base_slots; /* RULE_BASE_SLOT: slot 0 of versions kept for workers */
     size_t base_count, base_capacity;
     struct buffer_pool base_pool;
+    struct shard_tables
+        *tables;             /* NULL: the job has none; how many there are, and their dims, stay */
+    struct rule_past *pasts; /* of each table, for catch-up */
     struct update *update;
     struct floats slots[UPDATE_SLOTS_MAX];
     float *slot_data[UPDATE_SLOTS_MAX];
@@ -171,7 +176,8 @@ int ps_shard_wrap(const struct ps_shard *s, struct err *err);
 
 /* ---- actions on floats (ps_apply.c), on the strand ---- */
 
-void ps_add(struct ps_shard *s, struct buffer *to, const struct buffer *from);
+/* @from has no use afterwards but to be released. */
+void ps_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
 /* SHARD_REDUCE of round 0 begins the update. */
 void ps_update_begin(struct ps_shard *s, const struct shard_action *reduce);
 /* @replies[0..count) come after it: those that wait for its version get each part of it as soon as
@@ -242,6 +248,7 @@ struct ps_request {
      * bytes in flight that the others need. */
     char worker[SHARD_WORKER_BYTES + 1]; /* one more byte than any id has, and the NUL */
     void *kept;                          /* the bytes of its decision or totals */
+    struct ps_rows *rows;                /* what it reads of tables; NULL: nothing */
     struct shard_event event;
     struct gradient_wait waiter; /* of a unary push; keeps a reference */
     struct err *refused;         /* before the core sees it */

@@ -16,6 +16,9 @@ struct incoming {
     uint64_t arrived, total;    /* elements */
     struct ranges taken;        /* of `buffer` */
     enum value_type type;
+    bool keys;                             /* its values are keys of rows */
+    struct tables_gradient *tables;        /* of a push; NULL: nothing of any */
+    uint64_t tables_arrived, tables_total; /* bytes */
 };
 
 /* One reference for the call, until it is over, and one for each request. */

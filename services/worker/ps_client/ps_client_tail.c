@@ -50,6 +50,7 @@ static struct pending *tail_of(struct shard_link *link, struct pending *p)
         .ask = p->ask,
         .begun = true,
         .tail = true,
+        .expected = p->expected,
         .received = p->received,
         .message_ns = p->message_ns,
         .answer = {.exchange = p->answer.exchange,

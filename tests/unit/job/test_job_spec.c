@@ -194,7 +194,7 @@ static void test_layers(void **state)
     job_line_refused(
         5, "  layers: []\n  x:",
         "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
-        "job.yaml:6:3: unknown key 'x' in model; allowed: layers, metrics, input, loss\n");
+        "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, input, loss\n");
 }
 
 static void assert_from(const struct layer_spec *l, const char *names)

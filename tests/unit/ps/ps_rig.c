@@ -140,7 +140,7 @@ Gradus__V1__ShardRef ps_rig_ref(char *job, uint64_t generation)
 }
 
 /* @more: further keys of training, each after a comma. */
-static char *ps_rig_text(const char *mode, const char *rule, const char *more)
+static char *ps_rig_text(const char *mode, const char *rule, const char *more, const char *tables)
 {
     return mem_printf("name: demo\n"
                       "data:\n"
@@ -149,10 +149,11 @@ static char *ps_rig_text(const char *mode, const char *rule, const char *more)
                       "  layers:\n"
                       "    - dense: {units: 60}\n"
                       "  loss: softmax_cross_entropy\n"
+                      "  tables: %s\n"
                       "update: {rule: %s}\n"
                       "training: {mode: %s, batch_size: 10, seed: 7%s}\n"
                       "cluster: {workers: 2}\n",
-                      rule, mode, more);
+                      tables, rule, mode, more);
 }
 
 struct consistency ps_rig_consistency(const char *mode, uint32_t replicas)
@@ -204,7 +205,8 @@ int ps_rig_open_as(struct ps_rig *rig, const struct ps_rig_opening *o, struct rp
         workers[i] = names[i];
     }
     char *text =
-        ps_rig_text(modes[o->consistency.mode], o->rule, o->training == NULL ? "" : o->training);
+        ps_rig_text(modes[o->consistency.mode], o->rule, o->training == NULL ? "" : o->training,
+                    o->tables == NULL ? "null" : o->tables);
     ps_rig_plan(o->shards == 0 ? 1 : o->shards, &plan);
     ps_rig_ledger(o, &ledger);
     wire_plan_to_proto(&plan, &plan_message);

@@ -79,6 +79,7 @@ struct ps_rig_opening {
     char *job;
     const char *rule;
     const char *training; /* further keys, each after a comma; NULL: none */
+    const char *tables;   /* "[{name: a, dim: 2}]"; NULL: none */
     uint64_t generation;
     struct consistency consistency;
     uint32_t shard, shards; /* this one of so many; 0: of one */

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several tables as one: decoded, summed, updated, read and pinned together. */
+#include "ps/data/shard_tables.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* Decoded rows take as much as their bytes, and a sum of two as much as both. */
+#define BYTES_FACTOR 2
+
+/* ---- what a push brings ---- */
+
+struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, uint64_t bytes,
+                                            struct budget *budget, struct err *err)
+{
+    if (bytes > UINT64_MAX / BYTES_FACTOR ||
+        budget_take(budget, bytes * BYTES_FACTOR, "rows of tables", err) != 0) {
+        return NULL;
+    }
+    struct tables_gradient *g = mem_new(1, sizeof *g);
+    g->budget = budget;
+    g->bytes = bytes * BYTES_FACTOR;
+    g->count = count;
+    g->of = mem_new(count, sizeof *g->of);
+    for (size_t i = 0; i < count; i++) {
+        table_gradient_init(&g->of[i], dims[i]);
+    }
+    g->encoded_bytes = bytes;
+    g->encoded = mem_try_aligned(bytes, 1, "rows of tables", err);
+    if (g->encoded == NULL) {
+        tables_gradient_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+void tables_gradient_free(struct tables_gradient *g)
+{
+    if (g == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        table_gradient_release(&g->of[i]);
+    }
+    budget_give(g->budget, g->bytes);
+    free(g->of);
+    free(g->encoded);
+    free(g);
+}
+
+/* Of the table that begins at @at: as many as its header says, and are there. */
+static uint64_t bytes_of(const struct tables_gradient *g, size_t table, uint64_t at)
+{
+    uint64_t rows = 0;
+    const uint64_t left = g->encoded_bytes - at;
+    if (left >= TABLE_GRADIENT_HEADER_BYTES) {
+        memcpy(&rows, g->encoded + at, sizeof rows);
+        rows = le64toh(rows);
+    }
+    const uint64_t bytes = table_gradient_bytes(rows, g->of[table].dim);
+    return bytes < left ? bytes : left;
+}
+
+int tables_gradient_decode(struct tables_gradient *g, struct err *err)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const uint64_t bytes = bytes_of(g, i, at);
+        int rc = table_gradient_decode(&g->of[i], g->encoded + at, bytes, err);
+        if (rc != 0) {
+            return err_wrap(err, "table %zu", i);
+        }
+        at += bytes;
+    }
+    if (at != g->encoded_bytes) {
+        return err_set(err, ERR_INVALID, "%" PRIu64 " bytes behind the rows of %zu tables",
+                       g->encoded_bytes - at, g->count);
+    }
+    free(g->encoded);
+    g->encoded = NULL;
+    return 0;
+}
+
+int tables_gradient_add(struct tables_gradient *to, const struct tables_gradient *from,
+                        struct err *err)
+{
+    assert(to->count == from->count);
+    int rc = budget_take(to->budget, from->bytes, "a sum of rows of tables", err);
+    for (size_t i = 0; i < to->count && rc == 0; i++) {
+        const struct table_gradient_view view = table_gradient_view(&from->of[i]);
+        to->bytes += i == 0 ? from->bytes : 0;
+        rc = table_gradient_add(&to->of[i], &view, err);
+    }
+    return rc;
+}
+
+/* ---- the tables ---- */
+
+int shard_tables_new(const struct table_config *configs, size_t count, uint64_t version,
+                     struct budget *budget, struct shard_tables **out, struct err *err)
+{
+    assert(count <= SHARD_TABLES_MAX);
+    struct shard_tables *t = mem_new(1, sizeof *t);
+    t->budget = budget;
+    t->version = version;
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        const uint64_t bytes = configs[i].bytes_max + configs[i].copies_bytes_max;
+        rc = budget_take(budget, bytes, "a table", err);
+        t->bytes += rc == 0 ? bytes : 0;
+        rc = rc != 0 ? rc : table_new(&configs[i], version, &t->tables[i], err);
+        if (rc != 0) {
+            (void)err_wrap(err, "table '%s'", configs[i].name);
+            break;
+        }
+        t->dims[i] = configs[i].dim;
+        t->count++;
+    }
+    if (rc != 0) {
+        shard_tables_free(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+void shard_tables_close(struct shard_tables *t)
+{
+    for (size_t i = 0; i < SHARD_TABLES_MAX; i++) {
+        table_free(t->tables[i]);
+        t->tables[i] = NULL;
+    }
+    budget_give(t->budget, t->bytes);
+    t->bytes = 0;
+}
+
+void shard_tables_free(struct shard_tables *t)
+{
+    if (t != NULL) {
+        shard_tables_close(t);
+        free(t);
+    }
+}
+
+int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
+                        uint64_t examples, const struct rule_scalars *scalars, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < t->count && rc == 0; i++) {
+        const struct table_step step = {
+            .version = t->version + 1,
+            .gradient = gradient == NULL ? (struct table_gradient_view){.dim = t->dims[i]}
+                                         : table_gradient_view(&gradient->of[i]),
+            .gradient_scale = examples == 0 ? 1.0F : 1.0F / (float)examples,
+            .scalars = &scalars[i],
+        };
+        rc = table_update(t->tables[i], &step, err);
+    }
+    t->version++;
+    return rc;
+}
+
+bool shard_tables_floats(const struct shard_tables *t, const uint32_t *counts, uint64_t *floats)
+{
+    bool fits = true;
+    *floats = 0;
+    for (size_t i = 0; i < t->count && fits; i++) {
+        uint64_t n;
+        fits = !__builtin_mul_overflow((uint64_t)counts[i], t->dims[i], &n) &&
+               !__builtin_add_overflow(*floats, n, floats);
+    }
+    return fits;
+}
+
+static int check_keys(const uint64_t *keys, uint32_t n, uint32_t shard, uint32_t shards,
+                      struct err *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (table_shard_of(keys[i], shards) != shard) {
+            return err_set(err, ERR_INVALID, "key %" PRIu64 " is of shard %" PRIu32, keys[i],
+                           table_shard_of(keys[i], shards));
+        }
+        if (i > 0 && keys[i] <= keys[i - 1]) {
+            return err_set(err, ERR_INVALID, "key %" PRIu64 " comes behind key %" PRIu64, keys[i],
+                           keys[i - 1]);
+        }
+    }
+    return 0;
+}
+
+int shard_tables_gather(struct shard_tables *t, uint64_t version, const uint32_t *counts,
+                        const uint64_t *keys, uint32_t shard, uint32_t shards, float *out,
+                        struct err *err)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        int rc = check_keys(keys, counts[i], shard, shards, err);
+        rc = rc != 0 ? rc : table_gather(t->tables[i], version, keys, counts[i], out, err);
+        if (rc != 0) {
+            return err_wrap(err, "table %zu", i);
+        }
+        keys += counts[i];
+        out += counts[i] * t->dims[i];
+    }
+    return 0;
+}
+
+void shard_tables_pin(struct shard_tables *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        uint64_t version;
+        int rc = table_pin(t->tables[i], &version, NULL);
+        assert(rc == 0 && version == t->version); /* the core keeps fewer than there can be */
+        (void)rc;
+    }
+}
+
+void shard_tables_unpin(struct shard_tables *t, uint64_t version)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        int rc = table_unpin(t->tables[i], version, NULL);
+        assert(rc == 0);
+        (void)rc;
+    }
+}

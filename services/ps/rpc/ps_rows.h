@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of tables: the keys of a request as they come, its answer, what pushes bring, and updates.
+ */
+#ifndef GRADUS_PS_RPC_PS_ROWS_H
+#define GRADUS_PS_RPC_PS_ROWS_H
+
+#include "ps/rpc/ps_shell.h"
+
+/* ---- a request for rows ---- */
+
+struct ps_rows {
+    struct budget *budget;
+    uint64_t bytes; /* on it */
+    uint32_t *counts;
+    uint64_t *keys; /* [count] */
+    uint64_t count, arrived;
+    uint64_t floats; /* of the answer */
+};
+
+/* The first message of a request with @total keys, into r->rows. Errors: ERR_INVALID numbers that
+ * do not fit the tables or each other; ERR_EXHAUSTED. */
+int ps_rows_begin(struct ps_request *r, const Gradus__V1__RowsRequest *m, uint64_t total,
+                  struct err *err);
+/* Keys of a message, from key @offset on. Errors: ERR_INVALID they are not the next ones. */
+int ps_rows_take(struct ps_rows *rows, uint64_t offset, struct rpc_spans *spans, struct err *err);
+void ps_rows_free(struct ps_rows *rows); /* NULL is fine */
+/* On the strand: the rows of @a's version in messages like @m, or a refusal. */
+void ps_rows_answer(struct ps_request *r, const struct shard_action *a,
+                    Gradus__V1__ExchangeResponse *m);
+
+/* ---- what pushes bring ---- */
+
+/* Bytes of a message, from byte @offset on; @arrived is how many there are. Errors: ERR_INVALID
+ * they are not the next ones. */
+int ps_tables_take(struct tables_gradient *g, uint64_t *arrived, uint64_t offset,
+                   struct rpc_spans *spans, struct err *err);
+
+/* ---- on the strand ---- */
+
+/* What @from has of tables is added to what @to has; @from may have none then. */
+void ps_tables_add(struct ps_shard *s, struct buffer *to, struct buffer *from);
+/* After the update of @a: the tables go to its version, too. */
+void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
+                     const struct update_result *result);
+
+/* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
+ * ERR_EXHAUSTED. */
+int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+
+#endif
