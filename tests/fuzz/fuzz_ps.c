@@ -5,8 +5,8 @@
  * exchanges whose chunks come in any order. Without shared memory, and with checkpoints that cannot
  * be written.
  *
- * Input: a byte with the mode, one with the rule, one with the size of slices; then calls
- * (message.h). */
+ * Input: a byte with the mode, one with the rule and whether there are tables, one with the size of
+ * slices; then calls (message.h). */
 #include "fuzz/message.h"
 #include "fuzz/plan_rig.h"
 #include "fuzz/served.h"
@@ -28,7 +28,7 @@ static void begin(void)
 {
     static struct ps_options options = {.checkpoint_dir = "/proc/gradus",
                                         .shards_max = 4,
-                                        .memory_bytes_max = 1 << 20,
+                                        .memory_bytes_max = 8 << 20,
                                         .gradient_bytes_max = 1 << 16,
                                         .chunk_bytes = 64,
                                         .apply_threads = 1};
@@ -58,7 +58,10 @@ static void open_shard(struct fuzz_input *in)
     struct buf request = {0};
     unsigned mode = fuzz_below(in, 3);
     uint8_t rule = fuzz_byte(in);
-    plan_rig_open(mode, rules[rule % 4], (rule & 4) != 0, &request);
+    const enum plan_rig_more more = (rule & 4) != 0   ? PLAN_RIG_CLIPS
+                                    : (rule & 8) != 0 ? PLAN_RIG_TABLES
+                                                      : PLAN_RIG_PLAIN;
+    plan_rig_open(mode, rules[rule % 4], more, &request);
     fuzz_require(served_call(&methods[open_method], (const uint8_t *)request.data, request.len, 0),
                  "the first request is one");
     struct ps_shard *shards[PS_SHARDS_MAX];

@@ -8,6 +8,11 @@
 #include "gradus/v1/ps.pb-c.h"
 #include "wire/wire.h"
 
+#define TABLES                                                                                     \
+    "[{name: a, dim: 2, memory_bytes: 1 MiB, copies_bytes: 1 MiB},"                                \
+    " {name: b, dim: 1, memory_bytes: 1 MiB, copies_bytes: 1 MiB, admission: counted,"             \
+    " admission_bytes: 256 KiB, rows_max: 1024, evict: {every: 1, unseen: 3}}]"
+
 const char *const plan_rig_words[] = {PLAN_RIG_JOB,
                                       "w0",
                                       "w1",
@@ -24,20 +29,22 @@ const char *const plan_rig_words[] = {PLAN_RIG_JOB,
                                       "127.0.0.1:7000",
                                       NULL};
 
-char *plan_rig_text(unsigned mode, const char *rule, bool clips)
+char *plan_rig_text(unsigned mode, const char *rule, enum plan_rig_more more)
 {
     static const char *const modes[] = {"sync", "async", "bounded"};
     return mem_printf("name: j\n"
                       "data:\n  train: {file: a.csv}\n"
                       "model:\n  layers:\n    - dense: {units: 3}\n"
                       "  loss: softmax_cross_entropy\n"
+                      "  tables: %s\n"
                       "update: {rule: %s%s}\n"
                       "training: {mode: %s, batch_size: 10, seed: 7}\n"
                       "cluster: {workers: 2}\n",
-                      rule, clips ? ", clip_norm: 1" : "", modes[mode]);
+                      more == PLAN_RIG_TABLES ? TABLES : "null", rule,
+                      more == PLAN_RIG_CLIPS ? ", clip_norm: 1" : "", modes[mode]);
 }
 
-void plan_rig_open(unsigned mode, const char *rule, bool clips, struct buf *out)
+void plan_rig_open(unsigned mode, const char *rule, enum plan_rig_more more, struct buf *out)
 {
     static char job[] = PLAN_RIG_JOB, first[] = "w0", second[] = "w1";
     char *workers[] = {first, second};
@@ -71,7 +78,7 @@ void plan_rig_open(unsigned mode, const char *rule, bool clips, struct buf *out)
     ref.generation = 1;
     ref.opening = PLAN_RIG_OPENING;
     r.shard = &ref;
-    r.text = plan_rig_text(mode, rule, clips);
+    r.text = plan_rig_text(mode, rule, more);
     r.plan = &plan_message;
     r.ledger = &ledger_message;
     r.consistency = &consistency_message;

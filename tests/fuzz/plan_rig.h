@@ -15,9 +15,12 @@
 /* Ids and texts that are somewhere in that job, NULL-terminated: for the mutator. */
 extern const char *const plan_rig_words[];
 
+/* Two tables of two and one floats, or clipping by norm. */
+enum plan_rig_more { PLAN_RIG_PLAIN, PLAN_RIG_CLIPS, PLAN_RIG_TABLES };
+
 /* The job file; @mode of enum training_mode; owned. */
-char *plan_rig_text(unsigned mode, const char *rule, bool clips);
+char *plan_rig_text(unsigned mode, const char *rule, enum plan_rig_more more);
 /* Append a packed OpenShardRequest of the whole job on one shard. */
-void plan_rig_open(unsigned mode, const char *rule, bool clips, struct buf *out);
+void plan_rig_open(unsigned mode, const char *rule, enum plan_rig_more more, struct buf *out);
 
 #endif

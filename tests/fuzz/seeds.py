@@ -337,6 +337,17 @@ def ps_calls():
             ("Exchange", "ExchangeRequest", f'exchange: 3 {ref} worker: "w1" spare {{ step: 1 }}'),
             ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w1" sums {{ step: 1 }}'),
             ("Exchange", "ExchangeRequest", f'exchange: 5 {ref} worker: "w1" totals {{ step: 1 data: "12345678" }}')]))
+    # Key 5 of the first table seen once, none of the second; then all of it read.
+    escaped = "".join("\\%03o" % b for b in struct.pack("<QIIQIff", 1, 2, 0, 5, 1, 1, 1) + struct.pack("<QII", 0, 1, 0))
+    keys = "".join("\\%03o" % b for b in struct.pack("<QQ", 5, 9))
+    write("ps", "tables", row([0, 8, 0], PS, [
+        ("Exchange", "ExchangeRequest", f'exchange: 1 {ref} worker: "w0" training {{ {push % ""} }} total: 9 tables_bytes: 52 {values}'),
+        ("Exchange", "ExchangeRequest", f'exchange: 1 of_tables: true values: "{escaped}"'),
+        ("Exchange", "ExchangeRequest", f'exchange: 2 {ref} worker: "w1" training {{ {push % "replica_first: 1"} }} total: 9 {values}'),
+        ("Exchange", "ExchangeRequest", f'exchange: 3 {ref} worker: "w0" rows {{ version: 1 counts: [1, 1] }} total: 2 values: "{keys}"'),
+        ("Pin", "PinRequest", f'{ref} pin_id: "pin-1"'),
+        ("Exchange", "ExchangeRequest", f'exchange: 4 {ref} worker: "w0" rows {{ pin_id: "pin-1" counts: [2, 0] }} total: 2 values: "{keys}"'),
+        ("Unpin", "PinRequest", f'{ref} pin_id: "pin-1"')]))
     ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
     same = "consistency { replicas: 2 aggregate: 2 push_every: 1 pull_every: 1 }"
     write("ps", "life", row([0, 1, 3], PS, [
