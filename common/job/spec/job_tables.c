@@ -71,9 +71,8 @@ static void check_patterns(const struct job_reader *r)
     for (size_t i = 0; i < r->spec->model.table_count; i++) {
         const char *name = r->spec->model.tables[i].name;
         const size_t match = name == NULL ? u->pattern_count : update_spec_match(u, name);
-        const struct update_pattern *p = &u->patterns[match];
-        if (match < u->pattern_count &&
-            (p->frozen || p->l1 != 0 || p->l2 != 0 || p->weight_decay != 0)) {
+        const struct update_pattern *p = match < u->pattern_count ? &u->patterns[match] : NULL;
+        if (p != NULL && (p->frozen || p->l1 != 0 || p->l2 != 0 || p->weight_decay != 0)) {
             job_report(r, "update.variables",
                        "update.variables.%zu: '%s' is table '%s' as well, of which it can change "
                        "the learning rate alone; allowed: another pattern before it",
