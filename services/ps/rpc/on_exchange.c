@@ -207,6 +207,9 @@ static int find_room(struct ps_stream *s, struct incoming *in, const Gradus__V1_
     if (in->total == 0 || in->buffer != NULL || in->request->rows != NULL) {
         return 0;
     }
+    if (push_of(m) == NULL) { /* what has memory begins with the push */
+        return err_set(err, ERR_INVALID, "exchange %" PRIu64 ": values of no push", m->exchange);
+    }
     int rc = m->gradient_block != 0
                  ? borrow_gradient(s, in, m->gradient_block, err)
                  : gradient_pool_get(&s->shard->gradients, &s->waiter, &in->buffer, err);
