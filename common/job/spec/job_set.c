@@ -237,6 +237,21 @@ static void set_in(struct yaml_node *node, const char *key, struct yaml_node *va
     yaml_node_free(value);
 }
 
+/* Who names test records wants those, and not a part of the train records that the file sets aside;
+ * unless a --set says that, too. */
+static void set_test_aside(struct yaml_node *root, const char *source)
+{
+    struct yaml_entry *data = yaml_find(root, "data");
+    struct yaml_entry *part = data == NULL || data->value->kind != YAML_MAPPING
+                                  ? NULL
+                                  : yaml_find(data->value, "test_fraction");
+    if (part != NULL && part->value->source == NULL) {
+        struct yaml_node *none = yaml_scalar("0", YAML_FLAG);
+        mark(none, source);
+        put(data->value, "test_fraction", none, source);
+    }
+}
+
 void job_set_apply(struct yaml_node *root, const char *set, const char *source, struct diags *diags)
 {
     const char *equals = strchr(set, '=');
@@ -263,6 +278,10 @@ void job_set_apply(struct yaml_node *root, const char *set, const char *source, 
     for (size_t i = 0; i + 1 < count && map != NULL; i++) {
         map = descend(map, words[i], source, diags);
     }
+    const bool names_test = strncmp(set, "data.test.file=", strlen("data.test.file=")) == 0;
     set_in(map, words[count - 1], value, source, diags);
+    if (names_test && equals[1] != '\0') {
+        set_test_aside(root, source);
+    }
     free(key);
 }

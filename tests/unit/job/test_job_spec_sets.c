@@ -42,6 +42,30 @@ static void test_what_is_fixed(void **state)
     assert_non_null(strstr(job_spec_fixed("training.seed"), "order of the records"));
 }
 
+/* A file that sets a part of its records aside is used with test records of their own. */
+static void test_named_test_records_count_more_than_a_part(void **state)
+{
+    (void)state;
+    static const char text[] = "name: j\n"
+                               "data: {train: {file: a.csv}, test_fraction: 0.2}\n"
+                               "model: {layers: [dense: {units: 2}], loss: mean_squared_error}\n"
+                               "update: {rule: sgd}\n";
+    static const char *const named[] = {"data.test.file=b.csv"};
+    static const char *const both[] = {"data.test_fraction=0.1", "data.test.file=b.csv"};
+    static const char *const none[] = {"data.test.file="};
+    struct diags d = {0};
+    struct job_spec spec = {0};
+    assert_int_equal(job_spec_parse(text, strlen(text), "j", named, 1, &spec, &d), 0);
+    assert_true(spec.data.test_fraction == 0);
+    job_spec_release(&spec);
+    assert_int_equal(job_spec_parse(text, strlen(text), "j", none, 1, &spec, &d), 0);
+    assert_true(spec.data.test_fraction == 0.2);
+    job_spec_release(&spec);
+    assert_int_equal(job_spec_parse(text, strlen(text), "j", both, 2, &spec, &d), ERR_INVALID);
+    assert_non_null(strstr(d.items[0].message, "only one of the two"));
+    diags_release(&d);
+}
+
 static void test_sets_change_any_key(void **state)
 {
     (void)state;
@@ -149,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_fixed),
+        cmocka_unit_test(test_named_test_records_count_more_than_a_part),
         cmocka_unit_test(test_sets_change_any_key),
         cmocka_unit_test(test_sets_replace_layers_and_sections),
         cmocka_unit_test(test_wrong_sets),
