@@ -108,6 +108,10 @@
     X(rows_latest, TABLES, "a worker of a sync job reads the newest rows")                         \
     X(rows_outrun_unseen, TABLES,                                                                  \
       "a late worker asks for rows of a version that is gone, for ever")                           \
+    X(rows_forget_parameters, TABLES, "with its rows a worker gives up its parameters, too")       \
+    X(rows_pushed_along, TABLES, "a gradient leaves before its rows are there")                    \
+    X(rows_of_last_step, TABLES, "a worker reads the rows of the version before")                  \
+    X(rows_not_pinned, TABLES, "an evaluation reads the newest rows")                              \
     X(first_places, ANY, "a worker looks for a shard where it was in its first generation")        \
     X(late_places, LATE, "an Evaluate that comes late takes a worker back to where shards were")
 

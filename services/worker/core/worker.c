@@ -233,7 +233,7 @@ static void given_up(struct worker *w, enum computing was, const struct worker_e
 {
     const bool outrun = event->code == ERR_RANGE && consistency_is_nonblocking(&w->a.consistency) &&
                         !MUTANT(rows_outrun_unseen);
-    if (event->rows_lost && !outrun) {
+    if (event->rows_lost && !outrun && !MUTANT(rows_forget_parameters)) {
         w->landing = true; /* if it was not known before, it is not known now */
         w->rows_attempts++;
         w->rows_retry_ms = w->now_ms + worker_backoff(w->rows_attempts);

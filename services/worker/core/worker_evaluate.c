@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "base/text.h"
 #include "worker/core/worker_state.h"
 
@@ -33,7 +34,7 @@ void worker_evaluation_pump(struct worker *w)
         action->first = e->first;
         action->count = e->count;
         action->set = WORKER_SET_EVALUATION;
-        action->request = worker_rows(w, ROWS_OF_PIN);
+        action->request = worker_rows(w, MUTANT(rows_not_pinned) ? ROWS_OF_LATEST : ROWS_OF_PIN);
         text_copy(action->request.ask.pin_id, sizeof action->request.ask.pin_id, e->pin_id);
         w->computing = COMPUTING_EVALUATION;
         evaluation_pop(w);

@@ -147,7 +147,8 @@ void worker_sync_compute(struct worker *w, enum computing what, uint32_t replica
     action->generation = w->a.generation;
     action->spare = what == COMPUTING_SPARE;
     action->request = worker_rows(w, MUTANT(rows_latest) ? ROWS_OF_LATEST : ROWS_OF_VERSION);
-    action->request.ask.rows.version = w->position;
+    action->request.ask.rows.version =
+        w->position > 0 && MUTANT(rows_of_last_step) ? w->position - 1 : w->position;
 }
 
 /* ---- pushing ---- */
@@ -373,7 +374,7 @@ static bool goes_alone(const struct worker *w)
     struct tree_block block = {s->replica_next, s->replica_next + 1};
     struct tree_block parent;
     size_t below = s->stack_count;
-    if (nonblocking(w) || w->config.tables) {
+    if (nonblocking(w) || (w->config.tables && !MUTANT(rows_pushed_along))) {
         return false; /* the step may be over when it is computed; rows may not come */
     }
     while (tree_parent(w->a.consistency.replicas, block, &parent) && within(w, parent)) {
