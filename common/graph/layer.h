@@ -44,7 +44,15 @@ enum loss_kind {
     LOSS_MEAN_SQUARED_ERROR,
     LOSS_KIND_COUNT
 };
-enum metric_kind { METRIC_LOSS, METRIC_ACCURACY, METRIC_AUC, METRIC_RMSE, METRIC_KIND_COUNT };
+enum metric_kind {
+    METRIC_LOSS,
+    METRIC_ACCURACY,
+    METRIC_AUC,
+    METRIC_RMSE,
+    METRIC_MAE,
+    METRIC_NORMALISED_ENTROPY,
+    METRIC_KIND_COUNT
+};
 extern const char *const loss_kind_names[LOSS_KIND_COUNT + 1];
 extern const char *const metric_kind_names[METRIC_KIND_COUNT + 1];
 

@@ -75,7 +75,7 @@ static void count_score(struct metrics *m, double logit, bool positive)
 static void sigmoid_cross_entropy(const struct loss_run *r)
 {
     double loss = 0.0;
-    size_t correct = 0;
+    size_t correct = 0, labels = 0;
     for (size_t i = 0; i < r->batch->count; i++) {
         const double y = (double)r->y[i], t = (double)r->batch->targets[i];
         const double small = exp(-fabs(y));
@@ -87,6 +87,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
             loss += (y > 0.0 ? y : 0.0) - y * t + log1p(small);
             loss = y != y ? y : loss;
             correct += (y > 0.0) == (t > 0.5);
+            labels += t > 0.5;
         }
         if (wants(r->metrics, METRIC_AUC)) {
             count_score(r->metrics, y, t > 0.5);
@@ -95,16 +96,18 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
     if (r->metrics != NULL) {
         r->metrics->loss_sum += loss;
         r->metrics->correct += (double)correct;
+        r->metrics->label_sum += (double)labels;
     }
 }
 
 /* loss = (y - t)²; gradient = 2 (y - t). */
 static void mean_squared_error(const struct loss_run *r)
 {
-    double sum = 0.0;
+    double sum = 0.0, absolute = 0.0;
     for (size_t i = 0; i < r->batch->count; i++) {
         const float error = r->y[i] - r->batch->targets[i];
         sum += (double)error * (double)error;
+        absolute += fabs((double)error);
         if (r->dy != NULL) {
             r->dy[i] = 2.0F * error;
         }
@@ -112,6 +115,7 @@ static void mean_squared_error(const struct loss_run *r)
     if (r->metrics != NULL) {
         r->metrics->loss_sum += sum;
         r->metrics->squared_error_sum += sum;
+        r->metrics->absolute_error_sum += absolute;
     }
 }
 
@@ -127,11 +131,13 @@ const struct loss *loss_of(enum loss_kind kind)
                                         .run = softmax_cross_entropy},
         [LOSS_SIGMOID_CROSS_ENTROPY] = {.link = &layer_sigmoid,
                                         .metrics = 1U << METRIC_LOSS | 1U << METRIC_ACCURACY |
-                                                   1U << METRIC_AUC,
+                                                   1U << METRIC_AUC |
+                                                   1U << METRIC_NORMALISED_ENTROPY,
                                         .needs_classes = true,
                                         .classes_max = 2,
                                         .run = sigmoid_cross_entropy},
-        [LOSS_MEAN_SQUARED_ERROR] = {.metrics = 1U << METRIC_LOSS | 1U << METRIC_RMSE,
+        [LOSS_MEAN_SQUARED_ERROR] = {.metrics =
+                                         1U << METRIC_LOSS | 1U << METRIC_RMSE | 1U << METRIC_MAE,
                                      .run = mean_squared_error},
     };
     return &losses[kind];

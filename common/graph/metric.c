@@ -9,12 +9,18 @@
 
 #include "base/mem.h"
 
-/* The wire form: this many sums, then the bins of AUC. */
+/* The wire form: this many sums, those that are on of the absolute error and the labels, then the
+ * bins of AUC. */
 enum { PACKED_EXAMPLES, PACKED_LOSS, PACKED_CORRECT, PACKED_SQUARED_ERROR, PACKED_SUMS };
+
+static bool has(const struct metrics *m, enum metric_kind kind)
+{
+    return (m->kinds & (1U << kind)) != 0;
+}
 
 static bool has_auc(const struct metrics *m)
 {
-    return (m->kinds & (1U << METRIC_AUC)) != 0;
+    return has(m, METRIC_AUC);
 }
 
 void metrics_init(struct metrics *m, unsigned kinds)
@@ -37,6 +43,7 @@ void metrics_reset(struct metrics *m)
 {
     m->examples = 0;
     m->loss_sum = m->correct = m->squared_error_sum = 0.0;
+    m->absolute_error_sum = m->label_sum = 0.0;
     if (has_auc(m)) {
         memset(m->positives, 0, METRIC_AUC_BINS * sizeof *m->positives);
         memset(m->negatives, 0, METRIC_AUC_BINS * sizeof *m->negatives);
@@ -49,6 +56,8 @@ void metrics_merge(struct metrics *into, const struct metrics *from)
     into->loss_sum += from->loss_sum;
     into->correct += from->correct;
     into->squared_error_sum += from->squared_error_sum;
+    into->absolute_error_sum += from->absolute_error_sum;
+    into->label_sum += from->label_sum;
     if (has_auc(into) && has_auc(from)) {
         for (size_t i = 0; i < METRIC_AUC_BINS; i++) {
             into->positives[i] += from->positives[i];
@@ -71,6 +80,12 @@ static double area_under_curve(const struct metrics *m)
     return pairs / (positives * below);
 }
 
+/* In nats, as the log loss is. */
+static double base_entropy(double p)
+{
+    return p > 0.0 && p < 1.0 ? -(p * log(p) + (1.0 - p) * log1p(-p)) : NAN;
+}
+
 double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale)
 {
     const double n = (double)m->examples;
@@ -86,15 +101,25 @@ double metrics_value(const struct metrics *m, enum metric_kind kind, double labe
         return area_under_curve(m);
     case METRIC_RMSE:
         return sqrt(m->squared_error_sum / n) * label_scale;
+    case METRIC_MAE:
+        return m->absolute_error_sum / n * label_scale;
+    case METRIC_NORMALISED_ENTROPY:
+        return m->loss_sum / n / base_entropy(m->label_sum / n);
     case METRIC_KIND_COUNT:
         break;
     }
     return NAN;
 }
 
+static size_t more_sums(const struct metrics *m)
+{
+    return (size_t)has(m, METRIC_MAE) + (size_t)has(m, METRIC_NORMALISED_ENTROPY);
+}
+
 size_t metrics_pack(const struct metrics *m, double *out)
 {
-    const size_t count = PACKED_SUMS + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
+    const size_t sums = PACKED_SUMS + more_sums(m);
+    const size_t count = sums + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
     if (out == NULL) {
         return count;
     }
@@ -102,9 +127,16 @@ size_t metrics_pack(const struct metrics *m, double *out)
     out[PACKED_LOSS] = m->loss_sum;
     out[PACKED_CORRECT] = m->correct;
     out[PACKED_SQUARED_ERROR] = m->squared_error_sum;
+    size_t at = PACKED_SUMS;
+    if (has(m, METRIC_MAE)) {
+        out[at++] = m->absolute_error_sum;
+    }
+    if (has(m, METRIC_NORMALISED_ENTROPY)) {
+        out[at++] = m->label_sum;
+    }
     for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
-        out[PACKED_SUMS + i] = (double)m->positives[i];
-        out[PACKED_SUMS + METRIC_AUC_BINS + i] = (double)m->negatives[i];
+        out[sums + i] = (double)m->positives[i];
+        out[sums + METRIC_AUC_BINS + i] = (double)m->negatives[i];
     }
     return count;
 }
@@ -124,18 +156,22 @@ int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err
     if (!is_count(in[PACKED_EXAMPLES], 0x1.0p53)) {
         return err_set(err, ERR_INVALID, "metrics count %g examples", in[PACKED_EXAMPLES]);
     }
-    for (size_t i = PACKED_SUMS; i < count; i++) {
+    const size_t sums = PACKED_SUMS + more_sums(m);
+    for (size_t i = sums; i < count; i++) {
         if (!is_count(in[i], UINT32_MAX)) {
-            return err_set(err, ERR_INVALID, "metrics bin %zu counts %g", i - PACKED_SUMS, in[i]);
+            return err_set(err, ERR_INVALID, "metrics bin %zu counts %g", i - sums, in[i]);
         }
     }
     m->examples = (uint64_t)in[PACKED_EXAMPLES];
     m->loss_sum = in[PACKED_LOSS];
     m->correct = in[PACKED_CORRECT];
     m->squared_error_sum = in[PACKED_SQUARED_ERROR];
+    size_t at = PACKED_SUMS;
+    m->absolute_error_sum = has(m, METRIC_MAE) ? in[at++] : 0.0;
+    m->label_sum = has(m, METRIC_NORMALISED_ENTROPY) ? in[at++] : 0.0;
     for (size_t i = 0; i < METRIC_AUC_BINS && has_auc(m); i++) {
-        m->positives[i] = (uint32_t)in[PACKED_SUMS + i];
-        m->negatives[i] = (uint32_t)in[PACKED_SUMS + METRIC_AUC_BINS + i];
+        m->positives[i] = (uint32_t)in[sums + i];
+        m->negatives[i] = (uint32_t)in[sums + METRIC_AUC_BINS + i];
     }
     return 0;
 }

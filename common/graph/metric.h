@@ -15,18 +15,23 @@ struct metrics {
     uint64_t examples;
     double loss_sum;
     double correct;
-    double squared_error_sum; /* in scaled units */
-    uint32_t *positives;      /* [METRIC_AUC_BINS] or NULL without AUC; owned */
+    double squared_error_sum;  /* in scaled units */
+    double absolute_error_sum; /* likewise; with METRIC_MAE */
+    double label_sum;          /* of labels 0 and 1; with METRIC_NORMALISED_ENTROPY */
+    uint32_t *positives;       /* [METRIC_AUC_BINS] or NULL without AUC; owned */
     uint32_t *negatives;
 };
 void metrics_init(struct metrics *m, unsigned kinds);
 void metrics_release(struct metrics *m);
 void metrics_reset(struct metrics *m);
 void metrics_merge(struct metrics *into, const struct metrics *from);
-/* The value of one metric; NaN without examples. @label_scale turns RMSE into the data's units. */
+/* The value of one metric; NaN without examples. @label_scale turns errors into the data's units.
+ * Normalised entropy is the mean log loss over the entropy of the labels' base rate (He et al.,
+ * "Practical Lessons from Predicting Clicks on Ads at Facebook", ADKDD 2014): 1 is a model that
+ * knows the base rate alone; NaN when all labels are the same. */
 double metrics_value(const struct metrics *m, enum metric_kind kind, double label_scale);
-/* A flat form for the wire: doubles, the bins only when AUC is on. Returns the count; @out may be
- * NULL. */
+/* A flat form for the wire: doubles; the bins, and the sums that not every job has, only where they
+ * are on. Returns the count; @out may be NULL. */
 size_t metrics_pack(const struct metrics *m, double *out);
 /* Errors: ERR_INVALID when the count does not fit the kinds. @m was initialised with its kinds. */
 int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err);

@@ -251,15 +251,25 @@ static void read_layers(struct job_reader *r, const struct yaml_node *list)
     }
 }
 
-/* The metrics that say something about a loss. */
+/* The metrics that a job has that names none. */
 static unsigned metrics_of(enum loss_kind loss)
 {
-    static const unsigned fitting[LOSS_KIND_COUNT] = {
+    static const unsigned usual[LOSS_KIND_COUNT] = {
         [LOSS_SOFTMAX_CROSS_ENTROPY] = 1U << METRIC_ACCURACY,
         [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_ACCURACY | 1U << METRIC_AUC,
         [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_RMSE,
     };
-    return fitting[loss] | 1U << METRIC_LOSS;
+    return usual[loss] | 1U << METRIC_LOSS;
+}
+
+/* Those that say something about a loss. */
+static unsigned metrics_fitting(enum loss_kind loss)
+{
+    static const unsigned more[LOSS_KIND_COUNT] = {
+        [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_NORMALISED_ENTROPY,
+        [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_MAE,
+    };
+    return metrics_of(loss) | more[loss];
 }
 
 static void read_metrics(struct job_reader *r, const struct yaml_node *list)
@@ -277,10 +287,10 @@ static void read_metrics(struct job_reader *r, const struct yaml_node *list)
         if (!job_choice(r, metric_kind_names, "model.metrics", item, &kind)) {
             continue;
         }
-        if (r->loss_known && (metrics_of(model->loss) & 1U << kind) == 0) {
+        if (r->loss_known && (metrics_fitting(model->loss) & 1U << kind) == 0) {
             struct buf allowed = {0};
             for (int k = 0; k < METRIC_KIND_COUNT; k++) {
-                if ((metrics_of(model->loss) & 1U << k) != 0) {
+                if ((metrics_fitting(model->loss) & 1U << k) != 0) {
                     buf_printf(&allowed, "%s%s", allowed.len == 0 ? "" : ", ",
                                metric_kind_names[k]);
                 }

@@ -290,7 +290,7 @@ static const struct job_extra model_extras[] = {
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "
              "(dense: {units: 10}). Each reads the one above, unless `from` says otherwise"},
     {.name = "metrics",
-     .allowed = "list of loss, accuracy, auc, rmse",
+     .allowed = "list of loss, accuracy, auc, rmse, mae, normalised_entropy",
      .def = "by loss",
      .help = "What evaluation reports besides the loss; by default accuracy for "
              "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "

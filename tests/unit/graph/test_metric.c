@@ -90,6 +90,74 @@ static void test_squared_error(void **state)
     metrics_release(&m);
 }
 
+static void test_absolute_error(void **state)
+{
+    (void)state;
+    const float y[3] = {1, 2, 5};
+    float targets[3] = {0, 2, 7}, dy[3];
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_MAE);
+    run(LOSS_MEAN_SQUARED_ERROR, 3, 1, y, NULL, targets, dy, &m);
+    assert_true(fabs(metrics_value(&m, METRIC_MAE, 10) - 10.0) < 1e-12);
+    assert_true(isnan(metrics_value(&m, METRIC_NORMALISED_ENTROPY, 1)));
+    metrics_release(&m);
+}
+
+/* A model that says the base rate has 1; one that knows better has less. */
+static void test_normalised_entropy(void **state)
+{
+    (void)state;
+    const float base = -1.0986123F; /* the logit of one in four */
+    const float rate[4] = {base, base, base, base}, better[4] = {2, -2, -2, -2};
+    float targets[4] = {1, 0, 0, 0}, dy[4];
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_NORMALISED_ENTROPY);
+    run(LOSS_SIGMOID_CROSS_ENTROPY, 4, 1, rate, NULL, targets, dy, &m);
+    assert_true(fabs(metrics_value(&m, METRIC_NORMALISED_ENTROPY, 1) - 1.0) < 1e-6);
+    metrics_reset(&m);
+    run(LOSS_SIGMOID_CROSS_ENTROPY, 4, 1, better, NULL, targets, dy, &m);
+    const double entropy = -(0.25 * log(0.25) + 0.75 * log(0.75));
+    const double expected = log1p(exp(-2.0)) / entropy;
+    assert_true(fabs(metrics_value(&m, METRIC_NORMALISED_ENTROPY, 1) - expected) < 1e-6);
+    metrics_reset(&m);
+    targets[0] = 0;
+    run(LOSS_SIGMOID_CROSS_ENTROPY, 4, 1, better, NULL, targets, dy, &m);
+    assert_true(isnan(metrics_value(&m, METRIC_NORMALISED_ENTROPY, 1))); /* no base rate */
+    metrics_release(&m);
+}
+
+/* Sums that not every job has travel where they are on, and parts add up. */
+static void test_sums_that_are_on(void **state)
+{
+    (void)state;
+    static const unsigned sets[] = {1U << METRIC_MAE, 1U << METRIC_NORMALISED_ENTROPY,
+                                    1U << METRIC_MAE | 1U << METRIC_NORMALISED_ENTROPY |
+                                        1U << METRIC_AUC};
+    static double packed[4 + 2 + 2 * METRIC_AUC_BINS];
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct metrics a, b;
+        metrics_init(&a, sets[i]);
+        metrics_init(&b, sets[i]);
+        a.examples = 4;
+        a.absolute_error_sum = (sets[i] & 1U << METRIC_MAE) != 0 ? 6.5 : 0;
+        a.label_sum = (sets[i] & 1U << METRIC_NORMALISED_ENTROPY) != 0 ? 3 : 0;
+        if (a.positives != NULL) {
+            a.positives[7] = 5;
+            a.negatives[METRIC_AUC_BINS - 1] = 6;
+        }
+        const size_t n = metrics_pack(&a, packed);
+        assert_int_equal(n, metrics_pack(&a, NULL));
+        assert_int_equal(metrics_unpack(&b, packed, n, NULL), 0);
+        metrics_merge(&b, &a);
+        assert_true(b.examples == 8 && b.absolute_error_sum == 2 * a.absolute_error_sum &&
+                    b.label_sum == 2 * a.label_sum);
+        assert_true(b.positives == NULL ||
+                    (b.positives[7] == 10 && b.negatives[METRIC_AUC_BINS - 1] == 12));
+        metrics_release(&a);
+        metrics_release(&b);
+    }
+}
+
 static void test_diverged_outputs_do_no_harm(void **state)
 {
     (void)state;
@@ -254,6 +322,9 @@ int main(void)
         cmocka_unit_test(test_of_equal_outputs_the_first_counts),
         cmocka_unit_test(test_sigmoid),
         cmocka_unit_test(test_squared_error),
+        cmocka_unit_test(test_absolute_error),
+        cmocka_unit_test(test_normalised_entropy),
+        cmocka_unit_test(test_sums_that_are_on),
         cmocka_unit_test(test_diverged_outputs_do_no_harm),
         cmocka_unit_test(test_no_examples),
         cmocka_unit_test(test_auc_against_all_pairs),

@@ -103,11 +103,12 @@ static void test_what_does_not_fit_together(void **state)
         "allowed: loss, accuracy\n");
     job_line_refused(10, "  loss: mean_squared_error",
                      "job.yaml:11:13: model.metrics: 'accuracy' does not fit the loss "
-                     "mean_squared_error; allowed: loss, rmse\n");
+                     "mean_squared_error; allowed: loss, rmse, mae\n");
     job_line_refused(
         11, "  metrics: [acuracy]",
         "job.yaml:11:13: model.metrics: 'acuracy' is not known (did you mean 'accuracy'?); "
-        "allowed: one of loss, accuracy, auc, rmse\n");
+        "allowed: one of loss, accuracy, auc, rmse, mae, "
+        "normalised_entropy\n");
     job_line_refused(
         3, "  train: {file: a.csv}\n  label_kind: real",
         "job.yaml:4:15: data.label_kind: softmax_cross_entropy needs classes; allowed: class "
