@@ -18,8 +18,12 @@
 struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, uint64_t bytes,
                                             struct budget *budget, struct err *err)
 {
-    if (bytes > UINT64_MAX / BYTES_FACTOR ||
-        budget_take(budget, bytes * BYTES_FACTOR, "rows of tables", err) != 0) {
+    if (bytes > SIZE_MAX / (2 * BYTES_FACTOR)) {
+        (void)err_set(err, ERR_EXHAUSTED, "rows of tables: %" PRIu64 " bytes do not fit in memory",
+                      bytes);
+        return NULL;
+    }
+    if (budget_take(budget, bytes * BYTES_FACTOR, "rows of tables", err) != 0) {
         return NULL;
     }
     struct tables_gradient *g = mem_new(1, sizeof *g);

@@ -193,6 +193,30 @@ static void pin(struct ps_rig *rig, const char *method, char *id)
     ps_rig_expect(ps_rig_call(rig, method, &r.base, NULL, 0, NULL, &err), 0, &err, "");
 }
 
+/* The first message of a push that says that so many bytes will come. */
+static struct answer *announce(struct client *c, uint64_t exchange, uint64_t bytes)
+{
+    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
+    Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
+    Gradus__V1__Push p = GRADUS__V1__PUSH__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    struct err err;
+    char worker[] = "w0";
+    forget_answer(c, exchange);
+    p.replica_end = 1;
+    p.examples = 2;
+    training.push = &p;
+    m.exchange = exchange;
+    m.shard = &ref;
+    m.worker = worker;
+    m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
+    m.training = &training;
+    m.total = ps_rig_elements();
+    m.tables_bytes = bytes;
+    assert_int_equal(rpc_stream_send(c->stream, &m.base, NULL, &err), 0);
+    return wait_answer(c, exchange);
+}
+
 /* ---- tests ---- */
 
 static void test_rows_of_versions(void **state)
@@ -256,7 +280,7 @@ static void test_requests_that_are_wrong(void **state)
     struct ps_rig rig;
     struct client c;
     static char dense[] = "d-1";
-    ps_rig_start(&rig, 0);
+    ps_rig_start(&rig, 1 << 30);
     open_with(&rig, job, 1, SPEC);
     open_with(&rig, dense, 1, NULL);
     exchange_open(&c, &rig);
@@ -284,6 +308,8 @@ static void test_requests_that_are_wrong(void **state)
     expect_refused(push(&c, 6, 0, 0, bytes, n - 4, 50), ERR_INVALID, "table 1");
     expect_refused(push(&c, 7, 0, 0, bytes, n + 4, 50), ERR_INVALID,
                    "4 bytes behind the rows of 2 tables");
+    expect_refused(announce(&c, 9, UINT64_MAX), ERR_EXHAUSTED, "rows of tables");
+    expect_refused(announce(&c, 10, UINT64_C(1) << 40), ERR_EXHAUSTED, "rows of tables");
     push_well(&c, 8, 0, 0, &b); /* after all that */
     exchange_close(&c);
     exchange_open(&c, &rig);
