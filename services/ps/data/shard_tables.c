@@ -11,14 +11,14 @@
 #include "base/mem.h"
 
 /* Decoded rows take as much as their bytes, and a sum of two as much as both. */
-#define BYTES_FACTOR 2
+#define BYTES_FACTOR UINT64_C(2)
 
 /* ---- what a push brings ---- */
 
 struct tables_gradient *tables_gradient_new(const size_t *dims, size_t count, uint64_t bytes,
                                             struct budget *budget, struct err *err)
 {
-    if (bytes > SIZE_MAX / (2 * BYTES_FACTOR)) {
+    if (bytes > SIZE_MAX / 2 / BYTES_FACTOR) {
         (void)err_set(err, ERR_EXHAUSTED, "rows of tables: %" PRIu64 " bytes do not fit in memory",
                       bytes);
         return NULL;

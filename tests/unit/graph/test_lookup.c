@@ -161,7 +161,7 @@ static void check_pooling(const char *layer, const float *expected, size_t n)
         memset(rig.values[2], 0, rig.sizes[2] * sizeof(float));
         rig.values[1][i] = 1.0F;
         const float *y = runner_predict(rig.runner, models_values(&rig), &rig.batch, &outputs);
-        assert_float_equal(i < n ? expected[i] : 0.0F, y[0], 1e-5F);
+        assert_float_equal((i < n ? expected[i] : 0.0F), y[0], 1e-5F);
     }
     models_rig_release(&rig);
     model_spec_release(&spec);
