@@ -422,7 +422,8 @@ class Tls(ClusterTest):
             # Who probes asks again: it may come while those before it are still on their way out.
             self.wait_for("the probe", lambda: self.probe(master.http).returncode == 0, 15)
             grown = resident_kib(master.process.pid) - before
-            self.assertLess(grown, 20 * 1024 * SLOWER)
+            # A sanitizer keeps what was freed for a while: 12 times as much as there is without one.
+            self.assertLess(grown, 20 * 1024 * (6 if SLOWER > 1 else 1))
             held[-4].settimeout(30 * SLOWER)  # says nothing
             try:
                 self.assertEqual(held[-4].recv(1), b"")
