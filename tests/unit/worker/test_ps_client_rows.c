@@ -62,6 +62,15 @@ static void check_rows(const struct reading *r, uint32_t s)
     assert_true(*at == 0.0F); /* and nothing behind them */
 }
 
+/* On the job's thread. What the test read of the last exchange it read before the server writes to
+ * it again. */
+static void on_the_loop(struct fake *f, void (*run)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&f->lock);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(loop_call(f->loop, run, ctx, NULL), 0);
+}
+
 static void test_rows_of_two_shards(void **state)
 {
     (void)state;
@@ -70,7 +79,7 @@ static void test_rows_of_two_shards(void **state)
     for (uint64_t version = 7; version < 10; version++) {
         struct reading *r = reading_of(&f);
         r->version = version;
-        assert_int_equal(loop_call(f.loop, run_reading, r, NULL), 0);
+        on_the_loop(&f, run_reading, r);
         assert_int_equal(r->rc, 0);
         check_rows(r, 0);
         check_rows(r, 1);
@@ -87,16 +96,16 @@ static void expect_failure(enum script script, int32_t refused, int code, const 
     client_set_script(&f, script);
     f.code = refused;
     struct reading *r = reading_of(&f);
-    assert_int_equal(loop_call(f.loop, run_reading, r, NULL), 0);
+    on_the_loop(&f, run_reading, r);
     assert_int_equal(r->rc, code);
     assert_non_null(strstr(r->err.msg, says));
     client_set_script(&f, SCRIPT_RIGHT); /* the next time all is well */
     struct reading *again = reading_of(&f);
-    assert_int_equal(loop_call(f.loop, run_reading, again, NULL), 0);
+    on_the_loop(&f, run_reading, again);
     if (again->rc != 0) { /* the stream of the other shard broke meanwhile */
         free(again);
         again = reading_of(&f);
-        assert_int_equal(loop_call(f.loop, run_reading, again, NULL), 0);
+        on_the_loop(&f, run_reading, again);
     }
     assert_int_equal(again->rc, 0);
     check_rows(again, 0);
@@ -134,7 +143,7 @@ static void test_a_wait_that_is_cancelled(void **state)
     struct reading *r = reading_of(&f);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, f.client), 0);
-    assert_int_equal(loop_call(f.loop, run_reading, r, NULL), 0);
+    on_the_loop(&f, run_reading, r);
     assert_int_equal(r->rc, ERR_UNAVAILABLE);
     pthread_join(thread, NULL);
     free(r);
@@ -179,7 +188,7 @@ static void test_many_rows_go_in_several_messages(void **state)
     for (uint64_t i = 0; i < ROW_KEYS_MAX; i++) {
         l.keys[i] = i * 2;
     }
-    assert_int_equal(loop_call(f->loop, run_large, &l, NULL), 0);
+    on_the_loop(f, run_large, &l);
     assert_int_equal(l.rc, 0);
     for (uint64_t i = 0; i < ROW_KEYS_MAX; i++) {
         assert_true(l.values[2 * i] == (float)(i * 2) && l.values[2 * i + 1] == (float)(i * 2 + 1));
@@ -220,7 +229,7 @@ static void test_a_push_brings_tables_behind_its_gradient(void **state)
                                             .push = {.examples = 1, .replica_end = 1}},
                                     .tables = tables,
                                     .tables_bytes = sizeof tables - number}};
-        assert_int_equal(loop_call(f->loop, run_push, &push, NULL), 0);
+        on_the_loop(f, run_push, &push);
         assert_int_equal(client_next_answer(f, number).code, 0);
         assert_int_equal(f->tables_bytes, sizeof tables - number);
         assert_memory_equal(f->tables, tables, sizeof tables - number);
