@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/text.h"
 #include "graph/model_impl.h"
 
@@ -99,19 +98,6 @@ static void connect(struct model *m, struct model_layer *ml, const size_t *from,
     l->in_count = l->inputs[0].count;
 }
 
-/* The same with @from as indices of sparse fields. */
-static void connect_fields(struct model *m, struct layer *l, const size_t *from, size_t count)
-{
-    l->inputs = mem_new(count, sizeof *l->inputs);
-    l->input_count = count;
-    m->inputs_max = count > m->inputs_max ? count : m->inputs_max;
-    for (size_t k = 0; k < count; k++) {
-        l->inputs[k] = (struct layer_input){.from = LAYER_FROM_INPUT,
-                                            .field = from[k],
-                                            .field_seed = rng_key(0, m->fields->names[from[k]])};
-    }
-}
-
 /* Records of sparse fields alone have no numbers to read. */
 static int check_numbers(const struct model *m, const struct layer *l, struct err *err)
 {
@@ -135,8 +121,10 @@ static int add_layer(struct model *m, const struct model_layer *made, const size
     struct layer *l = &ml->layer;
     *ml = *made;
     l->loss_outputs = m->loss_outputs;
+    l->tables.items = m->table_specs;
+    l->tables.count = m->table_count;
     if (l->kind->reads_fields) {
-        connect_fields(m, l, from, count);
+        model_connect_fields(m, l, from, count);
     } else {
         connect(m, ml, from, count);
     }
@@ -153,7 +141,7 @@ static int add_layer(struct model *m, const struct model_layer *made, const size
                        shape_format(&l->out, text, sizeof text), LAYER_ELEMENTS_MAX);
     }
     l->out_count = (size_t)out_count;
-    ml->trains = ml->trains || l->variable_count > 0;
+    ml->trains = ml->trains || l->variable_count > 0 || l->has_table;
     l->first_variable = m->variable_count;
     m->variable_count += l->variable_count;
     return 0;
@@ -190,15 +178,6 @@ static int check_name(const struct model_spec *spec, size_t i, struct err *err)
     return 0;
 }
 
-static char *join_names(const struct layer_spec *s)
-{
-    struct buf text = {0};
-    for (size_t k = 0; k < s->from_count; k++) {
-        buf_printf(&text, "%s%s", k == 0 ? "" : ", ", s->from[k]);
-    }
-    return s->from_count == 0 ? NULL : buf_take(&text);
-}
-
 /* @last[j]: the layer of the model that gives what entry j of @spec gives. */
 static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t i, size_t *last,
                           struct err *err)
@@ -216,7 +195,7 @@ static int add_spec_layer(struct model *m, const struct model_spec *spec, size_t
         from[k] = from[k] == LAYER_FROM_INPUT ? LAYER_FROM_INPUT : last[from[k]];
     }
     const struct model_layer made = {.spec = i,
-                                     .from = join_names(s),
+                                     .from = model_from_text(s),
                                      .layer = {.kind = s->kind,
                                                .name = mem_strdup(s->name),
                                                .params = mem_new(1, s->kind->params_bytes)}};
@@ -344,9 +323,12 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
         return wrap_layer(err, spec, spec->layer_count - 1);
     }
     if (m->variable_count == 0) {
-        return err_set(err, ERR_INVALID,
-                       "no layer of the model has anything to train; a dense "
-                       "layer would");
+        return err_set(
+            err, ERR_INVALID,
+            m->table_count == 0
+                ? "no layer of the model has anything to train; a dense layer would"
+                : "no layer of the model has a variable beside its tables; a dense layer, "
+                  "or linear with bias: true, would");
     }
     list_variables(m);
     m->outputs = m->layers[m->layer_count - 1].layer.out_count;
@@ -357,17 +339,6 @@ static int finish(struct model *m, const struct model_spec *spec, uint32_t class
         m->loss_from = m->layers[m->layer_count - 1].layer.inputs[0].from;
     }
     return 0;
-}
-
-/* A table that nobody reads would take memory for nothing. */
-static int check_tables(const struct model_spec *spec, struct err *err)
-{
-    if (spec->table_count == 0) {
-        return 0;
-    }
-    return err_set(err, ERR_INVALID,
-                   "no layer reads table '%s' (model.tables); a model without it would fit",
-                   spec->tables[0].name);
 }
 
 int model_new(const struct model_spec *spec, const struct shape *input,
@@ -384,9 +355,11 @@ int model_new(const struct model_spec *spec, const struct shape *input,
     m->loss = loss_of(spec->loss);
     m->loss_outputs = m->loss->output_per_class && classes > 0 ? classes : 1;
     m->fields = fields;
+    m->table_specs = spec->tables;
+    m->table_count = spec->table_count;
     int rc = input_shape(spec, input, fields, &m->input, err);
     rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
-    rc = rc != 0 ? rc : check_tables(spec, err);
+    rc = rc != 0 ? rc : model_tables_check(m, spec, err);
     if (rc == 0) {
         rc = finish(m, spec, classes, err);
     }
@@ -395,31 +368,9 @@ int model_new(const struct model_spec *spec, const struct shape *input,
         return rc;
     }
     m->fields = NULL;
+    m->table_specs = NULL;
     *out = m;
     return 0;
-}
-
-void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
-                       size_t *length, const char **length_layer)
-{
-    *keys = UINT64_MAX;
-    *length = SIZE_MAX;
-    *keys_layer = *length_layer = NULL;
-    for (size_t i = 0; i < m->layer_count; i++) {
-        const struct layer *l = &m->layers[i].layer;
-        for (size_t k = 0; k < l->input_count && l->kind->reads_fields; k++) {
-            uint64_t some = UINT64_MAX;
-            size_t most = SIZE_MAX;
-            if (l->inputs[k].field != field) {
-                continue;
-            }
-            l->kind->limits(l, &some, &most);
-            *keys_layer = some < *keys ? l->name : *keys_layer;
-            *keys = some < *keys ? some : *keys;
-            *length_layer = most < *length ? l->name : *length_layer;
-            *length = most < *length ? most : *length;
-        }
-    }
 }
 
 void model_free(struct model *m)
@@ -432,9 +383,11 @@ void model_free(struct model *m)
         free(m->layers[i].layer.params);
         free(m->layers[i].layer.inputs);
         free(m->layers[i].from);
+        free(m->layers[i].table);
     }
     free(m->layers);
     free(m->variables);
+    free(m->table_dims);
     free(m);
 }
 
@@ -482,6 +435,9 @@ void model_describe(const struct model *m, struct buf *out)
                       parameters_of(l));
         if (m->layers[i].from != NULL) {
             buf_printf(out, "  from %s", m->layers[i].from);
+        }
+        if (l->has_table) {
+            buf_printf(out, "  table %s", m->layers[i].table);
         }
         total += parameters_of(l);
     }

@@ -27,16 +27,27 @@ struct runner;
 int model_new(const struct model_spec *spec, const struct shape *input,
               const struct sparse_names *fields, uint32_t classes, struct model **out,
               struct err *err);
-/* What layers of the model cannot do with the lists of field @field: a key of *@keys or above
- * (UINT64_MAX: none is too large), more keys than *@length (SIZE_MAX: no list is too long). The
- * layers that say so, borrowed; NULL where none does. */
-void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
-                       size_t *length, const char **length_layer);
 void model_free(struct model *m);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
 /* Append a table: a line per layer with name, kind, output shape and parameters, and the total. */
 void model_describe(const struct model *m, struct buf *out);
+
+/* ---- sparse fields and tables (model_lists.c) ---- */
+
+/* What layers of the model cannot do with the lists of field @field: a key of *@keys or above
+ * (UINT64_MAX: none is too large), more keys than *@length (SIZE_MAX: no list is too long). The
+ * layers that say so, borrowed; NULL where none does. */
+void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
+                       size_t *length, const char **length_layer);
+/* Tables, numbered as in the job file, and the floats of a row. */
+size_t model_table_count(const struct model *m);
+size_t model_table_dim(const struct model *m, size_t table);
+/* How many keys the layers look up in a table for the records of @b: as often as they do. */
+size_t model_table_lookups(const struct model *m, size_t table, const struct sparse_batch *b);
+/* These keys, as the table has them: layer by layer, input by input, record by record. */
+void model_table_keys(const struct model *m, size_t table, const struct sparse_batch *b,
+                      uint64_t *out);
 
 /* What a runner for so many records takes in memory; SIZE_MAX: more than fits in a number. */
 size_t runner_bytes(const struct model *m, size_t batch_max);
@@ -61,8 +72,20 @@ struct runner_ready {
  * computation is to be given up. */
 struct runner_need {
     int (*call)(void *ctx, size_t variable);
+    int (*rows)(void *ctx); /* the same of the rows of all tables, once; NULL: they are there */
     void *ctx;
 };
+
+/* Rows of a table for one batch. */
+struct runner_rows {
+    const uint32_t *index; /* of each key of model_table_keys(), its row */
+    const float *values;   /* [rows × dim] */
+    float *gradient;       /* [rows × dim], zeros: the SUM over the batch is added; NULL: none is
+                              computed */
+};
+/* What the next calls read of the tables: [model_table_count()], borrowed. Not needed without
+ * tables, nor for an empty batch. */
+void runner_set_rows(struct runner *r, const struct runner_rows *rows);
 
 /* Forward and backward over @b, whose count is at most batch_max and whose classes lie below the
  * model's (mean_squared_error and sigmoid_cross_entropy read targets). @values[i] holds variable i.

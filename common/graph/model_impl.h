@@ -14,6 +14,7 @@ struct model_layer {
     size_t readers;     /* layers that name its output */
     size_t uses;        /* layers that compute with it, through views, too */
     char *from;         /* as the job file has it, "a, b"; NULL: the layer above */
+    char *table;        /* the name of the one that it looks keys up in, or NULL */
     size_t spec;        /* index in the job file's list */
 };
 
@@ -28,9 +29,24 @@ struct model {
     size_t outputs;        /* per record */
     uint32_t loss_outputs; /* of the last layer, as the loss needs them for the labels */
     struct shape input;
-    const struct sparse_names *fields; /* while it is made; then NULL */
+    const struct sparse_names *fields;     /* while it is made; then NULL */
+    const struct model_table *table_specs; /* likewise */
+    size_t table_count;
+    size_t *table_dims; /* [table_count] */
     const struct loss *loss;
 };
+
+/* model_lists.c */
+/* What a layer's `from` says, "a, b, C1..C26"; NULL when it says nothing. Owned. */
+char *model_from_text(const struct layer_spec *s);
+/* Layer @l reads sparse fields @from, as indices of m->fields. */
+void model_connect_fields(struct model *m, struct layer *l, const size_t *from, size_t count);
+/* Every table is read by a layer, which has its name from now on. Errors: ERR_INVALID. */
+int model_tables_check(struct model *m, const struct model_spec *spec, struct err *err);
+
+/* How many keys the layers above layer @i look up in its table for the records of @b: as many come
+ * before its own in the index of the table's rows. */
+size_t model_lookups_above(const struct model *m, size_t i, const struct sparse_batch *b);
 
 /* The layer that computes what layer @i gives: a view gives what it reads. Indices as in
  * layer_input.from. */

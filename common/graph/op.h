@@ -20,6 +20,8 @@
 
 #define LAYER_FROM_INPUT SIZE_MAX
 
+struct lookup_params;
+
 struct layer_input {
     size_t from;        /* index of the layer whose output it is; LAYER_FROM_INPUT: the records */
     struct shape shape; /* of one record */
@@ -39,6 +41,10 @@ struct layer {
     struct shape in;       /* of the first input */
     size_t in_count;       /* its elements */
     uint32_t loss_outputs; /* what the loss needs for the labels of the data; set by the model */
+    struct {
+        const struct model_table *items; /* of the job file */
+        size_t count;
+    } tables; /* that there are; while the model is made */
 
     struct shape out;
     int activation; /* index into activation_names; 0: none */
@@ -47,6 +53,9 @@ struct layer {
     size_t state_bytes;   /* per record, kept from forward to backward */
     size_t scratch_bytes; /* in total, for the length of one call */
     struct window window; /* of conv2d and the pools */
+    bool has_table;       /* it looks keys up in table `table` of the model, as `lookup` says */
+    size_t table;
+    const struct lookup_params *lookup;
 
     size_t out_count;      /* set by the model */
     size_t first_variable; /* set by the model */
@@ -62,6 +71,8 @@ struct layer_run {
     const float *x;                   /* the first input; all of them are in xs */
     const float *const *xs;           /* [input_count] */
     const struct sparse_batch *lists; /* of sparse fields */
+    struct runner_rows table;         /* that the layer looks keys up in */
+    const uint32_t *rows; /* [keys that it looks up], list by list as table.index has them */
     float *y;
     const float *dy;
     float *dx;         /* of the first input; NULL: nobody needs it */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embedding: a row of a variable for each key of sparse fields, times the key's weight. Pooling
- * makes one row of a list: sum is Σ w · v, mean that over Σ |w|, sqrt_n that over √(Σ w²); none
- * keeps the rows apart. A list without keys gives zeros.
+/* embedding: a row of a variable, or of a table, for each key of sparse fields, times the key's
+ * weight. Pooling makes one row of a list: sum is Σ w · v, mean that over Σ |w|, sqrt_n that over
+ * √(Σ w²); none keeps the rows apart. A list without keys gives zeros.
  *
  * The gradient is as large as the variable: backward() fills it with zeros, because the caller adds
  * other gradients into the same memory, and then writes the rows of the batch's keys alone. */
@@ -22,8 +22,8 @@ struct embedding_params {
 };
 
 static const struct field embedding_fields[] = {
-    {"dim", FIELD_INT, offsetof(struct embedding_params, dim), NULL, 1, 1 << 16, NULL,
-     "Numbers of a row"},
+    {"dim", FIELD_INT, offsetof(struct embedding_params, dim), "0", 0, 1 << 16, NULL,
+     "Numbers of a row, 1 or more; 0 is for a table: those of its rows"},
     LOOKUP_FIELDS(struct embedding_params, lookup),
     {"pooling", FIELD_ENUM, offsetof(struct embedding_params, pooling), "sum", 0, 0, pooling_names,
      "How the rows of a list become one: sum, each times its key's weight; mean and sqrt_n, that "
@@ -34,6 +34,8 @@ static const struct field embedding_fields[] = {
      "is an error"},
     INIT_FIELDS(struct embedding_params, embeddings, "embeddings", "uniform"),
 };
+
+static const struct init_params usual_init = {.kind = INIT_UNIFORM, .spread = 0.05};
 
 static const struct embedding_params *params_of(const struct layer *l)
 {
@@ -49,20 +51,24 @@ static size_t rows_of_field(const struct layer *l)
 
 static int embedding_plan(struct layer *l, struct err *err)
 {
-    const struct embedding_params *p = params_of(l);
-    const uint64_t dim = (uint64_t)p->dim, rows = l->input_count * rows_of_field(l);
-    const struct shape table = {.rank = 2, .dims = {lookup_rows(&p->lookup), dim}};
-    int rc = lookup_check(l, &p->lookup, err);
+    struct embedding_params *p = l->params;
+    const uint64_t rows = l->input_count * rows_of_field(l);
+    struct lookup_plan plan = {.part = "embeddings",
+                               .width_key = "dim",
+                               .width = (uint64_t)p->dim,
+                               .init = &p->embeddings,
+                               .init_default = &usual_init};
+    int rc = lookup_plan(l, &p->lookup, &plan, err);
+    p->dim = (int64_t)plan.width;
     if (rc == 0 && p->length > 1 && p->pooling != POOLING_NONE) {
         rc = err_set(err, ERR_INVALID,
                      "length: pooling: %s makes one row of a list of any length; pooling: none "
                      "would fit",
                      pooling_names[p->pooling]);
     }
-    l->out = rows == 1 ? (struct shape){.rank = 1, .dims = {dim}}
-                       : (struct shape){.rank = 2, .dims = {rows, dim}};
-    return rc != 0 ? rc
-                   : layer_add_variable(l, "embeddings", &table, &p->embeddings, dim, dim, err);
+    l->out = rows == 1 ? (struct shape){.rank = 1, .dims = {plan.width}}
+                       : (struct shape){.rank = 2, .dims = {rows, plan.width}};
+    return rc;
 }
 
 static void embedding_limits(const struct layer *l, uint64_t *keys, size_t *length)
@@ -82,7 +88,7 @@ static float scale_of(const struct embedding_params *p, const struct layer_input
     }
     for (size_t k = 0; k < list->count; k++) {
         const double w = (double)lookup_weight(list, k);
-        if (lookup_row(&p->lookup, in, list->keys[k]) != LOOKUP_NO_ROW) {
+        if (lookup_row(&p->lookup, in, list, k) != LOOKUP_NO_ROW) {
             sum += p->pooling == POOLING_MEAN ? fabs(w) : w * w;
         }
     }
@@ -90,26 +96,27 @@ static float scale_of(const struct embedding_params *p, const struct layer_input
     return sum > 0 ? (float)(1.0 / sum) : 0.0F;
 }
 
-/* One list: into @y, or from @dy into @gradient; the other two are NULL. */
-static void run_list(const struct layer_run *r, const struct layer_input *in, size_t record,
-                     float *y, const float *dy, float *gradient)
+/* The next list of @pass: into @y, or from @dy into the gradient; the other is NULL. */
+static void run_list(struct lookup_pass *pass, const struct layer_input *in, size_t record,
+                     float *y, const float *dy)
 {
-    const struct embedding_params *p = params_of(r->layer);
-    const size_t dim = (size_t)p->dim, most = rows_of_field(r->layer);
-    const struct lookup_list list = lookup_list(r, in, record);
+    const struct layer *l = pass->run->layer;
+    const struct embedding_params *p = params_of(l);
+    const size_t dim = (size_t)p->dim, most = rows_of_field(l);
+    const struct lookup_list list = lookup_next(pass, in, record);
     const bool apart = p->pooling == POOLING_NONE;
     const float scale = scale_of(p, in, &list);
     for (size_t k = 0; k < list.count && (!apart || k < most); k++) {
-        const uint64_t row = lookup_row(&p->lookup, in, list.keys[k]);
+        const uint64_t row = lookup_row(&p->lookup, in, &list, k);
         const size_t at = apart ? k * dim : 0;
         const float w = scale * lookup_weight(&list, k);
         if (row == LOOKUP_NO_ROW) {
             continue;
         }
         if (y != NULL) {
-            kernel_add_scaled(dim, w, r->values[0] + row * dim, y + at);
+            kernel_add_scaled(dim, w, pass->values + row * dim, y + at);
         } else {
-            kernel_add_scaled(dim, w, dy + at, gradient + row * dim);
+            kernel_add_scaled(dim, w, dy + at, pass->gradient + row * dim);
         }
     }
 }
@@ -118,10 +125,11 @@ static void embedding_forward(const struct layer_run *r)
 {
     const struct layer *l = r->layer;
     const size_t width = rows_of_field(l) * (size_t)params_of(l)->dim;
+    struct lookup_pass pass = lookup_begin(r);
     memset(r->y, 0, r->count * l->out_count * sizeof *r->y);
     for (size_t k = 0; k < l->input_count; k++) { /* keys of a field lie together */
         for (size_t i = 0; i < r->count; i++) {
-            run_list(r, &l->inputs[k], i, r->y + i * l->out_count + k * width, NULL, NULL);
+            run_list(&pass, &l->inputs[k], i, r->y + i * l->out_count + k * width, NULL);
         }
     }
 }
@@ -130,11 +138,11 @@ static void embedding_backward(const struct layer_run *r)
 {
     const struct layer *l = r->layer;
     const size_t width = rows_of_field(l) * (size_t)params_of(l)->dim;
-    memset(r->gradients[0], 0, (size_t)shape_count(&l->variables[0].shape) * sizeof(float));
+    struct lookup_pass pass = lookup_begin(r);
+    lookup_zero_gradient(r);
     for (size_t k = 0; k < l->input_count; k++) {
         for (size_t i = 0; i < r->count; i++) {
-            run_list(r, &l->inputs[k], i, NULL, r->dy + i * l->out_count + k * width,
-                     r->gradients[0]);
+            run_list(&pass, &l->inputs[k], i, NULL, r->dy + i * l->out_count + k * width);
         }
     }
 }
@@ -142,7 +150,8 @@ static void embedding_backward(const struct layer_run *r)
 extern const struct layer_kind layer_embedding;
 const struct layer_kind layer_embedding = {
     .name = "embedding",
-    .help = "A row of a variable for each key of sparse fields: a vector of dim numbers for each "
+    .help = "A row of a variable or table for each key of sparse fields: a vector of dim numbers "
+            "for each "
             "field of a record",
     .fields = embedding_fields,
     .field_count = sizeof embedding_fields / sizeof embedding_fields[0],

@@ -24,6 +24,8 @@ static const struct field linear_fields[] = {
     INIT_FIELDS(struct linear_params, weights, "weights", "zeros"),
 };
 
+static const struct init_params usual_init = {.kind = INIT_ZEROS, .spread = 0.05};
+
 static const struct linear_params *params_of(const struct layer *l)
 {
     return l->params;
@@ -31,13 +33,16 @@ static const struct linear_params *params_of(const struct layer *l)
 
 static int linear_plan(struct layer *l, struct err *err)
 {
-    const struct linear_params *p = params_of(l);
+    struct linear_params *p = l->params;
     const uint64_t units = p->units > 0 ? (uint64_t)p->units : l->loss_outputs;
-    const struct shape table = {.rank = 2, .dims = {lookup_rows(&p->lookup), units}};
     const struct init_params zeros = {.kind = INIT_ZEROS};
+    struct lookup_plan plan = {.part = "weights",
+                               .width_key = "units",
+                               .width = units,
+                               .init = &p->weights,
+                               .init_default = &usual_init};
     l->out = (struct shape){.rank = 1, .dims = {units}};
-    int rc = lookup_check(l, &p->lookup, err);
-    rc = rc != 0 ? rc : layer_add_variable(l, "weights", &table, &p->weights, units, units, err);
+    int rc = lookup_plan(l, &p->lookup, &plan, err);
     return rc != 0 || !p->bias ? rc
                                : layer_add_variable(l, "bias", &l->out, &zeros, units, units, err);
 }
@@ -51,19 +56,20 @@ static void linear_limits(const struct layer *l, uint64_t *keys, size_t *length)
 static void linear_forward(const struct layer_run *r)
 {
     const struct layer *l = r->layer;
-    const size_t units = l->out_count;
-    if (l->variable_count > 1) {
-        kernel_repeat_row(r->count, units, r->values[1], r->y);
+    const size_t units = l->out_count, bias = lookup_variables(l);
+    struct lookup_pass pass = lookup_begin(r);
+    if (l->variable_count > bias) {
+        kernel_repeat_row(r->count, units, r->values[bias], r->y);
     } else {
         memset(r->y, 0, r->count * units * sizeof *r->y);
     }
     for (size_t f = 0; f < l->input_count; f++) {
         for (size_t i = 0; i < r->count; i++) {
-            const struct lookup_list list = lookup_list(r, &l->inputs[f], i);
+            const struct lookup_list list = lookup_next(&pass, &l->inputs[f], i);
             for (size_t k = 0; k < list.count; k++) {
-                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], list.keys[k]);
+                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], &list, k);
                 if (row != LOOKUP_NO_ROW) {
-                    kernel_add_scaled(units, lookup_weight(&list, k), r->values[0] + row * units,
+                    kernel_add_scaled(units, lookup_weight(&list, k), pass.values + row * units,
                                       r->y + i * units);
                 }
             }
@@ -74,19 +80,20 @@ static void linear_forward(const struct layer_run *r)
 static void linear_backward(const struct layer_run *r)
 {
     const struct layer *l = r->layer;
-    const size_t units = l->out_count;
-    memset(r->gradients[0], 0, (size_t)shape_count(&l->variables[0].shape) * sizeof(float));
-    if (l->variable_count > 1) {
-        kernel_column_sums(r->count, units, r->dy, r->gradients[1]);
+    const size_t units = l->out_count, bias = lookup_variables(l);
+    struct lookup_pass pass = lookup_begin(r);
+    lookup_zero_gradient(r);
+    if (l->variable_count > bias) {
+        kernel_column_sums(r->count, units, r->dy, r->gradients[bias]);
     }
     for (size_t f = 0; f < l->input_count; f++) {
         for (size_t i = 0; i < r->count; i++) {
-            const struct lookup_list list = lookup_list(r, &l->inputs[f], i);
+            const struct lookup_list list = lookup_next(&pass, &l->inputs[f], i);
             for (size_t k = 0; k < list.count; k++) {
-                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], list.keys[k]);
+                const uint64_t row = lookup_row(&params_of(l)->lookup, &l->inputs[f], &list, k);
                 if (row != LOOKUP_NO_ROW) {
                     kernel_add_scaled(units, lookup_weight(&list, k), r->dy + i * units,
-                                      r->gradients[0] + row * units);
+                                      pass.gradient + row * units);
                 }
             }
         }

@@ -39,6 +39,7 @@ struct runner {
     const float **xs;           /* of the layer that is running */
     float **dxs;
     size_t scratch;
+    const struct runner_rows *rows; /* of the model's tables, for the batch that is computed */
 };
 
 /* Take @count × @size bytes of the arena; false when the sum does not fit. */
@@ -301,6 +302,19 @@ static const float *output_of(const struct runner *r, size_t source, const struc
     return source == LAYER_FROM_INPUT ? b->features : floats_at(r, r->places[source].y);
 }
 
+void runner_set_rows(struct runner *r, const struct runner_rows *rows)
+{
+    r->rows = rows;
+}
+
+static void set_rows(const struct runner *r, size_t i, const struct batch *b, struct layer_run *run)
+{
+    if (run->layer->has_table) {
+        run->table = r->rows[run->layer->table];
+        run->rows = run->table.index + model_lookups_above(r->model, i, &b->lists);
+    }
+}
+
 static struct layer_run run_of(struct runner *r, size_t i, const float *const *values,
                                const struct batch *b)
 {
@@ -308,20 +322,26 @@ static struct layer_run run_of(struct runner *r, size_t i, const float *const *v
     for (size_t k = 0; k < l->input_count; k++) {
         r->xs[k] = output_of(r, l->inputs[k].from, b);
     }
-    return (struct layer_run){.layer = l,
-                              .count = b->count,
-                              .values = values + l->first_variable,
-                              .x = r->xs[0],
-                              .xs = r->xs,
-                              .lists = &b->lists,
-                              .y = floats_at(r, r->places[i].y),
-                              .state = r->arena + r->places[i].state,
-                              .scratch = r->arena + r->scratch};
+    struct layer_run run = {.layer = l,
+                            .count = b->count,
+                            .values = values + l->first_variable,
+                            .x = r->xs[0],
+                            .xs = r->xs,
+                            .lists = &b->lists,
+                            .y = floats_at(r, r->places[i].y),
+                            .state = r->arena + r->places[i].state,
+                            .scratch = r->arena + r->scratch};
+    set_rows(r, i, b, &run);
+    return run;
 }
 
-static int needs(const struct runner_need *need, const struct layer *l)
+static int needs(const struct runner_need *need, const struct layer *l, bool *have_rows)
 {
     int rc = 0;
+    if (need != NULL && need->rows != NULL && l->has_table && !*have_rows) {
+        rc = need->rows(need->ctx);
+        *have_rows = true;
+    }
     for (size_t j = 0; need != NULL && j < l->variable_count && rc == 0; j++) {
         rc = need->call(need->ctx, l->first_variable + j);
     }
@@ -334,9 +354,10 @@ static int forward(struct runner *r, size_t layers, const float *const *values,
                    const struct runner_need *need)
 {
     assert(b->count <= r->batch_max);
+    bool have_rows = false;
     for (size_t i = 0; i < layers; i++) {
         const struct layer *l = &r->model->layers[i].layer;
-        int rc = needs(need, l);
+        int rc = needs(need, l, &have_rows);
         if (rc != 0) {
             return rc;
         }
@@ -408,8 +429,9 @@ static void backward(struct runner *r, const float *const *values, const struct 
 static int all_needed(const struct model *m, const struct runner_need *need)
 {
     int rc = 0;
+    bool have_rows = true; /* there are none to read */
     for (size_t i = 0; i < m->layer_count && rc == 0; i++) {
-        rc = needs(need, &m->layers[i].layer);
+        rc = needs(need, &m->layers[i].layer, &have_rows);
     }
     return rc;
 }

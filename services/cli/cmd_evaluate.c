@@ -134,6 +134,11 @@ static int evaluate(const struct options *o, const char *path, const struct chec
         rc = model_new(&spec->model, &info->features, &info->fields,
                        info->label_is_class ? info->classes : 0, &model, err);
     }
+    if (rc == 0 && model_table_count(model) > 0) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "the model has tables, which this command does not read yet; the job's own "
+                     "evaluations (training.evaluate_every) do");
+    }
     if (rc == 0) {
         rc = job_spec_check_lists(model, data, NULL, err);
     }

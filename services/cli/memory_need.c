@@ -37,7 +37,15 @@ static void add(struct memory_need *need, enum memory_who who, const char *what,
 
 /* ---- servers ---- */
 
-enum part { PART_VALUES, PART_SLOTS, PART_PINS, PART_BASES, PART_GRADIENTS, PART_COUNT };
+enum part {
+    PART_VALUES,
+    PART_SLOTS,
+    PART_PINS,
+    PART_BASES,
+    PART_GRADIENTS,
+    PART_TABLES,
+    PART_COUNT
+};
 
 static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum part part,
                             bool shared_memory)
@@ -51,6 +59,8 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
         return m->pins;
     case PART_BASES:
         return m->bases;
+    case PART_TABLES:
+        return m->tables;
     default: /* those in shared memory are the workers' */
         return shared_memory ? 0 : m->gradients;
     }
@@ -58,9 +68,9 @@ static uint64_t part_floats(const struct output_update *u, uint32_t shard, enum 
 
 static void add_servers(struct memory_need *need, const struct output_update *u, bool shared_memory)
 {
-    static const char *const NAMES[PART_COUNT] = {"values, and a pinned version", "slots",
-                                                  "their copy for checkpoints",
-                                                  "what each worker read", "gradients"};
+    static const char *const NAMES[PART_COUNT] = {
+        "values, and a pinned version", "slots",     "their copy for checkpoints",
+        "what each worker read",        "gradients", "tables, and copies of rows"};
     const uint32_t shards = u->plan->shard_count;
     add(need, MEMORY_PS, "the process", PS_BYTES, shards, shards * PS_BYTES);
     for (enum part p = 0; p < PART_COUNT; p++) {

@@ -60,8 +60,7 @@ static int measure_shard(struct output_update *o, uint32_t shard, const struct c
     }
     o->rounds = c->mode == TRAINING_SYNC ? plan_update_rounds(o->plan, u) : 0;
     o->sends_norms = c->mode != TRAINING_SYNC && update_needs_norms(u);
-    plan_memory_of(u, o->spec, c, o->plan->shard_elements[shard], o->workers, o->rounds,
-                   &o->memory[shard]);
+    plan_memory_of(u, o->spec, c, o->plan, shard, o->workers, o->rounds, &o->memory[shard]);
     update_free(u);
     return 0;
 }
@@ -208,6 +207,7 @@ static void say_memory(const struct output_update *o, struct buf *out)
         say_floats(s, "copy of the slots, for checkpoints", "", m->pins, out);
         say_floats(s, bases, "", m->bases, out);
         say_floats(s, "gradients, at least", "", m->gradients, out);
+        say_floats(s, "tables, and copies of rows", "", m->tables, out);
         say_floats(s, "total", "", m->total, out);
     }
 }

@@ -62,6 +62,13 @@ static inline struct layer_spec *models_add(struct model_spec *spec, const char 
     return l;
 }
 
+/* A table for layers with table=@name. */
+static inline void models_table(struct model_spec *spec, const char *name, int64_t dim)
+{
+    spec->tables = mem_resize(spec->tables, spec->table_count + 1, sizeof *spec->tables);
+    spec->tables[spec->table_count++] = (struct model_table){.name = mem_strdup(name), .dim = dim};
+}
+
 /* What @l reads: names with blanks between them. */
 static inline void models_from(struct layer_spec *l, const char *names)
 {
@@ -82,13 +89,16 @@ static inline struct shape models_shape(size_t rank, const uint64_t *dims)
 #define MODELS_SHAPE(...)                                                                          \
     models_shape(sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__})
 
-/* A model with values, gradients and a batch, all filled from a seed. */
+/* A model with values, gradients and a batch, all filled from a seed. Behind its variables come its
+ * tables: the rows of the batch's keys. */
 struct models_rig {
     struct model *model;
     struct runner *runner;
-    size_t count;
+    size_t variables, count;
     float **values, **gradients;
     size_t *sizes;
+    uint32_t **index;         /* of each table */
+    struct runner_rows *rows; /* likewise */
     struct batch batch;
 };
 
@@ -126,6 +136,45 @@ static inline void models_fill_lists(struct sparse_batch *b, size_t records, uin
     models_fill(b->weights, at, rng_key_mix(seed, 2000), 1.0);
 }
 
+static inline void models_allocate(struct models_rig *rig, size_t i, size_t n, uint64_t seed)
+{
+    rig->sizes[i] = n;
+    rig->values[i] = mem_new(n, sizeof(float));
+    rig->gradients[i] = mem_new(n, sizeof(float));
+    models_fill(rig->values[i], n, rng_key_mix(seed, i + 1), 0.6);
+}
+
+/* A row for each different one of @keys, in the order in which they come; how many. */
+static inline size_t models_index(const uint64_t *keys, size_t n, uint32_t *index)
+{
+    uint32_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t first = 0;
+        while (keys[first] != keys[i]) {
+            first++;
+        }
+        index[i] = first < i ? index[first] : rows++;
+    }
+    return rows;
+}
+
+/* The rows that the batch needs. */
+static inline void models_fill_rows(struct models_rig *rig, uint64_t seed)
+{
+    for (size_t t = 0; t < model_table_count(rig->model); t++) {
+        const size_t n = model_table_lookups(rig->model, t, &rig->batch.lists);
+        uint64_t *keys = mem_new(n, sizeof *keys);
+        model_table_keys(rig->model, t, &rig->batch.lists, keys);
+        rig->index[t] = mem_new(n, sizeof **rig->index);
+        const size_t rows = models_index(keys, n, rig->index[t]);
+        free(keys);
+        const size_t i = rig->variables + t;
+        models_allocate(rig, i, rows * model_table_dim(rig->model, t), seed);
+        rig->rows[t] = (struct runner_rows){rig->index[t], rig->values[i], rig->gradients[i]};
+    }
+    runner_set_rows(rig->runner, rig->rows);
+}
+
 /* @classes 0: real targets. Values are uniform in ±0.6, features in ±1. */
 static inline void models_rig_init(struct models_rig *rig, const struct model_spec *spec,
                                    struct shape input, uint32_t classes, size_t records,
@@ -138,15 +187,16 @@ static inline void models_rig_init(struct models_rig *rig, const struct model_sp
         fail_msg("%s", err.msg);
     }
     assert_int_equal(0, runner_new(rig->model, records, 1, &rig->runner, &err));
-    rig->count = model_variable_count(rig->model);
+    rig->variables = model_variable_count(rig->model);
+    rig->count = rig->variables + model_table_count(rig->model);
+    rig->index = mem_new(model_table_count(rig->model), sizeof *rig->index);
+    rig->rows = mem_new(model_table_count(rig->model), sizeof *rig->rows);
     rig->values = mem_new(rig->count, sizeof(float *));
     rig->gradients = mem_new(rig->count, sizeof(float *));
     rig->sizes = mem_new(rig->count, sizeof(size_t));
-    for (size_t i = 0; i < rig->count; i++) {
-        rig->sizes[i] = (size_t)shape_count(&model_variable(rig->model, i)->shape);
-        rig->values[i] = mem_new(rig->sizes[i], sizeof(float));
-        rig->gradients[i] = mem_new(rig->sizes[i], sizeof(float));
-        models_fill(rig->values[i], rig->sizes[i], rng_key_mix(seed, i + 1), 0.6);
+    for (size_t i = 0; i < rig->variables; i++) {
+        const size_t n = (size_t)shape_count(&model_variable(rig->model, i)->shape);
+        models_allocate(rig, i, n, seed);
     }
     const size_t width = (size_t)shape_count(&input);
     rig->batch.capacity = rig->batch.count = records;
@@ -155,6 +205,7 @@ static inline void models_rig_init(struct models_rig *rig, const struct model_sp
     rig->batch.targets = mem_new(records, sizeof(float));
     models_fill(rig->batch.features, records * width, rng_key_mix(seed, 1000), 1.0);
     models_fill_lists(&rig->batch.lists, records, rng_key_mix(seed, 3000));
+    models_fill_rows(rig, seed);
     for (size_t i = 0; i < records; i++) {
         if (classes > 0) {
             rig->batch.classes[i] = (int32_t)rng_below(seed, i, classes);
@@ -171,6 +222,11 @@ static inline void models_rig_release(struct models_rig *rig)
         free(rig->values[i]);
         free(rig->gradients[i]);
     }
+    for (size_t t = 0; t < model_table_count(rig->model); t++) {
+        free(rig->index[t]);
+    }
+    free(rig->index);
+    free(rig->rows);
     free(rig->values);
     free(rig->gradients);
     free(rig->sizes);
@@ -195,6 +251,9 @@ static inline double models_gradients(struct models_rig *rig, uint64_t step)
     struct metrics m;
     const struct runner_step identity = {.seed = 5, .step = step, .replica = 1};
     metrics_init(&m, 0);
+    for (size_t i = rig->variables; i < rig->count; i++) { /* to those it is added */
+        memset(rig->gradients[i], 0, rig->sizes[i] * sizeof(float));
+    }
     runner_gradients(rig->runner, models_values(rig), &rig->batch, &identity, rig->gradients, &m,
                      NULL, NULL);
     double loss = m.loss_sum;

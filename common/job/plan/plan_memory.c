@@ -37,10 +37,22 @@ uint64_t plan_memory_version(uint64_t elements, enum value_type type)
     return elements + (type == VALUE_FP32 ? 0 : (elements + 1) / 2);
 }
 
-void plan_memory_of(const struct update *u, const struct job_spec *spec,
-                    const struct consistency *c, uint64_t elements, size_t workers, uint32_t rounds,
-                    struct plan_memory *out)
+/* Floats that a server's part of the job's tables takes. */
+static uint64_t tables_of(const struct job_spec *spec, uint32_t shards)
 {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < spec->model.table_count; i++) {
+        const struct model_table *t = &spec->model.tables[i];
+        bytes += ((uint64_t)t->memory_bytes + (uint64_t)t->copies_bytes) / shards;
+    }
+    return bytes / sizeof(float);
+}
+
+void plan_memory_of(const struct update *u, const struct job_spec *spec,
+                    const struct consistency *c, const struct plan *plan, uint32_t shard,
+                    size_t workers, uint32_t rounds, struct plan_memory *out)
+{
+    const uint64_t elements = plan->shard_elements[shard];
     const size_t bases = plan_memory_bases(&spec->update, c, workers);
     const size_t base_slots = plan_memory_base_slots(&spec->update, bases);
     const uint64_t version =
@@ -49,6 +61,7 @@ void plan_memory_of(const struct update *u, const struct job_spec *spec,
         .values = 2 * version,
         .bases = bases * version,
         .gradients = plan_memory_gradients(c, workers, rounds) * elements,
+        .tables = tables_of(spec, plan->shard_count),
     };
     if (base_slots > 0) {
         out->bases += base_slots * update_slot_floats(u, 0);
@@ -56,7 +69,7 @@ void plan_memory_of(const struct update *u, const struct job_spec *spec,
     if (update_needs_gradient(u)) {
         out->gradients += elements;
     }
-    out->total = out->values + out->bases + out->gradients;
+    out->total = out->values + out->bases + out->gradients + out->tables;
     for (size_t k = 0; k < update_slot_count(u); k++) {
         out->slots[k] = update_slot_floats(u, k);
         out->pins += out->slots[k];

@@ -4,6 +4,7 @@
 #ifndef GRADUS_JOB_PLAN_PLAN_MEMORY_H
 #define GRADUS_JOB_PLAN_PLAN_MEMORY_H
 
+#include "job/plan/plan.h"
 #include "job/progress/consistency.h"
 #include "rule/update/update.h"
 #include "tensor/half.h"
@@ -29,13 +30,14 @@ struct plan_memory { /* floats */
     uint64_t bases;     /* versions and slots */
     uint64_t gradients; /* at least; one more that is empty where one is needed */
     uint64_t pins;      /* the copy of the slots that goes with a version for a checkpoint */
+    uint64_t tables;    /* and copies of their rows */
     uint64_t total;
 };
 /* Of one version: its values, and as they travel, if those are other bytes. */
 uint64_t plan_memory_version(uint64_t elements, enum value_type type);
-/* Of a shard of @elements under @u. */
+/* Of shard @shard of @plan under @u. */
 void plan_memory_of(const struct update *u, const struct job_spec *spec,
-                    const struct consistency *c, uint64_t elements, size_t workers, uint32_t rounds,
-                    struct plan_memory *out);
+                    const struct consistency *c, const struct plan *plan, uint32_t shard,
+                    size_t workers, uint32_t rounds, struct plan_memory *out);
 
 #endif

@@ -113,7 +113,7 @@ void quota_measure(struct job *j)
             return; /* which opening the shard will tell */
         }
         uint32_t rounds = job_is_sync(j) ? plan_update_rounds(&j->plan, u) : 0;
-        plan_memory_of(u, &j->spec, &j->record.consistency, j->plan.shard_elements[s],
+        plan_memory_of(u, &j->spec, &j->record.consistency, &j->plan, s,
                        (size_t)j->spec.cluster.workers.max, rounds, &shard);
         floats += shard.total;
         update_free(u);

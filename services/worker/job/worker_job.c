@@ -25,21 +25,39 @@ void worker_job_fail(struct worker_job *j, const struct err *err)
 
 static void do_add(struct worker_job *j, const struct worker_action *a)
 {
+    struct err err = {0};
     uint64_t begin = chrono_now_ns();
-    worker_model_add(&j->model, a->buffer, a->buffer_from);
+    if (worker_model_add(&j->model, a->buffer, a->buffer_from, &err) != 0) {
+        worker_job_fail(j, &err);
+        return;
+    }
     worker_job_sums_changed(&j->sums, a->buffer);
     worker_job_busy(j, STEP_COMPUTE, TRACE_ADD, begin, chrono_now_ns());
+}
+
+struct fetch {
+    struct worker_job *job;
+    const struct worker_request *request;
+};
+
+static int fetch_rows(void *ctx, struct err *err)
+{
+    const struct fetch *f = ctx;
+    worker_job_rows_begin(f->job, f->request);
+    return worker_job_rows_wait(f->job, err);
 }
 
 static void do_evaluate(struct worker_job *j, const struct worker_action *a)
 {
     struct err err = {0};
+    struct fetch fetch = {j, &a->request};
+    const struct worker_model_fetch rows = {fetch_rows, &fetch};
     struct metrics sums;
     metrics_init(&sums, j->model.spec.model.metrics);
     work_begin(&j->tells->work, "Evaluate", 0, "");
     uint64_t begin = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
-    int rc = worker_model_evaluate(&j->model, a->first, a->count, &sums, &err);
+    int rc = worker_model_evaluate(&j->model, a->first, a->count, &rows, &sums, &err);
     slow_down_wait(&j->slow_down, begin, chrono_thread_ns() - used);
     work_end(&j->tells->work);
     worker_job_busy(j, STEP_WAIT, TRACE_EVALUATE, begin, chrono_now_ns());
@@ -59,7 +77,7 @@ static void do_evaluate(struct worker_job *j, const struct worker_action *a)
     }
     metrics_release(&sums);
     meter_add(j->meters->evaluations, 1);
-    worker_job_tell_computed(j, 0);
+    worker_job_tell_computed(j, 0, false);
 }
 
 int worker_job_client_request(struct worker_job *j, const struct worker_request *r,
@@ -76,7 +94,13 @@ int worker_job_client_request(struct worker_job *j, const struct worker_request 
     };
     if (r->ask.has_pull || r->ask.kind == EXCHANGE_PINNED) {
         out->values = worker_model_set(&j->model, r->set, err);
-        return out->values == NULL ? ERR_EXHAUSTED : 0;
+        if (out->values == NULL) {
+            return ERR_EXHAUSTED;
+        }
+    }
+    if (out->gradient != NULL && r->ask.has_push && j->model.rows.count > 0) {
+        return worker_rows_encode(&j->model.rows, &j->model.row_gradients[r->buffer], r->shard,
+                                  &out->tables, &out->tables_bytes, err);
     }
     return 0;
 }

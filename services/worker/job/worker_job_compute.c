@@ -11,16 +11,18 @@ static void computed(void *ctx)
 {
     struct worker_job *j = ctx;
     if (!loop_discarding(j->loop)) {
-        struct worker_event event = {.kind = WORKER_COMPUTED, .code = j->computed_code};
+        struct worker_event event = {
+            .kind = WORKER_COMPUTED, .code = j->computed_code, .rows_lost = j->computed_rows_lost};
         worker_job_step(j, &event);
     }
 }
 
 /* Behind the messages that came while it was computed: they may say that the next computation,
  * which begins with this event, is not wanted any more. */
-void worker_job_tell_computed(struct worker_job *j, int code)
+void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost)
 {
     j->computed_code = code;
+    j->computed_rows_lost = rows_lost;
     if (loop_post(j->loop, computed, j, NULL) == ERR_EXHAUSTED) {
         computed(j);
     }
@@ -100,10 +102,49 @@ static int need(void *ctx, size_t variable)
     return rc;
 }
 
+/* ---- rows of tables ---- */
+
+void worker_job_rows_begin(struct worker_job *j, const struct worker_request *r)
+{
+    const struct worker_rows *rows = &j->model.rows;
+    struct ps_client_request request = {
+        .exchange = r->exchange, .generation = r->generation, .ask = r->ask};
+    for (uint32_t s = 0; s < rows->shard_count && rows->count > 0; s++) {
+        if (rows->shards[s].count > 0) {
+            request.shard = s;
+            request.rows = rows->shards[s];
+            ps_client_rows_begin(j->client, &request);
+        }
+    }
+}
+
+int worker_job_rows_wait(struct worker_job *j, struct err *err)
+{
+    return ps_client_rows_wait(j->client, err);
+}
+
+static int need_rows(void *ctx)
+{
+    struct worker_job *j = ctx;
+    struct job_compute *c = &j->compute;
+    uint64_t begin_ns = chrono_now_ns();
+    account(j, begin_ns);
+    int rc = worker_job_rows_wait(j, &c->lost);
+    c->rows_open = false;
+    c->rows_lost = rc != 0;
+    c->since_ns = chrono_now_ns();
+    worker_job_busy(j, STEP_WIRE, TRACE_WAIT, begin_ns, c->since_ns);
+    return rc != 0 ? rc : worker_model_rows(&j->model, c->buffer, &c->exhausted);
+}
+
 static void begin(struct worker_job *j, const struct worker_action *a, uint64_t now_ns)
 {
-    j->compute = (struct job_compute){
-        .since_ns = now_ns, .values = j->model.sets[a->set], .need = {need, j}};
+    const bool tables = j->model.rows.count > 0;
+    j->compute = (struct job_compute){.since_ns = now_ns,
+                                      .values = j->model.sets[a->set],
+                                      .buffer = a->buffer,
+                                      .rows_open = tables,
+                                      .need = {need, tables ? need_rows : NULL, j}};
 }
 
 /* Its pushes are not begun: backward was not reached. */
@@ -112,7 +153,34 @@ static void give_up(struct worker_job *j, const struct worker_action *a)
     log_info("batch_given_up", "job=%s step=%llu reason=\"%s\"", j->id, (unsigned long long)a->step,
              j->compute.lost.msg);
     meter_add(j->meters->given_up, 1);
-    worker_job_tell_computed(j, j->compute.lost.code);
+    worker_job_tell_computed(j, j->compute.lost.code, j->compute.rows_lost);
+}
+
+/* The gradient of the action's batch, with what it needs. Errors: none of j->compute.lost: those of
+ * the batch, or of memory. */
+static int gradient(struct worker_job *j, const struct worker_action *a, struct metrics *metrics,
+                    struct err *err)
+{
+    struct job_compute *c = &j->compute;
+    const struct runner_step identity = {
+        .seed = (uint64_t)j->model.spec.training.seed,
+        .step = a->step,
+        .replica = a->replica,
+    };
+    int rc = worker_model_take(&j->model, &a->batch, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (c->rows_open) {
+        worker_job_rows_begin(j, &a->request);
+    }
+    rc = worker_model_gradient(&j->model, &identity, a->set, a->buffer, metrics,
+                               j->client != NULL ? &c->need : NULL, worker_job_push_begin(j, a));
+    if (c->rows_open) { /* nobody reads them: the batch is empty, or parameters were lost */
+        struct err unused = {0};
+        (void)worker_job_rows_wait(j, &unused);
+    }
+    return c->exhausted.code == 0 ? rc : err_set(err, c->exhausted.code, "%s", c->exhausted.msg);
 }
 
 /* ---- the action ---- */
@@ -134,17 +202,10 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     uint64_t begin_ns = chrono_now_ns();
     uint64_t used = chrono_thread_ns();
     worker_job_busy(j, STEP_WIRE, TRACE_WAIT, began, begin_ns);
-    struct runner_step identity = {
-        .seed = (uint64_t)j->model.spec.training.seed,
-        .step = a->step,
-        .replica = a->replica,
-    };
     /* A replica of another worker is that one's to measure. */
     struct epoch_sums *sums = a->spare ? NULL : sums_of(j, a->batch.epoch);
     begin(j, a, begin_ns);
-    int rc = worker_model_gradient(
-        &j->model, &a->batch, &identity, a->set, a->buffer, sums != NULL ? &sums->sums : NULL,
-        j->client != NULL ? &j->compute.need : NULL, worker_job_push_begin(j, a), &err);
+    int rc = gradient(j, a, sums != NULL ? &sums->sums : NULL, &err);
     if (sums != NULL) {
         sums_end(sums, rc == 0);
     }
@@ -162,5 +223,5 @@ void worker_job_compute(struct worker_job *j, const struct worker_action *a)
     worker_job_count_times(j);
     meter_add(j->meters->batches, 1);
     meter_add(j->meters->examples, a->batch.count);
-    worker_job_tell_computed(j, 0);
+    worker_job_tell_computed(j, 0, false);
 }

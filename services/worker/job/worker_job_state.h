@@ -56,7 +56,11 @@ struct job_compute {
     bool loaded;       /* with the time for its batch */
     const float *values;
     struct runner_need need;
-    struct err lost; /* why they do not come; code 0: they do */
+    struct err lost;      /* why they do not come; code 0: they do */
+    bool rows_lost;       /* it is rows of tables that do not */
+    bool rows_open;       /* they were asked for, and not waited for yet */
+    uint32_t buffer;      /* of its gradient */
+    struct err exhausted; /* code: there is no memory for what came */
 };
 
 struct worker_job {
@@ -85,6 +89,7 @@ struct worker_job {
     bool stepping;
     struct job_compute compute;
     int computed_code; /* of the last computation, until the core hears of it */
+    bool computed_rows_lost;
     struct job_push push;
     struct measurements measured, reporting;
     bool report_again; /* the report under way was sent before */
@@ -129,8 +134,12 @@ void worker_job_drain_over(struct worker_job *j);
 
 /* worker_job_compute.c */
 void worker_job_compute(struct worker_job *j, const struct worker_action *a);
-/* The computation or evaluation is over; a code: it was given up. */
-void worker_job_tell_computed(struct worker_job *j, int code);
+/* The computation or evaluation is over; a code: it was given up, because of rows or not. */
+void worker_job_tell_computed(struct worker_job *j, int code, bool rows_lost);
+/* Ask for the rows that the model's batch needs, as @r says, and wait until all are there. Errors:
+ * those of ps_client_rows_wait(). */
+void worker_job_rows_begin(struct worker_job *j, const struct worker_request *r);
+int worker_job_rows_wait(struct worker_job *j, struct err *err);
 void worker_job_fail(struct worker_job *j, const struct err *err);
 
 /* worker_job_push.c: around the computation of @a. Whom to tell what is made of its gradient; NULL:

@@ -4,6 +4,7 @@
 #include "worker/job/worker_model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,9 @@
 #include "base/mem.h"
 #include "tensor/half.h"
 
-#define FLAT_ALIGN 16       /* floats: every variable begins at a cache line */
-#define EVALUATION_BATCH 64 /* records computed at once at least */
+#define FLAT_ALIGN 16                /* floats: every variable begins at a cache line */
+#define EVALUATION_BATCH 64          /* records computed at once at least */
+#define EVALUATION_BATCH_OF_ROWS 512 /* likewise of a model with tables: each asks for rows */
 #define STAGGER_FLOATS                                                                             \
     1040 /* arrays must not lie a power of two apart: they would share cache ways */
 
@@ -86,10 +88,15 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
         return rc;
     }
     lay_out(m);
+    worker_rows_init(&m->rows, m->model, plan->shard_count);
     size_t batch = (size_t)m->spec.training.batch_size;
-    m->runner_batch = batch < EVALUATION_BATCH ? EVALUATION_BATCH : batch;
+    size_t least = m->rows.count > 0 ? EVALUATION_BATCH_OF_ROWS : EVALUATION_BATCH;
+    m->runner_batch = batch < least ? least : batch;
     m->records = mem_new(m->runner_batch, sizeof *m->records);
     rc = runner_new(m->model, m->runner_batch, (int)m->spec.cluster.blas_threads, &m->runner, err);
+    if (rc == 0) {
+        runner_set_rows(m->runner, m->rows.run);
+    }
     if (rc == 0 && m->test != NULL) {
         rc = batch_init(&m->test_batch, m->test, m->runner_batch, err);
     }
@@ -102,7 +109,14 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
 
 void worker_model_release(struct worker_model *m)
 {
+    if (m->taken != NULL) {
+        loader_return(m->loader, m->taken);
+    }
     loader_free(m->loader);
+    for (size_t i = 0; i < WORKER_BUFFERS_MAX; i++) {
+        worker_rows_gradient_release(&m->rows, &m->row_gradients[i]);
+    }
+    worker_rows_release(&m->rows);
     runner_free(m->runner);
     model_free(m->model);
     batch_release(&m->test_batch);
@@ -167,33 +181,54 @@ void worker_model_round_sum(struct worker_model *m, uint32_t buffer)
     }
 }
 
-int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                          const struct runner_step *step, enum worker_set set, uint32_t buffer,
-                          struct metrics *metrics, const struct runner_need *need,
-                          const struct runner_ready *ready, struct err *err)
+int worker_model_take(struct worker_model *m, const struct ledger_batch *batch, struct err *err)
 {
-    const struct batch *b;
     uint64_t begin = chrono_now_ns();
-    int rc = loader_take(m->loader, batch->epoch, batch->first, batch->count, &b, err);
+    int rc = loader_take(m->loader, batch->epoch, batch->first, batch->count, &m->taken, err);
+    rc = rc != 0 ? rc : worker_rows_find(&m->rows, &m->taken->lists, err);
     m->load_ns = chrono_now_ns() - begin;
-    if (rc != 0) {
-        return rc;
+    return rc;
+}
+
+int worker_model_rows(struct worker_model *m, uint32_t buffer, struct err *err)
+{
+    return worker_rows_come(&m->rows, &m->row_gradients[buffer], err);
+}
+
+/* What the servers decide about a gradient they decide by its dense part. */
+static void mark_rows(struct worker_model *m, uint32_t buffer)
+{
+    const bool matters = m->rows.count > 0 && m->spec.update.non_finite != UPDATE_NON_FINITE_APPLY;
+    if (matters && !worker_rows_gradient_is_finite(&m->rows, &m->row_gradients[buffer])) {
+        m->gradients[0][0] = NAN;
     }
+}
+
+int worker_model_gradient(struct worker_model *m, const struct runner_step *step,
+                          enum worker_set set, uint32_t buffer, struct metrics *metrics,
+                          const struct runner_need *need, const struct runner_ready *ready)
+{
+    const struct batch *b = m->taken;
     point(m, set);
     for (size_t i = 0; i < m->variable_count; i++) {
         m->gradients[i] = m->buffers[buffer] + m->offsets[i];
     }
-    rc = runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, need, ready);
+    int rc = runner_gradients(m->runner, m->values, b, step, m->gradients, metrics, need, ready);
+    if (rc == 0 && b->count == 0) {
+        worker_rows_gradient_clear(&m->rows, &m->row_gradients[buffer]);
+    }
+    m->taken = NULL;
     loader_return(m->loader, b);
     if (rc != 0) {
         return rc;
     }
+    mark_rows(m, buffer);
     m->summed[buffer] = false;
     round_buffer(m, buffer);
     return 0;
 }
 
-void worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from)
+int worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from, struct err *err)
 {
     float *restrict to = m->buffers[buffer];
     const float *restrict add = m->buffers[from];
@@ -201,10 +236,21 @@ void worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from)
         to[i] += add[i];
     }
     m->summed[buffer] = true;
+    return worker_rows_gradient_add(&m->rows, &m->row_gradients[buffer], &m->row_gradients[from],
+                                    err);
+}
+
+static int fetch_rows(struct worker_model *m, const struct worker_model_fetch *fetch,
+                      struct err *err)
+{
+    int rc = m->rows.count == 0 ? 0 : worker_rows_find(&m->rows, &m->test_batch.lists, err);
+    rc = rc != 0 || m->rows.count == 0 ? rc : fetch->call(fetch->ctx, err);
+    return rc != 0 ? rc : worker_rows_come(&m->rows, NULL, err);
 }
 
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
-                          struct metrics *metrics, struct err *err)
+                          const struct worker_model_fetch *fetch, struct metrics *metrics,
+                          struct err *err)
 {
     if (m->test == NULL) {
         return err_set(err, ERR_STATE, "the job has no test data");
@@ -221,6 +267,10 @@ int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count
             m->records[i] = first + i;
         }
         dataset_read(m->test, m->records, n, &m->test_batch);
+        int rc = fetch_rows(m, fetch, err);
+        if (rc != 0) {
+            return rc;
+        }
         runner_evaluate(m->runner, m->values, &m->test_batch, metrics);
         first += n;
         count -= n;

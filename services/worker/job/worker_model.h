@@ -12,6 +12,7 @@
 #include "job/spec/job_spec.h"
 #include "job/plan/plan.h"
 #include "worker/core/worker.h"
+#include "worker/job/worker_rows.h"
 
 struct worker_model {
     struct job_spec spec;
@@ -28,9 +29,12 @@ struct worker_model {
     uint64_t flat_count;
     float *sets[WORKER_SET_COUNT];
     float *buffers[WORKER_BUFFERS_MAX];
-    bool summed[WORKER_BUFFERS_MAX]; /* and not rounded since */
-    const float **values;            /* [variables] scratch */
-    float **gradients;               /* [variables] scratch */
+    bool summed[WORKER_BUFFERS_MAX];                               /* and not rounded since */
+    const float **values;                                          /* [variables] scratch */
+    float **gradients;                                             /* [variables] scratch */
+    struct worker_rows rows;                                       /* of the model's tables */
+    struct worker_rows_gradient row_gradients[WORKER_BUFFERS_MAX]; /* likewise, of each buffer */
+    const struct batch *taken;                                     /* from the loader; NULL: none */
     uint64_t load_ns; /* the last gradient waited for its batch so long, or decoded it */
 };
 
@@ -46,21 +50,36 @@ float *worker_model_set(struct worker_model *m, enum worker_set set, struct err 
 float *worker_model_buffer(struct worker_model *m, uint32_t buffer, struct err *err);
 /* Have @batch decoded ahead; it need not be computed, and others may be. */
 void worker_model_prefetch(struct worker_model *m, const struct ledger_batch *batch);
-/* The gradient of one batch, rounded to the type in which gradients travel, so that it is the same
- * whether it is pushed or added to others here; both arrays exist. @metrics (may be NULL) gets the
- * batch's contribution; @need (may be NULL) is asked for the parameters; @ready (may be NULL) hears
- * what is made, which is not rounded yet. Errors: ERR_RANGE a batch outside the data: then nothing
- * is; what @need refused with, which has said why. */
-int worker_model_gradient(struct worker_model *m, const struct ledger_batch *batch,
-                          const struct runner_step *step, enum worker_set set, uint32_t buffer,
-                          struct metrics *metrics, const struct runner_need *need,
-                          const struct runner_ready *ready, struct err *err);
-void worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from);
+/* Decode @batch, or wait for it, and find what it needs of tables: m->rows. Errors: ERR_RANGE it is
+ * outside the data; ERR_EXHAUSTED. */
+int worker_model_take(struct worker_model *m, const struct ledger_batch *batch, struct err *err);
+/* The gradient of the batch that was taken, rounded to the type in which gradients travel, so that
+ * it is the same whether it is pushed or added to others here; both arrays exist. @metrics (may be
+ * NULL) gets the batch's contribution; @need (may be NULL) is asked for the parameters, and for the
+ * rows of tables, which it gives to worker_model_rows(); @ready (may be NULL) hears what is made,
+ * which is not rounded yet. A gradient of rows that is not finite makes that of the first
+ * variable's first element NaN: a step is dropped as a whole. Errors: what @need refused with,
+ * which has said why.
+ */
+int worker_model_gradient(struct worker_model *m, const struct runner_step *step,
+                          enum worker_set set, uint32_t buffer, struct metrics *metrics,
+                          const struct runner_need *need, const struct runner_ready *ready);
+/* The rows of the batch that was taken have come. Errors: ERR_EXHAUSTED. */
+int worker_model_rows(struct worker_model *m, uint32_t buffer, struct err *err);
+/* Errors: ERR_EXHAUSTED. */
+int worker_model_add(struct worker_model *m, uint32_t buffer, uint32_t from, struct err *err);
 /* Round a sum of batches, which is pushed like a single gradient, to the type in which they travel;
  * single ones are rounded already. */
 void worker_model_round_sum(struct worker_model *m, uint32_t buffer);
-/* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source. */
+/* Who brings the rows that m->rows asks for: 0, or why not. */
+struct worker_model_fetch {
+    int (*call)(void *ctx, struct err *err);
+    void *ctx;
+};
+/* Test records first..first+count-1. Errors: ERR_RANGE, ERR_STATE no test source; ERR_EXHAUSTED;
+ * those of @fetch. */
 int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count,
-                          struct metrics *metrics, struct err *err);
+                          const struct worker_model_fetch *fetch, struct metrics *metrics,
+                          struct err *err);
 
 #endif

@@ -107,8 +107,8 @@ static void test_rounds_and_memory(void **state)
     /* Three versions, three slots and one on its way. */
     assert_int_equal(memory(&s, 0, "bases"), 7 * memory(&s, 0, "values") / 2);
     json_int_t total = 0;
-    static const char *const parts[] = {"values", "sum",       "z",        "z_max",
-                                        "bases",  "gradients", "slot_copy"};
+    static const char *const parts[] = {"values", "sum",       "z",         "z_max",
+                                        "bases",  "gradients", "slot_copy", "tables"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         total += memory(&s, 0, parts[i]);
     }

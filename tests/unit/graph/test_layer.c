@@ -25,6 +25,11 @@ static const char *const combinations[] = {
     "pooling=mean hashing=none shared=true unknown=zero",
     "pooling=sqrt_n hashing=none shared=true",
     "units=2 hashing=none shared=true unknown=own bias=true",
+    "rows=0 dim=0 table=t",
+    "rows=0 dim=3 table=t pooling=none length=3",
+    "rows=0 dim=0 table=t pooling=mean hashing=none shared=true",
+    "rows=0 units=3 table=t",
+    "rows=0 units=3 table=t bias=true hashing=none shared=true",
 };
 
 static const struct {
@@ -60,14 +65,16 @@ static size_t texts_of(const struct field *f, const char **out, size_t max)
     return n;
 }
 
-/* Values for the fields without a default. */
+/* Values for the fields without a default, and those whose default is for tables. */
 static void required(const struct field *fields, size_t count, char *out, size_t n)
 {
     size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const char *texts[32];
-        if (fields[i].def == NULL && texts_of(&fields[i], texts, 32) > 0) {
+        const bool of_tables = strcmp(fields[i].path, "rows") == 0 ||
+                               (strcmp(fields[i].path, "dim") == 0 && fields[i].def != NULL);
+        if ((fields[i].def == NULL || of_tables) && texts_of(&fields[i], texts, 32) > 0) {
             used += (size_t)snprintf(out + used, n - used, "%s=%s ", fields[i].path, texts[0]);
         }
     }
@@ -84,7 +91,7 @@ static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][
         const char *texts[32];
         /* Tests fill variables themselves. */
         bool init = strstr(fields[i].path, "_init") != NULL;
-        size_t m = init ? 0 : texts_of(&fields[i], texts, 32);
+        size_t m = init || fields[i].type == FIELD_STRING ? 0 : texts_of(&fields[i], texts, 32);
         for (size_t j = 0; j < m; j++) {
             assert_true(n < VARIANTS_MAX);
             (void)snprintf(out[n++], sizeof out[0], "%s%s=%s", base, fields[i].path, texts[j]);
@@ -139,6 +146,9 @@ static void build(struct model_spec *spec, const char *kind, const char *setting
 {
     static const char *const names[] = {"c", "b", "a"};
     *spec = (struct model_spec){.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    if (strstr(settings, "table=t") != NULL) {
+        models_table(spec, "t", 3);
+    }
     if (layer_kind_reads_fields(layer_kind_find(kind))) {
         struct layer_spec *l = models_add(spec, kind, settings);
         if (from[0] != '\0') {
@@ -196,8 +206,9 @@ static void check_element(struct models_rig *rig, size_t i, size_t j, double los
         tally->kinks++;
         return;
     }
-    fail_msg("%s: %s[%zu]: gradient %g, differences %g", what, model_variable(rig->model, i)->name,
-             j, gradient, slope);
+    fail_msg("%s: %s[%zu]: gradient %g, differences %g", what,
+             i < rig->variables ? model_variable(rig->model, i)->name : "rows of a table", j,
+             gradient, slope);
 }
 
 static void check_model(const struct model_spec *spec, struct shape input, uint32_t classes,
@@ -335,6 +346,39 @@ static void test_gradients_of_a_graph(void **state)
     model_spec_release(&spec);
 }
 
+/* Layers of one table: a key that several look up has one row, and its gradient is all of theirs.
+ * Another table between them has rows of its own. */
+static void test_gradients_of_a_shared_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *settings, *from;
+    } layers[] = {
+        {"embedding", "table=t hashing=none shared=true", "f h"},
+        {"linear", "table=u units=2", NULL},
+        {"embedding", "table=t hashing=none", "h"},
+        {"embedding", "table=t", "g f"},
+        {"linear", "table=u units=2 hashing=none bias=true", "g"},
+        {"flatten", "", "embedding_1"},
+        {"flatten", "", "embedding_4"},
+        {"concat", "", "flatten_6 embedding_3 linear_2 flatten_7 linear_5"},
+        {"dense", "units=3", NULL},
+    };
+    struct model_spec spec = {.loss = LOSS_SOFTMAX_CROSS_ENTROPY};
+    struct tally tally = {0};
+    models_table(&spec, "t", 3);
+    models_table(&spec, "u", 2);
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        struct layer_spec *l = models_add(&spec, layers[i].kind, layers[i].settings);
+        if (layers[i].from != NULL) {
+            models_from(l, layers[i].from);
+        }
+    }
+    check_model(&spec, MODELS_SHAPE(4), 3, "tables", &tally);
+    assert_true(tally.checked > 60);
+    model_spec_release(&spec);
+}
+
 /* A last softmax or sigmoid belongs to the loss: the same gradients with and without it. */
 static void test_gradients_with_the_link_in_the_model(void **state)
 {
@@ -379,8 +423,8 @@ static void test_table_is_complete(void **state)
         for (size_t j = 0; j < count; j++) {
             assert_true(fields[j].offset < layer_kind_params_bytes(k));
             assert_non_null(fields[j].help);
-            /* Models copy parameters byte by byte. */
-            assert_int_not_equal(FIELD_STRING, fields[j].type);
+            /* Models copy parameters byte by byte, but for the name of a table. */
+            assert_true(fields[j].type != FIELD_STRING || strcmp(fields[j].path, "table") == 0);
         }
     }
     assert_null(layer_kind_find("dens"));
@@ -397,6 +441,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gradients_of_every_loss),
         cmocka_unit_test(test_gradients_of_a_stack),
         cmocka_unit_test(test_gradients_of_a_graph),
+        cmocka_unit_test(test_gradients_of_a_shared_table),
         cmocka_unit_test(test_gradients_with_the_link_in_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

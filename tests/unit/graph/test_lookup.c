@@ -70,6 +70,44 @@ static const struct field_refusal field_refusals[] = {
      .layers = {"embedding dim=1000 rows=2147483647", "flatten", "dense units=3"},
      .message = "layer 1 (embedding 'embedding_1', line 10): its embeddings would be [2147483647, "
                 "1000]; at most 2147483647 elements are possible"},
+    {.numbers = 4,
+     .layers = {"linear units=3"},
+     .message = "layer 1 (linear 'linear_1', line 10): rows: it needs rows to look up; a number of "
+                "them, or table: NAME, would fit"},
+    {.numbers = 4,
+     .layers = {"embedding rows=5", "flatten", "dense units=3"},
+     .message = "layer 1 (embedding 'embedding_1', line 10): dim: a number from 1 on would fit"},
+    {.numbers = 4,
+     .layers = {"linear units=3 table=nobody"},
+     .message = "layer 1 (linear 'linear_1', line 10): table: model.tables has none of the name "
+                "'nobody'"},
+    {.numbers = 4,
+     .layers = {"linear units=3 table=wide rows=7"},
+     .message = "layer 1 (linear 'linear_1', line 10): rows: a table has a row for every key that "
+                "comes; without it 'table: wide' would fit"},
+    {.numbers = 4,
+     .layers = {"linear units=3 table=wide hashing=none unknown=zero < f"},
+     .message = "layer 1 (linear 'linear_1', line 10): unknown: a table has a row for every key "
+                "that comes; without it 'table: wide' would fit"},
+    {.numbers = 4,
+     .layers = {"linear units=2 table=wide"},
+     .message = "layer 1 (linear 'linear_1', line 10): units: 2, but the rows of table 'wide' have "
+                "3 numbers; that would fit"},
+    {.numbers = 4,
+     .layers = {"embedding dim=4 table=wide", "flatten", "dense units=3"},
+     .message = "layer 1 (embedding 'embedding_1', line 10): dim: 4, but the rows of table 'wide' "
+                "have 3 numbers; that would fit"},
+    {.numbers = 4,
+     .layers = {"embedding table=wide embeddings_init=zeros", "flatten", "dense units=3"},
+     .message = "layer 1 (embedding 'embedding_1', line 10): embeddings_init: how a row of a table "
+                "begins is said in model.tables (init, init_mean, init_spread)"},
+    {.numbers = 4,
+     .layers = {"embedding table=wide < f g", "flatten", "dense units=3"},
+     .message = "no layer reads table 'idle' (model.tables); a model without it would fit"},
+    {.layers = {"linear table=wide units=3", "linear table=idle units=3",
+                "add < linear_1 linear_2"},
+     .message = "no layer of the model has a variable beside its tables; a dense layer, or linear "
+                "with bias: true, would"},
     {.layers = {"linear rows=10 units=3", "dense units=3 < input", "add < linear_1 dense_2"},
      .message = "layer 2 (dense 'dense_2', line 20): it reads the numbers of a record, and the "
                 "data have none but keys of sparse fields; a linear or embedding layer above it "
@@ -87,6 +125,10 @@ static void test_refuses_fields(void **state)
         struct model *m = NULL;
         struct err err = {0};
         build(&spec, LOSS_SOFTMAX_CROSS_ENTROPY, r->layers);
+        if (strstr(r->layers[0], "table=") != NULL) {
+            models_table(&spec, "wide", 3);
+            models_table(&spec, "idle", 3);
+        }
         assert_int_equal(ERR_INVALID, model_new(&spec, &input, &fields, 3, &m, &err));
         assert_string_equal(r->message, err.msg);
         model_spec_release(&spec);

@@ -365,7 +365,7 @@ static void test_values_may_come_late_or_not_at_all(void **state)
     float **expected = copy_gradients(&rig);
     for (size_t refused = 0; refused <= rig.count; refused++) {
         struct arrivals a = {.rig = &rig, .values = values, .refused = refused};
-        const struct runner_need need = {arrive, &a};
+        const struct runner_need need = {arrive, NULL, &a};
         const struct runner_ready ready = {tell, &a};
         spoil_values(&rig);
         int rc = runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step, rig.gradients,
@@ -377,7 +377,7 @@ static void test_values_may_come_late_or_not_at_all(void **state)
     }
     assert_true(same_gradients(&rig, expected));
     struct arrivals empty = {.rig = &rig, .values = values, .refused = SIZE_MAX};
-    const struct runner_need need = {arrive, &empty};
+    const struct runner_need need = {arrive, NULL, &empty};
     rig.batch.count = 0;
     assert_int_equal(runner_gradients(rig.runner, models_values(&rig), &rig.batch, &step,
                                       rig.gradients, &m, &need, NULL),
