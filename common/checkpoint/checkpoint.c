@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a checkpoint as whole variables, after checking that its files leave no gap or overlap. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,29 +8,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "checkpoint/shard_file.h"
 
 #define COMPARE_FLOATS (SHARD_FILE_CHUNK_BYTES / sizeof(float))
-
-/* What one shard file holds of a column, that is of a variable's values or of one of its slots.
- * `first` and `count` are elements. A slot per column or per variable is whole in each piece; there
- * they are the rows of the partition that this copy of the slot belongs to. */
-struct piece {
-    size_t column; /* variable · (1 + slots) + (0: values, k: slot k - 1) */
-    uint64_t first, count;
-    uint32_t shard;
-    const struct safetensors_tensor *tensor;
-};
-
-struct checkpoint {
-    char *path;
-    struct manifest manifest;
-    struct shard_file *files; /* [shard_count] */
-    struct piece *pieces;     /* sorted by column, then first */
-    size_t piece_count;
-    size_t *column_begin; /* [columns + 1]: the pieces of a column */
-    atomic_ullong *bytes; /* read; NULL: nobody counts */
-};
 
 void checkpoint_count(struct checkpoint *c, atomic_ullong *bytes)
 {
@@ -127,32 +106,57 @@ static bool shape_fits(const struct safetensors_tensor *t, const struct variable
 }
 
 static int add_piece(struct checkpoint *c, uint32_t shard, const struct safetensors_tensor *t,
-                     struct err *err)
+                     const struct shard_file_tensor *name, struct err *err)
 {
-    struct shard_file_tensor name;
-    if (!shard_file_tensor_parse(t->name, &name)) {
-        return err_set(err, ERR_CORRUPT, "tensor %s: not the name of a partition", t->name);
-    }
-    const struct variable_spec *v = find_variable(c, name.variable);
-    int column = slot_column(c, name.slot);
+    const struct variable_spec *v = find_variable(c, name->variable);
+    int column = slot_column(c, name->slot);
     if (v == NULL || column < 0) {
         return err_set(err, ERR_CORRUPT, "tensor %s: the manifest has no such %s", t->name,
                        v == NULL ? "variable" : "slot");
     }
     enum rule_slot_kind kind = column_kind(c, (size_t)column);
-    if (!shape_fits(t, v, &name, kind)) {
+    if (!shape_fits(t, v, name, kind)) {
         return err_set(err, ERR_CORRUPT, "tensor %s: does not fit the shape of its variable",
                        t->name);
     }
     uint64_t row = kind == RULE_SLOT_PARAMETER ? plan_row_elements(&v->shape) : 1;
     c->pieces[c->piece_count++] = (struct piece){
         .column = (size_t)(v - c->manifest.variables) * columns_per_variable(c) + (size_t)column,
-        .first = name.row_first * row,
-        .count = name.row_count * row,
+        .first = name->row_first * row,
+        .count = name->row_count * row,
         .shard = shard,
         .tensor = t,
     };
     return 0;
+}
+
+/* What is no partition must be of a table. */
+static int add_pieces(struct checkpoint *c, uint32_t shard, struct err *err)
+{
+    const struct safetensors *file = &c->files[shard].file;
+    size_t others = 0, of_tables = 0;
+    const char *other = "";
+    int rc = checkpoint_check_tables(c, shard, &of_tables, err);
+    if (rc != 0) {
+        return rc;
+    }
+    for (size_t i = 0; rc == 0 && i < file->count; i++) {
+        struct shard_file_tensor name;
+        if (shard_file_tensor_parse(file->tensors[i].name, &name)) {
+            rc = add_piece(c, shard, &file->tensors[i], &name, err);
+        } else if (!checkpoint_is_of_table(c, file->tensors[i].name)) {
+            rc = err_set(err, ERR_CORRUPT, "tensor %s: not the name of a partition",
+                         file->tensors[i].name);
+        } else {
+            other = file->tensors[i].name;
+            others++;
+        }
+    }
+    if (rc == 0 && others != of_tables) {
+        rc = err_set(err, ERR_CORRUPT, "%zu tensors of tables, %zu are expected; the last is %s",
+                     others, of_tables, other);
+    }
+    return rc == 0 ? 0 : err_wrap(err, "read %s", file->path);
 }
 
 static int check_file(const struct checkpoint *c, uint32_t shard, struct err *err)
@@ -200,13 +204,9 @@ static int open_files(struct checkpoint *c, enum checkpoint_check check, struct 
     }
     c->pieces = mem_new(tensors, sizeof *c->pieces);
     for (uint32_t i = 0; i < c->manifest.shard_count; i++) {
-        const struct safetensors *file = &c->files[i].file;
-        for (size_t t = 0; t < file->count; t++) {
-            int rc = add_piece(c, i, &file->tensors[t], err);
-            if (rc != 0) {
-                (void)err_wrap(err, "read %s", file->path);
-                return rc;
-            }
+        int rc = add_pieces(c, i, err);
+        if (rc != 0) {
+            return rc;
         }
     }
     return 0;

@@ -49,6 +49,18 @@ int checkpoint_read_shard(const struct checkpoint *c, const struct plan *plan, u
                           const char *rule, const struct update *update, float *values,
                           float *const *slots, struct err *err);
 
+struct checkpoint_table { /* to be restored; all borrowed */
+    const char *name;
+    int admission; /* enum table_admission_kind of its config */
+    struct table *table;
+};
+/* Rows, and what admission counted, into the @count tables of shard @shard of @shards, which are
+ * new: those whose keys are of that shard. Files whose shards share no key with it are not read; of
+ * the others a part is in memory at a time. Errors: ERR_INVALID other tables than the checkpoint
+ * has, or with another dim, rule or admission; ERR_CORRUPT; ERR_EXHAUSTED; those of files. */
+int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoint_table *tables,
+                              size_t count, uint32_t shard, uint32_t shards, struct err *err);
+
 /* One safetensors file of whole variables, without metadata: equal values give equal bytes. They
  * are the parameters, or with @slot what that slot has for each of them ("average").
  * Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those of files. */

@@ -61,6 +61,7 @@ void manifest_release(struct manifest *m)
     ledger_release(&m->ledger);
     free(m->train_sums);
     free(m->variables);
+    manifest_tables_release(m);
     free(m->shards);
     *m = (struct manifest){0};
 }
@@ -163,7 +164,8 @@ static void format(const struct manifest *m, struct buf *out)
 {
     buf_add_str(out, "{\n");
     add_text(out, "format", "gradus-checkpoint");
-    add_number(out, "format_version", MANIFEST_FORMAT_VERSION);
+    add_number(out, "format_version",
+               m->table_count > 0 ? MANIFEST_FORMAT_VERSION_TABLES : MANIFEST_FORMAT_VERSION);
     add_text(out, "job", m->job);
     if (m->owner[0] != '\0') {
         add_text(out, "owner", m->owner);
@@ -178,6 +180,7 @@ static void format(const struct manifest *m, struct buf *out)
     add_slots(out, m);
     add_variables(out, m);
     add_shards(out, m);
+    manifest_tables_format(m, out);
     if (m->ledger.split_count > 0) {
         buf_add_str(out, "  \"ledger\": ");
         ledger_json_format(&m->ledger, out);

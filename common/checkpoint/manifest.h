@@ -5,12 +5,14 @@
 #ifndef GRADUS_CHECKPOINT_MANIFEST_H
 #define GRADUS_CHECKPOINT_MANIFEST_H
 
+#include "checkpoint/table_file.h"
 #include "job/progress/ledger.h"
 #include "job/plan/plan.h"
 #include "rule/update/update.h"
 
 #define MANIFEST_NAME "manifest.json"
 #define MANIFEST_FORMAT_VERSION 1
+#define MANIFEST_FORMAT_VERSION_TABLES 2 /* of a job with tables, which others could not read */
 #define MANIFEST_SUMS_MAX 65536
 #define MANIFEST_BYTES_MAX (64U << 20) /* LEDGER_SPLITS_MAX runs and the longest job text fit */
 
@@ -18,6 +20,11 @@ struct manifest_shard {  /* its file: shard_file_name() */
     uint64_t generation; /* in the name; 0 or 1: none */
     uint64_t version;    /* updates that the shard had applied */
     uint64_t bytes, checksum;
+};
+
+struct manifest_table {
+    struct table_file_info info; /* rows, counts: in all files */
+    uint64_t *rows, *counts;     /* [shard_count] in each file */
 };
 
 struct manifest {
@@ -40,12 +47,21 @@ struct manifest {
     size_t variable_count;
     struct manifest_shard *shards;
     uint32_t shard_count;
+    struct manifest_table *tables;
+    size_t table_count;
 };
 
 /* Copies what it is given; the caller fills in the numbers, the ledger and the shards. */
 void manifest_init(struct manifest *m, const char *job, const char *text, enum training_mode mode,
                    const struct update_spec *update, const struct plan *plan);
 void manifest_release(struct manifest *m);
+/* One more table, without rows; @admission: enum table_admission_kind. */
+void manifest_add_table(struct manifest *m, const char *name, uint64_t dim, int admission);
+/* How many rows of its tables are where: as the files say, which must be of these tables. Errors:
+ * ERR_NOT_FOUND, ERR_CORRUPT; those of files. */
+int manifest_take_tables(const char *dir, struct manifest *m, struct err *err);
+/* What all rows of tables have besides values; names borrowed. */
+void manifest_table_slots(const struct manifest *m, struct table_file_slots *out);
 /* Elements of a slot of @v: one for each parameter, each row, each column, or one. */
 uint64_t manifest_slot_elements(const struct variable_spec *v, enum rule_slot_kind kind);
 
@@ -61,6 +77,14 @@ int manifest_check_files(const char *dir, const struct manifest *m, bool checksu
 /* The same of shard @shard alone. */
 int manifest_check_file(const char *dir, const struct manifest *m, uint32_t shard, bool checksum,
                         struct err *err);
+
+/* ---- for those who write and read the file ---- */
+
+struct json_t;
+void manifest_tables_format(const struct manifest *m, struct buf *out);
+/* Behind slots and shards. Errors: ERR_CORRUPT. */
+int manifest_tables_read(const struct json_t *root, struct manifest *m, struct err *err);
+void manifest_tables_release(struct manifest *m);
 
 /* "parameter", "row", "column", "variable": by enum rule_slot_kind, NULL at the end */
 extern const char *const manifest_slot_kinds[];

@@ -66,9 +66,11 @@ static int read_format(const struct json_t *root, struct err *err)
     if (rc == 0) {
         rc = json_doc_u64(root, "format_version", INT64_MAX, &version, err);
     }
-    if (rc == 0 && version != MANIFEST_FORMAT_VERSION) {
-        rc = err_set(err, ERR_UNSUPPORTED, "format_version: %" PRIu64 "; this program knows %d",
-                     version, MANIFEST_FORMAT_VERSION);
+    if (rc == 0 && version != MANIFEST_FORMAT_VERSION &&
+        version != MANIFEST_FORMAT_VERSION_TABLES) {
+        rc = err_set(err, ERR_UNSUPPORTED,
+                     "format_version: %" PRIu64 "; this program knows %d and %d", version,
+                     MANIFEST_FORMAT_VERSION, MANIFEST_FORMAT_VERSION_TABLES);
     }
     return rc;
 }
@@ -309,8 +311,8 @@ static int read_train_sums(const struct json_t *root, struct manifest *m, struct
 static int read_all(const struct json_t *root, struct manifest *m, struct err *err)
 {
     static int (*const readers[])(const struct json_t *, struct manifest *, struct err *) = {
-        read_texts,  read_numbers, read_slots,     read_variables,
-        read_shards, read_ledger,  read_train_sums};
+        read_texts,  read_numbers,         read_slots,  read_variables,
+        read_shards, manifest_tables_read, read_ledger, read_train_sums};
     int rc = read_format(root, err);
     for (size_t i = 0; rc == 0 && i < sizeof readers / sizeof readers[0]; i++) {
         rc = readers[i](root, m, err);

@@ -7,21 +7,29 @@
  * Slots per row are vectors. Those per column and per variable are of the whole variable, and
  * vectors, too; every partition has the copy that its shard holds.
  *
+ * Rows of tables: table_part.h.
+ *
  * Metadata: checksums, format, format_version, generation, job, ledger (JSON), rule, seal, shard,
- * shards, step, version. The ledger is the shard's own: the pushes that its values hold.
+ * shards, step, tables (JSON), version. The ledger is the shard's own: the pushes that its values
+ * hold.
  *
  * Whoever reads a part of it reads no more than that: the data of each tensor are cut into chunks
  * of SHARD_FILE_CHUNK_BYTES, and `checksums` has the XXH3 (64 bits, 16 hex digits) of each, in the
- * order of the tensors' names; `seal` is that of the header. Files of before have neither. */
+ * order of the tensors' names; `seal` is that of the header. Files of before have neither. Parts of
+ * tables have a checksum beside them. */
 #ifndef GRADUS_CHECKPOINT_SHARD_FILE_H
 #define GRADUS_CHECKPOINT_SHARD_FILE_H
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/table_file.h"
 #include "job/progress/ledger.h"
 #include "job/plan/plan.h"
 #include "rule/update/update.h"
 
-#define SHARD_FILE_NAME_BYTES 72 /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
+#define SHARD_FILE_FORMAT "gradus-shard"
+#define SHARD_FILE_VERSION "1"
+#define SHARD_FILE_VERSION_TABLES "2" /* of files with tables, which others could not read */
+#define SHARD_FILE_NAME_BYTES 72      /* "shard-1023-of-1024-g18446744073709551615.safetensors" */
 #define SHARD_FILE_SLOT_BYTES 64
 #define SHARD_FILE_CHUNK_BYTES (UINT64_C(1) << 20)
 
@@ -43,11 +51,12 @@ struct shard_file_state {
     const struct update *update; /* of this shard: what slots there are, and where they lie */
     uint64_t version, generation, step;
     const struct ledger *ledger;
-    const float *values; /* the shard's flat buffer */
-    float *const *slots; /* [update_slot_count] */
+    const float *values;                    /* the shard's flat buffer */
+    float *const *slots;                    /* [update_slot_count] */
+    const struct table_file_source *tables; /* NULL: the job has none */
 };
-/* Errors: ERR_INVALID (no such shard); those of files. Nothing has the name @path until all is
- * written. */
+/* Errors: ERR_INVALID (no such shard); those of files and of @tables. Nothing has the name @path
+ * until all is written. */
 int shard_file_write(const char *path, const struct shard_file_state *state,
                      struct safetensors_written *out, struct err *err);
 
@@ -57,8 +66,10 @@ struct shard_file {
     uint32_t shard, shard_count;
     uint64_t version, generation, step;
     struct ledger ledger;
-    uint64_t *sums; /* of all chunks; NULL: the file has none */
-    size_t *sum_of; /* the first of each tensor of @file */
+    uint64_t *sums;                 /* of all chunks; NULL: the file has none */
+    size_t *sum_of;                 /* the first of each tensor of @file */
+    struct table_file_info *tables; /* NULL: it says nothing of tables */
+    size_t table_count;
 };
 /* @f is overwritten on success. Errors: ERR_CORRUPT. */
 int shard_file_open(struct shard_file *f, const char *path, struct err *err);

@@ -123,6 +123,8 @@ int table_unpin(struct table *t, uint64_t version, struct err *err);
  * are NULL. */
 struct table_chunk {
     size_t capacity, n;
+    bool kept; /* with catch-up: rows as they lie and as they were seen, not as they read. What is
+                  restored from these goes on with the same bits */
     uint64_t *keys;               /* [capacity] */
     float *values;                /* [capacity × dim] */
     float *slots[RULE_SLOTS_MAX]; /* [capacity × dim]; slots per row: [capacity] */
@@ -134,10 +136,12 @@ struct table_chunk {
  * none at the end. @cursor begins zeroed, is plain data, and may be kept and used again: the same
  * cursor gives the same rows as long as the version can be read, whatever happens in between. Rows
  * come in the order of a hash of their keys, a function of the set of keys alone. With catch-up
- * they are brought to @version: values, slots and seen (unless the rule is `still`: nothing is to
- * be done then). O(1) for each row. Errors: ERR_RANGE. */
+ * they are brought to @version: values, slots and seen (unless @chunk is of `kept` rows, or the
+ * rule is `still`: nothing is to be done then). O(1) for each row. Errors: ERR_RANGE. */
 int table_walk(struct table *t, uint64_t version, struct table_cursor *cursor,
                struct table_chunk *chunk, struct err *err);
+/* The place of @key in that order, which no other key has. */
+uint64_t table_walk_order(uint64_t key);
 /* How many rows there are. Errors: ERR_RANGE. */
 int table_count(const struct table *t, uint64_t version, uint64_t *count, struct err *err);
 

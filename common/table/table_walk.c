@@ -99,7 +99,8 @@ static void put_row(const struct table *t, uint64_t version, struct table_chunk 
 {
     const struct table_rows *rows = &t->rows;
     const struct table_catch_up up = {.past = t->past, .version = version};
-    const bool behind = up.past != NULL && rows->rule->catch_up != NULL && note->seen < up.version;
+    const bool behind =
+        !chunk->kept && up.past != NULL && rows->rule->catch_up != NULL && note->seen < up.version;
     const size_t at = chunk->n++;
     if (behind) {
         memcpy(rows->scratch, record, rows->stride * sizeof(float));
@@ -124,6 +125,11 @@ static void put_row(const struct table *t, uint64_t version, struct table_chunk 
     if (chunk->sightings != NULL) {
         chunk->sightings[at] = note->sightings;
     }
+}
+
+uint64_t table_walk_order(uint64_t key)
+{
+    return table_mix(key);
 }
 
 int table_walk(struct table *t, uint64_t version, struct table_cursor *cursor,

@@ -129,6 +129,7 @@ void write_buffers(const struct fixture *f, const char *path, const struct plan 
         .ledger = &f->ledger,
         .values = buffers[0],
         .slots = buffers + 1,
+        .tables = f->tables == NULL ? NULL : &f->tables[shard],
     };
     char name[SHARD_FILE_NAME_BYTES];
     char *file = file_join(path, shard_file_name(shard, plan->shard_count, 0, name));
@@ -165,6 +166,11 @@ char *write_checkpoint(const struct fixture *f, uint32_t shards, uint64_t step, 
     for (uint32_t s = 0; s < shards; s++) {
         write_shard(f, path, &plan, s, step, seed, &m.shards[s]);
     }
+    for (size_t i = 0; f->tables != NULL && i < f->tables->count; i++) {
+        const struct table_file_info *t = &f->tables->tables[i];
+        manifest_add_table(&m, t->name, t->dim, t->admission);
+    }
+    assert_int_equal(manifest_take_tables(path, &m, NULL), 0);
     assert_int_equal(manifest_write(path, &m, NULL), 0);
     manifest_release(&m);
     plan_release(&plan);

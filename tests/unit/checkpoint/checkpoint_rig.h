@@ -28,7 +28,8 @@ struct fixture {
     struct variable_spec variables[VARIABLE_COUNT];
     struct update_spec update;
     struct ledger ledger;
-    int64_t partitions; /* of each variable, as far as it has rows */
+    int64_t partitions;                     /* of each variable, as far as it has rows */
+    const struct table_file_source *tables; /* of each shard; NULL: none */
 };
 
 void fixture_use_rule(struct fixture *f, const char *name);

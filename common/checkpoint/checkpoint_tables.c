@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of a checkpoint: checked when it is opened, and put back into tables of any number of
+ * shards. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/checkpoint_impl.h"
+
+/* ---- is what the files have what the manifest says? ---- */
+
+static int check_info(const struct manifest_table *t, uint32_t shard,
+                      const struct table_file_info *has, struct err *err)
+{
+    if (strcmp(has->name, t->info.name) != 0 || has->dim != t->info.dim ||
+        has->admission != t->info.admission) {
+        return err_set(err, ERR_CORRUPT,
+                       "table %s of dim %" PRIu64 ", admission %s; the manifest names %s of dim "
+                       "%" PRIu64 ", admission %s",
+                       has->name, has->dim, table_file_admissions[has->admission], t->info.name,
+                       t->info.dim, table_file_admissions[t->info.admission]);
+    }
+    if (has->rows != t->rows[shard] || has->counts != t->counts[shard]) {
+        return err_set(err, ERR_CORRUPT,
+                       "table %s: %" PRIu64 " rows and %" PRIu64 " counts; the manifest names "
+                       "%" PRIu64 " and %" PRIu64,
+                       has->name, has->rows, has->counts, t->rows[shard], t->counts[shard]);
+    }
+    return 0;
+}
+
+int checkpoint_check_tables(const struct checkpoint *c, uint32_t shard, size_t *tensors,
+                            struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    const struct shard_file *f = &c->files[shard];
+    struct table_file_slots slots;
+    int rc = 0;
+    if (f->table_count != m->table_count) {
+        return err_set(err, ERR_CORRUPT, "read %s: %zu tables; the manifest names %zu",
+                       f->file.path, f->table_count, m->table_count);
+    }
+    manifest_table_slots(m, &slots);
+    for (size_t i = 0; rc == 0 && i < m->table_count; i++) {
+        rc = check_info(&m->tables[i], shard, &f->tables[i], err);
+        if (rc != 0) {
+            return err_wrap(err, "read %s", f->file.path);
+        }
+        rc = table_file_check(f, &f->tables[i], &slots, tensors, err);
+    }
+    return rc;
+}
+
+bool checkpoint_is_of_table(const struct checkpoint *c, const char *tensor)
+{
+    for (size_t i = 0; i < c->manifest.table_count; i++) {
+        const char *name = c->manifest.tables[i].info.name;
+        const size_t n = strlen(name);
+        if (strncmp(tensor, name, n) == 0 && tensor[n] == '/') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- into tables ---- */
+
+static const struct manifest_table *find_table(const struct manifest *m, const char *name)
+{
+    for (size_t i = 0; i < m->table_count; i++) {
+        if (strcmp(m->tables[i].info.name, name) == 0) {
+            return &m->tables[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_rule(const struct manifest *m, const struct rule *rule, struct err *err)
+{
+    bool same = strcmp(m->rule, rule->name) == 0 && m->slot_count == rule->slot_count;
+    for (size_t k = 0; same && k < m->slot_count; k++) {
+        same = strcmp(m->slots[k], rule->slot_names[k]) == 0 &&
+               m->slot_kinds[k] == rule->slot_kinds[k];
+    }
+    return same ? 0
+                : err_set(err, ERR_INVALID, "of rule %s with its slots, %s is wanted", m->rule,
+                          rule->name);
+}
+
+static int check_table(const struct manifest *m, const struct checkpoint_table *wanted,
+                       struct err *err)
+{
+    const struct manifest_table *t = find_table(m, wanted->name);
+    if (t == NULL) {
+        return err_set(err, ERR_INVALID, "no table %s", wanted->name);
+    }
+    if (t->info.dim != table_dim(wanted->table)) {
+        return err_set(err, ERR_INVALID, "rows of table %s have %" PRIu64 " floats, %zu are wanted",
+                       wanted->name, t->info.dim, table_dim(wanted->table));
+    }
+    if (t->info.admission != wanted->admission) {
+        return err_set(err, ERR_INVALID, "admission of table %s is %s, %s is wanted", wanted->name,
+                       table_file_admissions[t->info.admission],
+                       table_file_admissions[wanted->admission]);
+    }
+    return check_rule(m, table_rule(wanted->table), err);
+}
+
+static int check_all(const struct manifest *m, const struct checkpoint_table *tables, size_t count,
+                     struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = check_table(m, &tables[i], err);
+    }
+    for (size_t i = 0; rc == 0 && i < m->table_count; i++) {
+        size_t k = 0;
+        while (k < count && strcmp(tables[k].name, m->tables[i].info.name) != 0) {
+            k++;
+        }
+        if (k == count) {
+            rc = err_set(err, ERR_INVALID, "it has table %s, which the job has not",
+                         m->tables[i].info.name);
+        }
+    }
+    return rc;
+}
+
+/* Have two shards a key in common, each of as many? */
+static bool overlap(uint32_t a, uint32_t as, uint32_t b, uint32_t bs)
+{
+    return table_bucket_first(a, as) < table_bucket_first(b + 1, bs) &&
+           table_bucket_first(b, bs) < table_bucket_first(a + 1, as);
+}
+
+static int restore_file(const struct checkpoint *c, uint32_t file, size_t number, bool counts,
+                        struct table *table, struct err *err)
+{
+    const struct shard_file *f = &c->files[file];
+    struct table_file_slots slots;
+    manifest_table_slots(&c->manifest, &slots);
+    struct table_reader *r = table_reader_new(f, &f->tables[number], &slots, counts);
+    size_t n = 0;
+    int rc;
+    while ((rc = table_reader_next(r, &n, err)) == 0 && n > 0) {
+        if (counts) {
+            const struct table_counts_chunk chunk = table_reader_counts(r);
+            rc = table_restore_counts(table, &chunk, err);
+        } else {
+            const struct table_chunk chunk = table_reader_rows(r);
+            rc = table_restore_rows(table, &chunk, err);
+        }
+        if (rc != 0) {
+            (void)err_wrap(err, "read %s", f->file.path);
+            break;
+        }
+        if (c->bytes != NULL) {
+            atomic_fetch_add(c->bytes, table_reader_bytes(r));
+        }
+    }
+    table_reader_free(r);
+    return rc;
+}
+
+int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoint_table *tables,
+                              size_t count, uint32_t shard, uint32_t shards, struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    int rc = check_all(m, tables, count, err);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const size_t number = (size_t)(find_table(m, tables[i].name) - m->tables);
+        for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
+            if (overlap(file, m->shard_count, shard, shards)) {
+                rc = restore_file(c, file, number, false, tables[i].table, err);
+                rc = rc != 0 ? rc : restore_file(c, file, number, true, tables[i].table, err);
+            }
+        }
+    }
+    return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
+}
