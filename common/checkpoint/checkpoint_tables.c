@@ -133,6 +133,30 @@ static bool overlap(uint32_t a, uint32_t as, uint32_t b, uint32_t bs)
            table_bucket_first(b, bs) < table_bucket_first(a + 1, as);
 }
 
+/* @n of a file, as far as its keys are those of shard @b, about: keys are spread evenly. */
+static uint64_t share(uint64_t n, uint32_t a, uint32_t as, uint32_t b, uint32_t bs)
+{
+    const uint32_t begin = table_bucket_first(a, as), end = table_bucket_first(a + 1, as);
+    const uint32_t from = table_bucket_first(b, bs), to = table_bucket_first(b + 1, bs);
+    const uint32_t common = (end < to ? end : to) - (begin > from ? begin : from);
+    return (uint64_t)((double)n * common / (end - begin));
+}
+
+static int reserve(const struct checkpoint *c, size_t number, struct table *table, uint32_t shard,
+                   uint32_t shards, struct err *err)
+{
+    const struct manifest_table *t = &c->manifest.tables[number];
+    const uint32_t files = c->manifest.shard_count;
+    uint64_t rows = 0, counts = 0;
+    for (uint32_t i = 0; i < files; i++) {
+        if (overlap(i, files, shard, shards)) {
+            rows += share(t->rows[i], i, files, shard, shards);
+            counts += share(t->counts[i], i, files, shard, shards);
+        }
+    }
+    return table_restore_reserve(table, rows, counts, err);
+}
+
 static int restore_file(const struct checkpoint *c, uint32_t file, size_t number, bool counts,
                         struct table *table, struct err *err)
 {
@@ -169,6 +193,7 @@ int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoin
     int rc = check_all(m, tables, count, err);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const size_t number = (size_t)(find_table(m, tables[i].name) - m->tables);
+        rc = reserve(c, number, tables[i].table, shard, shards, err);
         for (uint32_t file = 0; rc == 0 && file < m->shard_count; file++) {
             if (overlap(file, m->shard_count, shard, shards)) {
                 rc = restore_file(c, file, number, false, tables[i].table, err);

@@ -172,10 +172,13 @@ int manifest_tables_read(const struct json_t *root, struct manifest *m, struct e
 {
     const struct json_t *list = NULL;
     size_t count = 0;
-    if (json_doc_array(root, "tables", TABLE_FILE_TABLES_MAX, &list, &count, NULL) != 0) {
-        return 0; /* the job has none */
+    uint64_t version = 0;
+    int rc = json_doc_u64(root, "format_version", INT64_MAX, &version, err);
+    if (rc != 0 || version != MANIFEST_FORMAT_VERSION_TABLES) {
+        return rc; /* the job has none */
     }
-    int rc = check_slots(m, err);
+    rc = json_doc_array(root, "tables", TABLE_FILE_TABLES_MAX, &list, &count, err);
+    rc = rc != 0 ? rc : check_slots(m, err);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         rc = read_table(json_doc_item(list, i), m, err);
         if (rc != 0) {

@@ -128,9 +128,15 @@ static int read_checksums(struct shard_file *f, struct err *err)
 
 static int read_tables(struct shard_file *f, struct err *err)
 {
-    const char *text = safetensors_meta_find(&f->file, "tables");
-    int rc = text == NULL ? 0 : table_file_parse(text, &f->tables, &f->table_count, err);
-    return rc == 0 ? 0 : err_wrap(err, "metadata: tables");
+    const char *version = safetensors_meta_find(&f->file, "format_version"), *text = NULL;
+    if (version == NULL || strcmp(version, SHARD_FILE_VERSION_TABLES) != 0) {
+        return 0;
+    }
+    int rc = meta_text(&f->file, "tables", &text, err);
+    if (rc == 0 && table_file_parse(text, &f->tables, &f->table_count, err) != 0) {
+        rc = err_wrap(err, "metadata");
+    }
+    return rc;
 }
 
 int shard_file_open(struct shard_file *f, const char *path, struct err *err)

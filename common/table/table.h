@@ -145,6 +145,11 @@ uint64_t table_walk_order(uint64_t key);
 /* How many rows there are. Errors: ERR_RANGE. */
 int table_count(const struct table *t, uint64_t version, uint64_t *count, struct err *err);
 
+/* Before the first row and count are put in: about so many will be. Without it rows in the order of
+ * table_walk() crowd at the begin of an index that grows, and each takes longer than the one
+ * before. Errors: ERR_STATE; ERR_EXHAUSTED. */
+int table_restore_reserve(struct table *t, uint64_t rows, uint64_t counts, struct err *err);
+
 /* Puts rows in, before the first update and the first pin: those of @chunk whose keys are of this
  * shard; of others it is not an error to be there. Arrays that are NULL: initial values, seen at
  * the table's version, no sightings. Errors: ERR_CORRUPT a key is there already, or was seen at a

@@ -5,6 +5,7 @@
  * line of the memory is empty, so that each search ends. */
 #include "table/table_index.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@
 #define HOMES_MIN 16
 #define GROWTH 8            /* a growth adds this part of the homes */
 #define USED_PERCENT 85     /* of the places in homes, when it begins */
+#define RESERVED_PERCENT 80 /* of the places in homes that keys of table_index_reserve() will use  \
+                             */
 #define MOVED_PER_INSERT 16 /* homes */
 #define AHEAD 16 /* keys whose lines are on their way, as many as a core has requests for */
 
@@ -30,6 +33,26 @@ int table_index_init(struct table_index *index, struct table_budget *budget, str
     }
     index->homes = index->homes_new = index->unmoved = HOMES_MIN;
     return 0;
+}
+
+int table_index_reserve(struct table_index *index, uint64_t n, struct err *err)
+{
+    const uint64_t homes =
+        n / (TABLE_LINE_KEYS * RESERVED_PERCENT) * 100 +
+        n % (TABLE_LINE_KEYS * RESERVED_PERCENT) * 100 / (TABLE_LINE_KEYS * RESERVED_PERCENT) + 1;
+    assert(index->count == 0 && index->unmoved == index->homes);
+    if (homes <= index->homes) {
+        return 0;
+    }
+    int rc = homes > SIZE_MAX / sizeof(struct table_line) - 2
+                 ? err_set(err, ERR_EXHAUSTED, "index of a table: %llu keys do not fit in memory",
+                           (unsigned long long)n)
+                 : table_memory_grow(&index->memory, (homes + 2) * sizeof(struct table_line),
+                                     "index of a table", err);
+    if (rc == 0) {
+        index->homes = index->homes_new = index->unmoved = homes;
+    }
+    return rc;
 }
 
 void table_index_release(struct table_index *index)

@@ -47,6 +47,10 @@ struct table_index {
 int table_index_init(struct table_index *index, struct table_budget *budget, struct err *err);
 void table_index_release(struct table_index *index); /* zeroed is fine */
 
+/* Room for @n keys, before the first: for those that come in the order of table_index_next(), which
+ * would crowd at the begin of an index that grows. Errors: ERR_EXHAUSTED. */
+int table_index_reserve(struct table_index *index, uint64_t n, struct err *err);
+
 /* TABLE_ROW_NONE: @key is not there. */
 uint32_t table_index_find(const struct table_index *index, uint64_t key);
 /* The same for @n keys, their lines fetched ahead; keys may repeat. */

@@ -198,6 +198,22 @@ static int check_open(const struct table *t, struct err *err)
     return t->opened ? err_set(err, ERR_STATE, "table %s: it is in use already", t->name) : 0;
 }
 
+int table_restore_reserve(struct table *t, uint64_t rows, uint64_t counts, struct err *err)
+{
+    int rc = check_open(t, err);
+    if (rc == 0 && (t->rows.index.count > 0 || t->admission.counts.count > 0)) {
+        rc = err_set(err, ERR_STATE, "table %s: it has rows already", t->name);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = table_index_reserve(&t->rows.index, rows, err);
+    if (rc == 0 && t->admission.kind == TABLE_ADMIT_COUNTED) {
+        rc = table_index_reserve(&t->admission.counts, counts, err);
+    }
+    return rc == 0 ? 0 : err_wrap(err, "table %s", t->name);
+}
+
 int table_restore_rows(struct table *t, const struct table_chunk *chunk, struct err *err)
 {
     int rc = check_open(t, err);

@@ -54,7 +54,8 @@ static void write_manifest(void *ctx)
                     "%s is missing: master and parameter servers must share the checkpoint "
                     "directory",
                     t->dir);
-        } else if (rc == 0 && manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0) {
+        } else if (rc == 0 && manifest_check_files(t->dir, &t->manifest, false, &t->err) == 0 &&
+                   manifest_take_tables(t->dir, &t->manifest, &t->err) == 0) {
             (void)manifest_write(t->dir, &t->manifest, &t->err);
         }
     }
@@ -86,6 +87,10 @@ void shell_manifest(struct shell *s, const struct master_manifest *in)
         m->train_sum_count = in->train_sum_count;
         m->train_sums = mem_new(in->train_sum_count, sizeof *m->train_sums);
         memcpy(m->train_sums, in->train_sums, in->train_sum_count * sizeof *m->train_sums);
+    }
+    for (size_t i = 0; i < in->spec->model.table_count; i++) {
+        const struct model_table *table = &in->spec->model.tables[i];
+        manifest_add_table(m, table->name, (uint64_t)table->dim, table->admission);
     }
     for (uint32_t i = 0; i < m->shard_count; i++) {
         uint64_t generation;

@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/claim.h"
 #include "checkpoint/shard_file.h"
-#include "ps/rpc/ps_shell.h"
+#include "ps/rpc/ps_rows.h"
 #include "storage/storage.h"
 #include "wire/wire.h"
 
@@ -67,20 +67,11 @@ void ps_look_for_directory(struct ps_shard *s, const char *owner)
     }
 }
 
-/* A checkpoint without its tables would be taken for a whole one. */
-static int check_tables(const struct ps_shard *s, struct err *err)
-{
-    return s->tables == NULL ? 0
-                             : err_set(err, ERR_UNSUPPORTED,
-                                       "the job has tables, which checkpoints do not hold yet");
-}
-
 /* ---- back ---- */
 
 int ps_restore(struct ps_shard *s, const char *directory, const char *owner, struct err *err)
 {
-    int rc = check_tables(s, err);
-    rc = rc != 0 ? rc : check_directory(s->job, directory, err);
+    int rc = check_directory(s->job, directory, err);
     rc = rc != 0 ? rc : check_owner(s->ps, directory, owner, err);
     if (rc != 0) {
         return err_wrap(err, "restore");
@@ -91,6 +82,7 @@ int ps_restore(struct ps_shard *s, const char *directory, const char *owner, str
     if (rc == 0) {
         rc = checkpoint_read_shard(c, &s->plan, s->number, s->spec.update.rule->name, s->update,
                                    s->snapshots.present->values.data, s->slot_data, err);
+        rc = rc != 0 ? rc : ps_tables_restore(s, c, err);
         checkpoint_close(c);
     }
     free(path);
@@ -134,10 +126,13 @@ static int write_file(struct writing *w, const char *name, struct safetensors_wr
     };
     char *dir = mem_printf("%s/%s", s->ps->checkpoint_dir, m->directory);
     char *path = file_join(dir, name);
-    int rc = check_tables(s, err);
-    rc = rc != 0 ? rc : check_owner(s->ps, m->directory, m->owner, err);
+    struct ps_table_file *tables = NULL;
+    int rc = check_owner(s->ps, m->directory, m->owner, err);
     rc = rc != 0 ? rc : storage_make_dirs(dir, err);
+    rc = rc != 0 ? rc : ps_table_file_begin(s, w->version, &tables, err);
+    state.tables = ps_table_file_source(tables);
     rc = rc != 0 ? rc : shard_file_write(path, &state, written, err);
+    ps_table_file_end(tables);
     free(path);
     free(dir);
     return rc;
@@ -152,8 +147,7 @@ static void answer(struct writing *w)
     uint64_t began = chrono_now_ns();
     (void)shard_file_name(s->number, s->plan.shard_count, s->opened_generation, name);
     if (write_file(w, name, &written, &err) != 0) {
-        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION &&
-            err.code != ERR_UNSUPPORTED) {
+        if (err.code != ERR_EXHAUSTED && err.code != ERR_PERMISSION) {
             err.code = ERR_INTERNAL; /* of files: others would speak of the shard, or the call */
         }
         (void)err_wrap(&err, "checkpoint");

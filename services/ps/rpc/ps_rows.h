@@ -4,6 +4,7 @@
 #ifndef GRADUS_PS_RPC_PS_ROWS_H
 #define GRADUS_PS_RPC_PS_ROWS_H
 
+#include "checkpoint/table_file.h"
 #include "ps/rpc/ps_shell.h"
 
 /* ---- a request for rows ---- */
@@ -46,5 +47,20 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
 /* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
  * ERR_EXHAUSTED. */
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+
+/* ---- files (ps_table_file.c) ---- */
+
+struct checkpoint;
+struct ps_table_file;
+
+/* On the thread that writes files: rows of @version, which is pinned, for shard_file_write(); NULL:
+ * the job has no tables. Errors: ERR_RANGE the version is pinned no more; ERR_ABORTED the shard is
+ * closed; the rows say so, too. */
+int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_file **out,
+                        struct err *err);
+const struct table_file_source *ps_table_file_source(const struct ps_table_file *f);
+void ps_table_file_end(struct ps_table_file *f); /* NULL is fine */
+/* Rows and counts of the job's tables, which are empty. Errors: checkpoint_restore_tables(). */
+int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err *err);
 
 #endif

@@ -161,6 +161,7 @@ static void hostile_manifests_are_refused(void **state)
         {"\"batch_records\":10", "\"batch_records\":0", "ledger: "},
         {"\"done\":[[4,2]", "\"done\":[[5,2]", "ledger: done[0]"},
         {"\"ledger\": {", "\"ledger\": {\"epoch\": 1,", "duplicate"},
+        {"\"format_version\": 1", "\"format_version\": 2", "tables: missing"},
     };
     const struct fixture *f = *state;
     char *path = write_checkpoint(f, 1, 1, 1);
@@ -176,9 +177,9 @@ static void hostile_manifests_are_refused(void **state)
         assert_message(err, path);
     }
     assert_int_equal(
-        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 2", &err),
+        read_changed(path, &good, "\"format_version\": 1", "\"format_version\": 3", &err),
         ERR_UNSUPPORTED);
-    assert_message(err, "format_version: 2; this program knows 1");
+    assert_message(err, "format_version: 3; this program knows 1 and 2");
     buf_release(&good);
     free(path);
 }

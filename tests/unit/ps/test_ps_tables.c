@@ -2,30 +2,17 @@
 /* Rows of tables over real gRPC: read of a version, pushed with gradients, summed, pinned, refused.
  */
 #define ROWS 4
-#include "exchange_rig.h"
+#include "rows_rig.h"
 
 #include "table/table_bucket.h"
-#include "table/table_gradient.h"
 
-#define TABLES 2
-static const size_t DIMS[TABLES] = {2, 3};
 static char job[] = "t-1";
+static const size_t DIMS[TABLES] = {2, 3};
 
 static const char SPEC[] =
     "[{name: ads, dim: 2, init: constant, init_mean: 1, memory_bytes: 1 MiB},"
     " {name: users, dim: 3, init: zeros, admission: counted, sightings: 3,"
     " admission_bytes: 300 KiB, memory_bytes: 1 MiB}]";
-
-static void open_with(struct ps_rig *rig, char *name, uint32_t replicas, const char *tables)
-{
-    struct err err;
-    struct ps_rig_opening o = {.job = name,
-                               .rule = "sgd, learning_rate: 1",
-                               .tables = tables,
-                               .generation = 1,
-                               .consistency = ps_rig_consistency("sync", replicas)};
-    ps_rig_expect(ps_rig_open_as(rig, &o, NULL, &err), 0, &err, "");
-}
 
 /* ---- messages ---- */
 
@@ -135,62 +122,15 @@ static size_t encode(const struct brought *b, unsigned char out[256])
     return at;
 }
 
-/* Replica @replica of @step with what @bytes are of tables, in messages of @each bytes. */
-static struct answer *push(struct client *c, uint64_t exchange, uint64_t step, uint32_t replica,
-                           const unsigned char *bytes, size_t n, size_t each)
-{
-    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
-    Gradus__V1__Training training = GRADUS__V1__TRAINING__INIT;
-    Gradus__V1__Push p = GRADUS__V1__PUSH__INIT;
-    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
-    struct err err;
-    char worker[] = "w0";
-    forget_answer(c, exchange);
-    p.step = step;
-    p.replica_first = replica;
-    p.replica_end = replica + 1;
-    p.examples = 2;
-    training.push = &p;
-    m.exchange = exchange;
-    m.shard = &ref;
-    m.worker = worker;
-    m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_TRAINING;
-    m.training = &training;
-    m.total = ps_rig_elements();
-    m.tables_bytes = n;
-    struct rpc_piece piece = {gradient, ps_rig_elements() * sizeof(float)};
-    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
-    assert_int_equal(rpc_stream_send(c->stream, &m.base, &blob, &err), 0);
-    for (size_t at = 0; at < n; at += each) {
-        Gradus__V1__ExchangeRequest more = GRADUS__V1__EXCHANGE_REQUEST__INIT;
-        more.exchange = exchange;
-        more.of_tables = true;
-        more.offset = at;
-        piece = (struct rpc_piece){bytes + at, n - at < each ? n - at : each};
-        assert_int_equal(rpc_stream_send(c->stream, &more.base, &blob, &err), 0);
-    }
-    return wait_answer(c, exchange);
-}
-
 static void push_well(struct client *c, uint64_t exchange, uint64_t step, uint32_t replica,
                       const struct brought *b)
 {
     unsigned char bytes[256];
     const size_t n = encode(b, bytes);
-    const struct answer *a = push(c, exchange, step, replica, bytes, n, 33);
+    const struct answer *a = rows_push(c, job, exchange, step, replica, bytes, n, 33);
     if (a->code != 0) {
         fail_msg("code %d: %s", a->code, a->message);
     }
-}
-
-static void pin(struct ps_rig *rig, const char *method, char *id)
-{
-    Gradus__V1__PinRequest r = GRADUS__V1__PIN_REQUEST__INIT;
-    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
-    struct err err;
-    r.shard = &ref;
-    r.pin_id = id;
-    ps_rig_expect(ps_rig_call(rig, method, &r.base, NULL, 0, NULL, &err), 0, &err, "");
 }
 
 /* The first message of a push that says that so many bytes will come. */
@@ -226,7 +166,7 @@ static void test_rows_of_versions(void **state)
     struct client c;
     static const float first[] = {1, 1, 1, 1, 0, 0, 0};
     ps_rig_start(&rig, 0);
-    open_with(&rig, job, 2, SPEC);
+    rows_open(&rig, job, 2, SPEC);
     exchange_open(&c, &rig);
     expect_rows(read_rows(&c, job, usual(1, -1)), 0, first);
     expect_refused(read_rows(&c, job, usual(1, 1)), ERR_RANGE, "rows of version 1");
@@ -239,7 +179,7 @@ static void test_rows_of_versions(void **state)
     expect_rows(read_rows(&c, job, cut), 1, second);
     expect_rows(read_rows(&c, job, usual(4, 0)), 0, first);
     char id[] = "p";
-    pin(&rig, "Pin", id);
+    rows_pin(&rig, job, "Pin", id);
     push_well(&c, 5, 1, 0, &(struct brought){{5, 7}, 2});
     push_well(&c, 6, 1, 1, &(struct brought){{5, 7}, 2});
     static const float third[] = {-1, -1, -1, -1, -1, -1, -1}; /* admitted, with this gradient */
@@ -250,7 +190,7 @@ static void test_rows_of_versions(void **state)
     pinned.pin_id = id;
     expect_rows(read_rows(&c, job, pinned), 1, second);
     expect_refused(read_rows(&c, job, usual(11, 1)), ERR_RANGE, "rows of version 1");
-    pin(&rig, "Unpin", id);
+    rows_pin(&rig, job, "Unpin", id);
     expect_refused(read_rows(&c, job, pinned), ERR_NOT_FOUND, "no version is pinned");
     exchange_close(&c);
     ps_rig_stop(&rig);
@@ -264,10 +204,10 @@ static void test_a_step_without_rows(void **state)
     struct client c;
     static const float first[] = {1, 1, 1, 1, 0, 0, 0};
     ps_rig_start(&rig, 0);
-    open_with(&rig, job, 1, SPEC);
+    rows_open(&rig, job, 1, SPEC);
     exchange_open(&c, &rig);
     for (uint64_t step = 0; step < 3; step++) {
-        assert_int_equal(push(&c, 1, step, 0, NULL, 0, 1)->code, 0);
+        assert_int_equal(rows_push(&c, job, 1, step, 0, NULL, 0, 1)->code, 0);
         expect_rows(read_rows(&c, job, usual(2, (int)step + 1)), step + 1, first);
     }
     exchange_close(&c);
@@ -281,8 +221,8 @@ static void test_requests_that_are_wrong(void **state)
     struct client c;
     static char dense[] = "d-1";
     ps_rig_start(&rig, 1 << 30);
-    open_with(&rig, job, 1, SPEC);
-    open_with(&rig, dense, 1, NULL);
+    rows_open(&rig, job, 1, SPEC);
+    rows_open(&rig, dense, 1, NULL);
     exchange_open(&c, &rig);
     struct read r = usual(1, -1);
     r.n_counts = 1;
@@ -303,10 +243,10 @@ static void test_requests_that_are_wrong(void **state)
     const struct brought b = {{5, 7}, 1};
     size_t n = encode(&b, bytes);
     bytes[0] = 200; /* rows of the first table */
-    expect_refused(push(&c, 5, 0, 0, bytes, n, 50), ERR_INVALID, "table 0");
+    expect_refused(rows_push(&c, job, 5, 0, 0, bytes, n, 50), ERR_INVALID, "table 0");
     n = encode(&b, bytes);
-    expect_refused(push(&c, 6, 0, 0, bytes, n - 4, 50), ERR_INVALID, "table 1");
-    expect_refused(push(&c, 7, 0, 0, bytes, n + 4, 50), ERR_INVALID,
+    expect_refused(rows_push(&c, job, 6, 0, 0, bytes, n - 4, 50), ERR_INVALID, "table 1");
+    expect_refused(rows_push(&c, job, 7, 0, 0, bytes, n + 4, 50), ERR_INVALID,
                    "4 bytes behind the rows of 2 tables");
     expect_refused(announce(&c, 9, UINT64_MAX), ERR_EXHAUSTED, "rows of tables");
     expect_refused(announce(&c, 10, UINT64_C(1) << 40), ERR_EXHAUSTED, "rows of tables");

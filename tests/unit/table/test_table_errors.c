@@ -103,7 +103,9 @@ static void test_bad_restores(void **state)
     struct err err;
     float values[2];
     assert_int_equal(table_new(&c, 5, &t, NULL), 0);
+    assert_int_equal(table_restore_reserve(t, 2, 0, NULL), 0);
     assert_says(table_restore_rows(t, &chunk, &err), ERR_CORRUPT, &err, "key 3 comes twice");
+    assert_says(table_restore_reserve(t, 2, 0, &err), ERR_STATE, &err, "it has rows already");
     twice[0] = 4;
     twice[1] = 5;
     chunk.seen = seen;

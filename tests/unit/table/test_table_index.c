@@ -405,6 +405,43 @@ static void test_history(void **state)
     assert_int_equal(budget.bytes, 0);
 }
 
+/* Keys that come in the order of a list, as a checkpoint has them, lie where random ones would: no
+ * search is longer for it, and the index does not grow. */
+static void test_reserved(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 63, 64, 1000, 100000};
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        const uint64_t n = counts[k];
+        struct table_budget budget = {.bytes_max = BYTES_MAX};
+        struct table_index index;
+        assert_int_equal(table_index_init(&index, &budget, NULL), 0);
+        assert_int_equal(table_index_reserve(&index, n, NULL), 0);
+        const uint64_t homes = index.homes;
+        uint64_t farthest = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            const uint64_t key = key_of_hash(UINT64_MAX / n * i);
+            assert_int_equal(table_index_insert(&index, key, (uint32_t)i, NULL), 0);
+            const uint64_t away = index.end - 1 - table_home(&index, key);
+            farthest = away > farthest ? away : farthest;
+        }
+        assert_int_equal(index.homes_new, homes);
+        assert_true(farthest <= 1 && index.end <= homes + 1);
+        assert_true(n < 100000 || budget.bytes < n * 35 / 2 + 4096);
+        for (uint64_t i = 0; i < n; i++) {
+            assert_int_equal(table_index_find(&index, key_of_hash(UINT64_MAX / n * i)), i);
+        }
+        table_index_release(&index);
+    }
+    struct table_budget small = {.bytes_max = 65536};
+    struct table_index index;
+    assert_int_equal(table_index_init(&index, &small, NULL), 0);
+    assert_int_equal(table_index_reserve(&index, 100000, NULL), ERR_EXHAUSTED);
+    assert_int_equal(table_index_reserve(&index, UINT64_MAX, NULL), ERR_EXHAUSTED);
+    assert_int_equal(table_index_insert(&index, 1, 1, NULL), 0);
+    table_index_release(&index);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -417,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_list_under_changes),
         cmocka_unit_test(test_history),
+        cmocka_unit_test(test_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of tables on their way into a checkpoint and back. A file is written by a thread that may
+ * wait for the disk, and a table belongs to the shard's strand: so that thread asks the strand for
+ * some rows of the pinned version at a time, and updates go on between two of these. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "checkpoint/checkpoint.h"
+#include "ps/rpc/ps_rows.h"
+
+/* That the strand is kept for at once: a fraction of a millisecond. */
+#define ROWS_AT_ONCE 512
+#define BYTES_AT_ONCE (UINT64_C(64) << 10)
+#define COUNTS_AT_ONCE 4096
+
+struct ps_table_file {
+    struct ps_shard *shard;
+    uint64_t version; /* pinned */
+    size_t count;
+    struct table_file_info *infos; /* [count] */
+    struct table_cursor *rows, *counts;
+    struct table_file_source source;
+
+    /* what the strand is asked for */
+    struct strand_task task;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done;
+    int (*ask)(struct ps_table_file *f, struct table *t);
+    size_t table;
+    void *chunk;
+    int rc;
+    struct err *err;
+};
+
+/* ---- on the strand ---- */
+
+static void run(struct strand_task *task)
+{
+    struct ps_table_file *f =
+        (struct ps_table_file *)((char *)task - offsetof(struct ps_table_file, task));
+    struct table *t = f->shard->tables->tables[f->table];
+    const int rc = t == NULL ? err_set(f->err, ERR_ABORTED, "the shard is closed") : f->ask(f, t);
+    pthread_mutex_lock(&f->lock);
+    f->rc = rc;
+    f->is_done = true;
+    pthread_cond_signal(&f->done);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static int ask_count(struct ps_table_file *f, struct table *t)
+{
+    return table_count(t, f->version, &f->infos[f->table].rows, f->err);
+}
+
+static int ask_rows(struct ps_table_file *f, struct table *t)
+{
+    return table_walk(t, f->version, &f->rows[f->table], f->chunk, f->err);
+}
+
+static int ask_counts(struct ps_table_file *f, struct table *t)
+{
+    return table_walk_counts(t, f->version, &f->counts[f->table], f->chunk, f->err);
+}
+
+/* ---- on the thread that writes ---- */
+
+/* Ask the strand and wait: it may run it here, or is at something short. */
+static int ask(struct ps_table_file *f, int (*what)(struct ps_table_file *f, struct table *t),
+               size_t table, void *chunk, struct err *err)
+{
+    f->ask = what;
+    f->table = table;
+    f->chunk = chunk;
+    f->err = err;
+    f->is_done = false;
+    (void)strand_post(&f->shard->strand, &f->task, run);
+    pthread_mutex_lock(&f->lock);
+    while (!f->is_done) {
+        pthread_cond_wait(&f->done, &f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return f->rc;
+}
+
+static size_t at_most(size_t capacity, uint64_t most)
+{
+    return most > 0 && capacity > most ? (size_t)most : capacity;
+}
+
+static int next_rows(void *ctx, size_t table, struct table_chunk *chunk, struct err *err)
+{
+    struct ps_table_file *f = ctx;
+    const uint64_t bytes = f->infos[table].dim * sizeof(float) * (1 + f->source.slots.count);
+    const uint64_t most = BYTES_AT_ONCE / bytes;
+    chunk->capacity = at_most(chunk->capacity, most < 1 ? 1 : at_most(most, ROWS_AT_ONCE));
+    return ask(f, ask_rows, table, chunk, err);
+}
+
+static int next_counts(void *ctx, size_t table, struct table_counts_chunk *chunk, struct err *err)
+{
+    chunk->capacity = at_most(chunk->capacity, COUNTS_AT_ONCE);
+    return ask(ctx, ask_counts, table, chunk, err);
+}
+
+/* The header of a file says how many come. */
+static int count_all(struct ps_table_file *f, size_t table, struct err *err)
+{
+    int rc = ask(f, ask_count, table, NULL, err);
+    struct table_counts_chunk chunk = {.capacity = COUNTS_AT_ONCE};
+    do {
+        rc = rc != 0 ? rc : ask(f, ask_counts, table, &chunk, err);
+        f->infos[table].counts += rc == 0 ? chunk.n : 0;
+    } while (rc == 0 && chunk.n > 0);
+    f->counts[table] = (struct table_cursor){0};
+    return rc;
+}
+
+int ps_table_file_begin(struct ps_shard *s, uint64_t version, struct ps_table_file **out,
+                        struct err *err)
+{
+    const struct model_spec *model = &s->spec.model;
+    const struct rule *rule = s->spec.update.rule;
+    *out = NULL;
+    if (s->tables == NULL) {
+        return 0;
+    }
+    struct ps_table_file *f = mem_new(1, sizeof *f);
+    *f = (struct ps_table_file){
+        .shard = s,
+        .version = version,
+        .count = model->table_count,
+        .infos = mem_new(model->table_count, sizeof *f->infos),
+        .rows = mem_new(model->table_count, sizeof *f->rows),
+        .counts = mem_new(model->table_count, sizeof *f->counts),
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .done = PTHREAD_COND_INITIALIZER,
+    };
+    f->source = (struct table_file_source){.count = f->count,
+                                           .tables = f->infos,
+                                           .slots = {.count = rule->slot_count},
+                                           .rows = next_rows,
+                                           .counts = next_counts,
+                                           .ctx = f};
+    for (size_t k = 0; k < rule->slot_count; k++) {
+        f->source.slots.names[k] = rule->slot_names[k];
+        f->source.slots.kinds[k] = rule->slot_kinds[k];
+    }
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < f->count; i++) {
+        const struct model_table *t = &model->tables[i];
+        f->infos[i] = (struct table_file_info){
+            .name = t->name, .dim = (uint64_t)t->dim, .admission = t->admission};
+        rc = count_all(f, i, err);
+    }
+    if (rc != 0) {
+        ps_table_file_end(f);
+        return rc;
+    }
+    *out = f;
+    return 0;
+}
+
+const struct table_file_source *ps_table_file_source(const struct ps_table_file *f)
+{
+    return f == NULL ? NULL : &f->source;
+}
+
+void ps_table_file_end(struct ps_table_file *f)
+{
+    if (f != NULL) {
+        pthread_mutex_destroy(&f->lock);
+        pthread_cond_destroy(&f->done);
+        free(f->infos);
+        free(f->rows);
+        free(f->counts);
+        free(f);
+    }
+}
+
+/* ---- back ---- */
+
+int ps_tables_restore(struct ps_shard *s, const struct checkpoint *c, struct err *err)
+{
+    const struct model_spec *model = &s->spec.model;
+    struct checkpoint_table *tables = mem_new(model->table_count + 1, sizeof *tables);
+    for (size_t i = 0; i < model->table_count; i++) {
+        tables[i] = (struct checkpoint_table){model->tables[i].name, model->tables[i].admission,
+                                              s->tables->tables[i]};
+    }
+    int rc = checkpoint_restore_tables(c, tables, model->table_count, s->number,
+                                       s->plan.shard_count, err);
+    free(tables);
+    return rc;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints of rows over real gRPC: one cut while training goes on, and back. */
+#define ROWS 4
+#include "rows_rig.h"
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/shard_file.h"
+#include "ps/rpc/ps_rows.h"
+
+static char job[] = "t-1";
+#define MANY 3000 /* rows that a push brings of the first table */
+static char restored[] = "r-1";
+static const char LARGE[] =
+    "[{name: ads, dim: 2, init: constant, init_mean: 1, memory_bytes: 64 MiB},"
+    " {name: users, dim: 3, admission: counted, sightings: 5, admission_bytes: 1 MiB,"
+    " memory_bytes: 4 MiB}]";
+
+static const char SMALL[] = "[{name: ads, dim: 2, memory_bytes: 1 MiB}, {name: users, dim: 3,"
+                            " admission: counted, memory_bytes: 64 MiB}]";
+
+/* Rows of keys @first to @first + MANY - 1 of the first table, and one key of the second. */
+static void push_many(struct client *c, uint64_t step, uint64_t first)
+{
+    static uint64_t keys[MANY];
+    static uint32_t sightings[MANY];
+    static float values[MANY * 2];
+    for (size_t i = 0; i < MANY; i++) {
+        keys[i] = first + i;
+        sightings[i] = 1;
+        values[2 * i] = (float)(step + 1);
+        values[2 * i + 1] = (float)i;
+    }
+    const uint64_t other = step % 3;
+    const struct table_gradient_view g[TABLES] = {
+        {.dim = 2, .n = MANY, .keys = keys, .sightings = sightings, .values = values},
+        {.dim = 3, .n = 1, .keys = &other, .sightings = sightings, .values = values}};
+    const size_t n = table_gradient_bytes(MANY, 2) + table_gradient_bytes(1, 3);
+    unsigned char *bytes = mem_new(n, 1);
+    table_gradient_encode(&g[0], bytes);
+    table_gradient_encode(&g[1], bytes + table_gradient_bytes(MANY, 2));
+    const struct answer *a = rows_push(c, job, 1, step, 0, bytes, n, 16384);
+    if (a->code != 0) {
+        fail_msg("code %d: %s", a->code, a->message);
+    }
+    free(bytes);
+}
+
+struct trainer { /* goes on while the checkpoint is written */
+    struct client *client;
+    uint64_t step;
+    atomic_bool stop;
+};
+
+static void *train(void *arg)
+{
+    struct trainer *t = arg;
+    for (; !atomic_load(&t->stop); t->step++) {
+        push_many(t->client, t->step, t->step * MANY);
+    }
+    return NULL;
+}
+
+/* Rows and counts that the one shard of @name has, as text; nobody changes them. */
+static void dump(struct ps_rig *rig, const char *name, struct buf *out)
+{
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    const size_t n = ps_list(rig->ps, name, shards);
+    for (size_t s = 0; s < n; s++) {
+        for (size_t i = 0; i < TABLES; i++) {
+            struct table *t = shards[s]->tables->tables[i];
+            struct table_cursor rows = {0}, counts = {0};
+            uint64_t key, seen;
+            uint32_t sightings;
+            float values[3];
+            struct table_chunk c = {.capacity = 1,
+                                    .keys = &key,
+                                    .values = values,
+                                    .seen = &seen,
+                                    .sightings = &sightings};
+            struct table_counts_chunk k = {.capacity = 1, .keys = &key, .counts = &sightings};
+            while (table_walk(t, table_version(t), &rows, &c, NULL) == 0 && c.n > 0) {
+                buf_printf(out, "%zu %llu %llu %u %a %a\n", i, (unsigned long long)key,
+                           (unsigned long long)seen, sightings, (double)values[0],
+                           (double)values[1]);
+            }
+            while (table_walk_counts(t, table_version(t), &counts, &k, NULL) == 0 && k.n > 0) {
+                buf_printf(out, "%zu counted %llu %u\n", i, (unsigned long long)key, sightings);
+            }
+        }
+        ps_shard_unref(shards[s]);
+    }
+}
+
+/* The version that is pinned as "p", for job r-1. */
+static void write_checkpoint(struct ps_rig *rig)
+{
+    char pin_id[] = "p", directory[] = "t-1/step-000000007";
+    struct manifest m;
+    struct plan plan;
+    struct err err;
+    struct rpc_msg *reply;
+    Gradus__V1__CheckpointShardRequest r = GRADUS__V1__CHECKPOINT_SHARD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    r.shard = &ref;
+    r.pin_id = pin_id;
+    r.directory = directory;
+    ps_rig_plan(1, &plan);
+    manifest_init(&m, job, "name: demo", TRAINING_SYNC,
+                  &(struct update_spec){.rule = rule_find("sgd")}, &plan);
+    manifest_add_table(&m, "ads", 2, TABLE_ADMIT_ALL);
+    manifest_add_table(&m, "users", 3, TABLE_ADMIT_COUNTED);
+    ps_rig_expect(ps_rig_call(rig, "Checkpoint", &r.base, NULL, 0, &reply, &err), 0, &err, "");
+    const Gradus__V1__CheckpointShardResponse *done =
+        (const Gradus__V1__CheckpointShardResponse *)reply->body;
+    m.shards[0] = (struct manifest_shard){
+        .version = done->version, .bytes = done->bytes, .checksum = done->checksum};
+    rpc_msg_unref(reply);
+    char *path = mem_printf("%s/%s", rig->dir, directory);
+    ps_rig_expect(manifest_take_tables(path, &m, &err), 0, &err, "");
+    ps_rig_expect(manifest_write(path, &m, &err), 0, &err, "");
+    free(path);
+    char *from = mem_printf("%s/%s", rig->dir, job), *to = mem_printf("%s/%s", rig->dir, restored);
+    assert_int_equal(rename(from, to), 0);
+    free(from);
+    free(to);
+    manifest_release(&m);
+    plan_release(&plan);
+}
+
+static int restore(struct ps_rig *rig, const char *tables, uint32_t shard, uint32_t shards,
+                   struct err *err)
+{
+    char directory[] = "r-1/step-000000007";
+    const struct ps_rig_opening o = {.job = restored,
+                                     .rule = "sgd, learning_rate: 1",
+                                     .tables = tables,
+                                     .generation = 1,
+                                     .version = 7,
+                                     .shard = shard,
+                                     .shards = shards,
+                                     .restore = directory,
+                                     .consistency = ps_rig_consistency("sync", 1)};
+    return ps_rig_open_as(rig, &o, NULL, err);
+}
+
+static int close_shard(struct ps_rig *rig, char *name, struct err *err)
+{
+    Gradus__V1__CloseShardRequest r = GRADUS__V1__CLOSE_SHARD_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(name, 1);
+    r.shard = &ref;
+    return ps_rig_call(rig, "CloseShard", &r.base, NULL, 0, NULL, err);
+}
+
+/* One cut, although steps are made while it is written: what one shard had is what comes back, on
+ * one or on two. */
+static void test_a_checkpoint(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    struct buf before = {0}, one = {0}, two = {0};
+    char id[] = "p";
+    pthread_t thread;
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, LARGE);
+    exchange_open(&c, &rig);
+    for (uint64_t step = 0; step < 7; step++) {
+        push_many(&c, step, step * MANY);
+    }
+    dump(&rig, job, &before);
+    rows_pin(&rig, job, "Pin", id);
+    struct trainer trainer = {.client = &c, .step = 7};
+    assert_int_equal(pthread_create(&thread, NULL, train, &trainer), 0);
+    write_checkpoint(&rig);
+    atomic_store(&trainer.stop, true);
+    pthread_join(thread, NULL);
+    rows_pin(&rig, job, "Unpin", id);
+    exchange_close(&c);
+    ps_rig_expect(restore(&rig, LARGE, 0, 1, &err), 0, &err, "");
+    dump(&rig, restored, &one);
+    assert_string_equal(buf_str(&before), buf_str(&one));
+    ps_rig_expect(close_shard(&rig, restored, &err), 0, &err, "");
+    ps_rig_expect(restore(&rig, SMALL, 0, 1, &err), ERR_EXHAUSTED, &err, "table ads: ");
+    ps_rig_expect(restore(&rig, NULL, 0, 1, &err), ERR_INVALID, &err,
+                  "it has table ads, which the job has not");
+    ps_rig_expect(close_shard(&rig, job, &err), 0, &err, "");
+    for (uint32_t shard = 0; shard < 2; shard++) {
+        ps_rig_expect(restore(&rig, LARGE, shard, 2, &err), 0, &err, "");
+    }
+    dump(&rig, restored, &two);
+    assert_int_equal(one.len, two.len);
+    buf_release(&before);
+    buf_release(&one);
+    buf_release(&two);
+    ps_rig_stop(&rig);
+}
+
+/* Whoever writes hears it when the version is pinned no more. */
+static void test_a_version_that_is_given_up(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct err err = {0};
+    char id[] = "p";
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, LARGE);
+    exchange_open(&c, &rig);
+    push_many(&c, 0, 0);
+    rows_pin(&rig, job, "Pin", id);
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    struct ps_table_file *f = NULL;
+    assert_int_equal(ps_list(rig.ps, job, shards), 1);
+    ps_rig_expect(ps_table_file_begin(shards[0], 1, &f, &err), 0, &err, "");
+    const struct table_file_source *source = ps_table_file_source(f);
+    assert_int_equal(source->tables[0].rows, MANY);
+    assert_int_equal(source->tables[1].counts, 1);
+    push_many(&c, 1, 0);
+    push_many(&c, 2, 0);
+    struct table_chunk chunk = {.capacity = 1000};
+    ps_rig_expect(source->rows(source->ctx, 0, &chunk, &err), 0, &err, "");
+    assert_int_equal(chunk.n, 512);
+    rows_pin(&rig, job, "Unpin", id);
+    ps_rig_expect(source->rows(source->ctx, 0, &chunk, &err), ERR_RANGE, &err,
+                  "version 1 cannot be read");
+    ps_table_file_end(f);
+    ps_rig_expect(ps_table_file_begin(shards[0], 1, &f, &err), ERR_RANGE, &err, "version 1");
+    ps_rig_expect(ps_table_file_begin(shards[0], 3, &f, &err), 0, &err, "");
+    ps_shard_drop(shards[0]);
+    ps_rig_expect(ps_table_file_source(f)->rows(ps_table_file_source(f)->ctx, 0, &chunk, &err),
+                  ERR_ABORTED, &err, "the shard is closed");
+    ps_table_file_end(f);
+    ps_shard_unref(shards[0]);
+    exchange_close(&c);
+    ps_rig_stop(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_checkpoint),
+        cmocka_unit_test(test_a_version_that_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
+}
