@@ -12,9 +12,10 @@
 #include "table/table_line.h"
 
 #define HOMES_MIN 16
-#define GROWTH 8            /* a growth adds this part of the homes */
-#define USED_PERCENT 85     /* of the places in homes, when it begins */
-#define RESERVED_PERCENT 80 /* of the places in homes that keys of table_index_reserve() will use  \
+#define GROWTH 8        /* a growth adds this part of the homes */
+#define USED_PERCENT 85 /* of the places in homes, when it begins */
+#define RESERVED_PERCENT                                                                           \
+    80                      /* of the places in homes that keys of table_index_reserve() will use  \
                              */
 #define MOVED_PER_INSERT 16 /* homes */
 #define AHEAD 16 /* keys whose lines are on their way, as many as a core has requests for */
