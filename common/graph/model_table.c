@@ -54,6 +54,14 @@ const struct field model_table_fields[] = {
      .def = "false",
      .help = "Before a row is updated, do to it what updates of a dense variable with gradients of "
              "zero would have done meanwhile; otherwise only touched rows change (lazy)"},
+    {.path = "clip_norm",
+     .type = FIELD_FLOAT,
+     .offset = AT(clip_norm),
+     .def = "0",
+     .max = 1e9,
+     .help =
+         "The gradient of a row, of the mean over the records of an update, that is longer than "
+         "this (L2 norm) is made so long; 0 is no limit"},
     {.path = "memory_bytes",
      .type = FIELD_BYTES,
      .offset = AT(memory_bytes),

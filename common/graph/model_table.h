@@ -18,6 +18,7 @@ struct model_table {
     int init; /* enum init_kind */
     double init_mean, init_spread;
     bool catch_up;
+    double clip_norm;
     int64_t memory_bytes; /* on all servers together */
     int64_t copies_bytes; /* likewise */
     int64_t rows_max;

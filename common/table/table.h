@@ -97,7 +97,8 @@ struct table_step {
     uint64_t version;                    /* that it makes: the present one + 1 */
     struct table_gradient_view gradient; /* the sum of all replicas, of this shard's keys */
     float gradient_scale;
-    const struct rule_scalars *scalars; /* of update number version - 1 */
+    const struct rule_scalars *scalars;  /* of update number version - 1 */
+    const struct table_shaping *shaping; /* NULL: none */
     const float *base; /* [n × dim] what the worker read, for rules with a base; or NULL */
     double small_norm; /* rows whose values have a smaller L2 norm go; 0: none */
 };

@@ -83,6 +83,7 @@ int table_rows_init(struct table_rows *rows, const struct table_spec *spec, stru
 void table_rows_release(struct table_rows *rows)
 {
     free(rows->scratch);
+    free(rows->shaped);
     table_index_release(&rows->index);
     table_memory_release(&rows->records);
     table_memory_release(&rows->notes);

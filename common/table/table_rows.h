@@ -57,6 +57,7 @@ struct table_rows {
     uint32_t made;                  /* rows that are or were in use */
     uint32_t unused;                /* the first of those that are not; TABLE_ROW_NONE */
     float *scratch;                 /* a record */
+    float *shaped; /* [2 × dim] a gradient, and values before an update; NULL: not needed yet */
 };
 
 /* True when a table can have the rule: no sums over variables, no slots that rows share. */
@@ -92,6 +93,15 @@ void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
 void table_rows_catch_up(const struct table_rows *rows, const struct table_catch_up *up,
                          uint64_t seen, float *record);
 
+/* What is done to the gradient of a row, times gradient_scale, before the rule gets it, in the
+ * order of a dense update (rule/update/update.h): no element is larger than clip_value; the row is
+ * no longer than clip_norm; + l2 · w + l1 · sign(w). And after it: the values lose decay times what
+ * they were. Of rows that are updated alone. 0: nothing of the kind. */
+struct table_shaping {
+    double clip_norm;
+    float clip_value, l1, l2, decay;
+};
+
 struct table_update {
     struct table_catch_up up; /* @up.version: the number of the update, from 0 */
     const struct rule_scalars *scalars;
@@ -99,6 +109,7 @@ struct table_update {
     size_t n;
     const float *gradient; /* [n × dim] */
     float gradient_scale;
+    const struct table_shaping *shaping; /* NULL: none */
     const float *base;         /* [n × dim] what the worker read, for rules with a base; or NULL */
     const uint32_t *sightings; /* [n] of each key in this update; NULL: one */
 };

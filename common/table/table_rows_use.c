@@ -3,9 +3,12 @@
 #include "table/table_rows.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "table/table_ahead.h"
+#include "table/table_squares.h"
 
 /* Sixteen floats are a line and the commonest row: a copy of a known length is four instructions
  * where memcpy() is a call. */
@@ -82,6 +85,55 @@ void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
     }
 }
 
+VECTOR_INLINE void clip_values(float *row, size_t n, float limit)
+{
+    for (size_t k = 0; k < n; k++) {
+        float c = row[k] > limit ? limit : row[k];
+        row[k] = c < -limit ? -limit : c;
+    }
+}
+
+static void clip_norm(float *row, size_t n, double limit)
+{
+    const double norm = sqrt(table_squares_of_row(row, n, 1.0F));
+    const float factor = norm > limit && isfinite(norm) ? (float)(limit / norm) : 1.0F;
+    for (size_t k = 0; k < n && factor < 1.0F; k++) {
+        row[k] *= factor;
+    }
+}
+
+/* The gradient of a row with @values, as the rule gets it. */
+static const float *shape(struct table_rows *rows, const struct table_shaping *s,
+                          const float *gradient, float scale, const float *values)
+{
+    float *to = rows->shaped;
+    const size_t n = rows->dim;
+    for (size_t k = 0; k < n; k++) {
+        to[k] = gradient[k] * scale;
+    }
+    if (s->clip_value > 0) {
+        clip_values(to, n, s->clip_value);
+    }
+    if (s->clip_norm > 0) {
+        clip_norm(to, n, s->clip_norm);
+    }
+    for (size_t k = 0; k < n && (s->l1 != 0 || s->l2 != 0); k++) {
+        const float w = values[k];
+        const float sign = w > 0.0F ? 1.0F : w < 0.0F ? -1.0F : 0.0F;
+        to[k] = to[k] + (s->l2 * w + s->l1 * sign);
+    }
+    copy_floats(rows->shaped + n, values, n);
+    return to;
+}
+
+static void decay(const struct table_rows *rows, float share, float *values)
+{
+    const float *before = rows->shaped + rows->dim;
+    for (size_t k = 0; k < rows->dim && share != 0; k++) {
+        values[k] = values[k] - share * before[k];
+    }
+}
+
 /* One update of @row, which is that of key @i. @span has what is the same for all of them. */
 static void update_one(struct table_rows *rows, const struct table_update *u, size_t i,
                        uint32_t row, struct rule_span *span)
@@ -97,9 +149,15 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     span->in = record;
     span->slots = slots;
     span->gradient = u->gradient + i * rows->dim;
+    if (u->shaping != NULL) {
+        span->gradient = shape(rows, u->shaping, span->gradient, u->gradient_scale, record);
+    }
     span->base = u->base == NULL ? NULL : u->base + i * rows->dim;
     span->first = u->keys[i] * rows->dim;
     rule_apply_span(rows->rule, u->scalars, span);
+    if (u->shaping != NULL) {
+        decay(rows, u->shaping->decay, record);
+    }
     const uint32_t sightings = u->sightings == NULL ? 1 : u->sightings[i];
     note->seen = u->up.version + 1;
     note->sightings =
@@ -117,13 +175,16 @@ size_t table_rows_update(struct table_rows *rows, const struct table_update *upd
         .notes = true,
     };
     struct rule_span span = {
-        .gradient_scale = update->gradient_scale,
+        .gradient_scale = update->shaping == NULL ? update->gradient_scale : 1.0F,
         .n = rows->dim,
         .width = rows->dim,
         .variable = rows->init_key,
     };
     size_t updated = 0, count;
     const uint32_t *found;
+    if (update->shaping != NULL && rows->shaped == NULL) {
+        rows->shaped = mem_new(2 * rows->dim, sizeof(float));
+    }
     for (size_t step = 0; table_ahead_step(&ahead, step, &found, &count); step++) {
         for (size_t i = 0; i < count; i++) {
             if (found[i] != TABLE_ROW_NONE) {

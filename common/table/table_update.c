@@ -243,6 +243,7 @@ static void apply(struct updating *u)
         const struct table_update update = {
             .up = {.past = t->past, .version = t->version},
             .scalars = step->scalars,
+            .shaping = step->shaping,
             .keys = step->gradient.keys + at,
             .n = n,
             .gradient = step->gradient.values + at * dim,

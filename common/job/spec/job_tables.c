@@ -64,7 +64,22 @@ void job_tables_read(struct job_reader *r)
     }
 }
 
-/* Of a table a pattern may change the learning rate. */
+/* Has it a penalty that its rule does not know of? */
+static bool is_penalized(const struct update_spec *u, const struct update_pattern *p)
+{
+    static const char *const names[] = {"l1", "l2", "weight_decay"};
+    const double values[] = {p == NULL ? u->l1 : p->l1, p == NULL ? u->l2 : p->l2,
+                             p == NULL ? u->weight_decay : p->weight_decay};
+    bool penalized = false;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const bool of_rule = update_spec_field(u, names[i], FIELD_FLOAT) != NULL;
+        penalized = penalized || (values[i] != 0 && !of_rule);
+    }
+    return penalized;
+}
+
+/* Rows are changed when they are touched: the patterns of dense variables hold, but for `frozen`.
+ */
 static void check_patterns(const struct job_reader *r)
 {
     const struct update_spec *u = &r->spec->update;
@@ -72,11 +87,17 @@ static void check_patterns(const struct job_reader *r)
         const char *name = r->spec->model.tables[i].name;
         const size_t match = name == NULL ? u->pattern_count : update_spec_match(u, name);
         const struct update_pattern *p = match < u->pattern_count ? &u->patterns[match] : NULL;
-        if (p != NULL && (p->frozen || p->l1 != 0 || p->l2 != 0 || p->weight_decay != 0)) {
+        if (p != NULL && p->frozen) {
             job_report(r, "update.variables",
-                       "update.variables.%zu: '%s' is table '%s' as well, of which it can change "
-                       "the learning rate alone; allowed: another pattern before it",
+                       "update.variables.%zu: '%s' is table '%s' as well, which cannot be frozen; "
+                       "allowed: another pattern before it",
                        match, p->match, name);
+        }
+        if (r->spec->model.tables[i].catch_up && is_penalized(u, p)) {
+            job_report(r, "model.tables",
+                       "model.tables.%zu.catch_up: not possible with l1, l2 or weight_decay, which "
+                       "rows have when they are touched alone; allowed: false",
+                       i);
         }
     }
 }
@@ -94,10 +115,6 @@ void job_tables_check(const struct job_reader *r)
         bool given;
         const char *allowed;
     } keys[] = {
-        {"update.l1", u->l1 != 0, "0"},
-        {"update.l2", u->l2 != 0, "0"},
-        {"update.weight_decay", u->weight_decay != 0, "0"},
-        {"update.clip_value", u->clip_value != 0, "0"},
         {"update.clip_norm", u->clip_norm != 0, "0"},
         {"update.clip_global_norm", u->clip_global_norm != 0, "0"},
         {"update.accumulate", u->accumulate > 1, "1"},

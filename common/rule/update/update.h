@@ -189,6 +189,13 @@ int update_run(struct update *u, const struct update_step *step, float *out,
  * is called @name and has its values elsewhere: a table. With the patterns of the job. */
 void update_scalars(const struct update *u, const char *name, struct rule_scalars *out);
 
+/* Likewise what is done to the gradient besides, by elements; 0: nothing of the kind. */
+struct update_penalties {
+    float clip_value, l1, l2;
+    float decay; /* learning rate · weight_decay */
+};
+void update_penalties(const struct update *u, const char *name, struct update_penalties *out);
+
 /* Hyperparameters of all updates until now, of what is called @name, for catch-up. @out points into
  * @u; not while an update is under way. */
 void update_past(const struct update *u, const char *name, struct rule_past *out);

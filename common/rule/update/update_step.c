@@ -249,6 +249,15 @@ void update_scalars(const struct update *u, const char *name, struct rule_scalar
     *out = u->groups[update_spec_match(u->spec, name)].scalars;
 }
 
+void update_penalties(const struct update *u, const char *name, struct update_penalties *out)
+{
+    const struct update_group *g = &u->groups[update_spec_match(u->spec, name)];
+    *out = (struct update_penalties){.clip_value = (float)u->spec->clip_value,
+                                     .l1 = (float)g->l1,
+                                     .l2 = (float)g->l2,
+                                     .decay = g->decay};
+}
+
 static void past_at(const void *context, uint64_t version, const void **params, double *lr_scale)
 {
     const struct update_group *g = context;

@@ -151,8 +151,14 @@ void shard_tables_free(struct shard_tables *t)
     }
 }
 
+static bool is_nothing(const struct table_shaping *s)
+{
+    return !(s->clip_norm > 0) && !(s->clip_value > 0) && s->l1 == 0 && s->l2 == 0 && s->decay == 0;
+}
+
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
-                        uint64_t examples, const struct rule_scalars *scalars, struct err *err)
+                        uint64_t examples, const struct rule_scalars *scalars,
+                        const struct table_shaping *shaping, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < t->count && rc == 0; i++) {
@@ -162,6 +168,7 @@ int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gr
                                          : table_gradient_view(&gradient->of[i]),
             .gradient_scale = examples == 0 ? 1.0F : 1.0F / (float)examples,
             .scalars = &scalars[i],
+            .shaping = is_nothing(&shaping[i]) ? NULL : &shaping[i],
         };
         rc = table_update(t->tables[i], &step, err);
     }

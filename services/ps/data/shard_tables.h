@@ -59,7 +59,8 @@ void shard_tables_free(struct shard_tables *t); /* NULL is fine */
  * the scalars of the rule. Errors: ERR_EXHAUSTED a table is full, with its name; the tables are of
  * no use then, for some may have changed. */
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
-                        uint64_t examples, const struct rule_scalars *scalars, struct err *err);
+                        uint64_t examples, const struct rule_scalars *scalars,
+                        const struct table_shaping *shaping, struct err *err);
 
 /* Floats of the rows of @counts[i] keys of table i each. False: too many to count. */
 bool shard_tables_floats(const struct shard_tables *t, const uint32_t *counts, uint64_t *floats);

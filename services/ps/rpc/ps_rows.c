@@ -198,14 +198,23 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
                      const struct update_result *result)
 {
     struct rule_scalars scalars[SHARD_TABLES_MAX];
+    struct table_shaping shaping[SHARD_TABLES_MAX];
     struct buffer *gradient = a->buffer;
     struct err err = {0};
     for (size_t i = 0; i < s->tables->count; i++) {
-        update_scalars(s->update, s->spec.model.tables[i].name, &scalars[i]);
+        const struct model_table *t = &s->spec.model.tables[i];
+        struct update_penalties p;
+        update_scalars(s->update, t->name, &scalars[i]);
+        update_penalties(s->update, t->name, &p);
+        shaping[i] = (struct table_shaping){.clip_norm = t->clip_norm,
+                                            .clip_value = p.clip_value,
+                                            .l1 = p.l1,
+                                            .l2 = p.l2,
+                                            .decay = p.decay};
     }
     const bool applied = result->outcome == UPDATE_APPLIED && gradient != NULL;
     if (shard_tables_update(s->tables, applied ? gradient->tables : NULL, a->examples, scalars,
-                            &err) != 0) {
+                            shaping, &err) != 0) {
         fail(s, &err, a->version - 1);
     }
 }

@@ -51,7 +51,8 @@ static void test_every_key(void **state)
         "[{name: ads, dim: 16},"
         " {name: users-2, dim: 65536, init: normal, init_mean: 1, init_spread: 0.5, catch_up: true,"
         " memory_bytes: 2 GiB, copies_bytes: 3 MiB, rows_max: 123456789012, admission: bloom,"
-        " sightings: 255, admission_bytes: 1 MiB, evict: {unseen: 9, every: 10, least: frequent},"
+        " sightings: 255, admission_bytes: 1 MiB, clip_norm: 2.5, evict: {unseen: 9, every: 10, "
+        "least: frequent},"
         " on_full: evict}]";
     if (parse(tables, "rule: adam", &spec, &problems) != 0) {
         fail_msg("%s", buf_str(&problems));
@@ -66,6 +67,7 @@ static void test_every_key(void **state)
     assert_true(t[1].memory_bytes == INT64_C(2) << 30 && t[1].copies_bytes == 3 << 20);
     assert_true(t[1].rows_max == 123456789012 && t[1].admission == ADMIT_BLOOM);
     assert_true(t[1].sightings == 255 && t[1].admission_bytes == 1 << 20);
+    assert_true(t[0].clip_norm == 0 && t[1].clip_norm == 2.5);
     assert_true(t[1].evict_unseen == 9 && t[1].evict_every == 10);
     assert_true(t[1].evict_least == EVICT_LEAST_FREQUENT && t[1].on_full == FULL_EVICT);
     /* The canonical text says the same. */
@@ -107,14 +109,22 @@ static void test_what_does_not_go_together(void **state)
 {
     (void)state;
     static const char one[] = "[{name: ads, dim: 1}]";
-    refused(one, "rule: sgd, l2: 0.1", "update.l2: not possible with model.tables; allowed: 0");
     refused(one, "rule: sgd, clip_norm: 1", "update.clip_norm: not possible with model.tables");
     refused(one, "rule: sgd, clip_global_norm: 1", "update.clip_global_norm: not possible");
     refused(one, "rule: sgd, accumulate: 2", "update.accumulate: not possible with model.tables");
     refused(one, "rule: sgd, average: 0.9", "update.average: not possible with model.tables");
     refused(one, "rule: lamb", "update.rule: not possible with model.tables");
     refused(one, "rule: sgd, variables: [{match: 'a*', frozen: true}]",
-            "update.variables.0: 'a*' is table 'ads' as well");
+            "update.variables.0: 'a*' is table 'ads' as well, which cannot be frozen");
+    static const char late[] = "[{name: ads, dim: 1, catch_up: true}]";
+    refused(late, "rule: sgd, l2: 0.1", "model.tables.0.catch_up: not possible with l1, l2");
+    refused(late, "rule: sgd, variables: [{match: ads, weight_decay: 0.1}]",
+            "model.tables.0.catch_up: not possible with l1, l2 or weight_decay");
+    struct job_spec spec;
+    struct buf problems = {0};
+    assert_int_equal(parse(late, "rule: adamw, weight_decay: 0.1", &spec, &problems), 0);
+    job_spec_release(&spec);
+    buf_release(&problems);
     refused("[{name: ads, dim: 1, catch_up: true}]", "rule: rmsprop",
             "model.tables.0.catch_up: rule rmsprop has none");
 }

@@ -242,6 +242,56 @@ static void test_updates(void **state)
     assert_in_range(taken, 20, 40);
 }
 
+/* One step of sgd with a learning rate of 1 on one row that was (4, -4), with gradient @g / 2. */
+static void step_shaped(const struct table_shaping *s, const float g[2], const float want[2])
+{
+    struct table_rows rows;
+    struct table_spec spec = spec_of("sgd", 2);
+    spec.init = (struct init){.kind = INIT_CONSTANT, .a = 4.0};
+    const uint64_t key = 5;
+    struct rule_scalars scalars = {0};
+    void *params = params_of(spec.rule);
+    const struct field *rate =
+        field_find(spec.rule->fields, spec.rule->field_count, "learning_rate");
+    assert_int_equal(table_rows_init(&rows, &spec, NULL), 0);
+    assert_int_equal(table_rows_add(&rows, &key, 1, 0, NULL), 0);
+    assert_int_equal(field_set(rate, params, "1", NULL), 0);
+    spec.rule->prepare(params, 0, 1.0, &scalars);
+    table_rows_record(&rows, 0)[1] = -4.0F;
+    const struct table_update update = {.scalars = &scalars,
+                                        .shaping = s,
+                                        .keys = &key,
+                                        .n = 1,
+                                        .gradient = g,
+                                        .gradient_scale = 0.5F};
+    assert_int_equal(table_rows_update(&rows, &update), 1);
+    float got[2];
+    table_rows_gather(&rows, &lazy, &key, 1, got, NULL);
+    assert_float_equal(got[0], want[0], 1e-6F);
+    assert_float_equal(got[1], want[1], 1e-6F);
+    table_rows_release(&rows);
+    free(params);
+}
+
+/* Clipping by element, by row, penalties and decay, in this order. */
+static void test_shaping(void **state)
+{
+    (void)state;
+    const float g[2] = {6, 8}; /* (3, 4) after the scale: 5 long */
+    const float root = sqrtf(2.0F);
+    step_shaped(NULL, g, (float[]){1, -8});
+    step_shaped(&(struct table_shaping){.clip_value = 3.5F}, g, (float[]){1, -7.5F});
+    step_shaped(&(struct table_shaping){.clip_norm = 1}, g, (float[]){3.4F, -4.8F});
+    step_shaped(&(struct table_shaping){.clip_norm = 6}, g, (float[]){1, -8});
+    step_shaped(&(struct table_shaping){.l2 = 0.5F}, g, (float[]){-1, -6});
+    step_shaped(&(struct table_shaping){.l1 = 0.5F}, g, (float[]){0.5F, -7.5F});
+    step_shaped(&(struct table_shaping){.decay = 0.25F}, g, (float[]){0, -7});
+    step_shaped(&(struct table_shaping){.clip_value = 3, .clip_norm = 3, .l2 = 1, .decay = 0.5F},
+                (float[]){6, -100}, (float[]){4 - 3 / root - 4 - 2, -4 + 3 / root + 4 + 2});
+    step_shaped(&(struct table_shaping){.clip_norm = 1}, (float[]){0, 0}, (float[]){4, -4});
+    step_shaped(&(struct table_shaping){.clip_value = 2}, (float[]){INFINITY, 8}, (float[]){2, -6});
+}
+
 /* Noise of sgld is that of a key, whatever row it has. */
 static void test_noise(void **state)
 {
@@ -419,9 +469,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_initial_values), cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_noise),          cmocka_unit_test(test_remove),
-        cmocka_unit_test(test_sightings),      cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_full),           cmocka_unit_test(test_bad_specs),
+        cmocka_unit_test(test_shaping),        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_remove),         cmocka_unit_test(test_sightings),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_bad_specs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
