@@ -38,9 +38,8 @@ int table_index_init(struct table_index *index, struct table_budget *budget, str
 
 int table_index_reserve(struct table_index *index, uint64_t n, struct err *err)
 {
-    const uint64_t homes =
-        n / (TABLE_LINE_KEYS * RESERVED_PERCENT) * 100 +
-        n % (TABLE_LINE_KEYS * RESERVED_PERCENT) * 100 / (TABLE_LINE_KEYS * RESERVED_PERCENT) + 1;
+    const uint64_t share = (uint64_t)TABLE_LINE_KEYS * RESERVED_PERCENT; /* of 100 homes */
+    const uint64_t homes = n / share * 100 + n % share * 100 / share + 1;
     assert(index->count == 0 && index->unmoved == index->homes);
     if (homes <= index->homes) {
         return 0;
