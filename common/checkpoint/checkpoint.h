@@ -61,8 +61,19 @@ struct checkpoint_table { /* to be restored; all borrowed */
 int checkpoint_restore_tables(const struct checkpoint *c, const struct checkpoint_table *tables,
                               size_t count, uint32_t shard, uint32_t shards, struct err *err);
 
+/* Rows of a table that catches up are kept as their last updates left them. */
+struct checkpoint_past {
+    const char *table;
+    const struct rule *rule;
+    const struct rule_past *past;
+};
+/* From now on such rows are exported as they read (all borrowed). */
+void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count);
+
 /* One safetensors file of whole variables, without metadata: equal values give equal bytes. They
- * are the parameters, or with @slot what that slot has for each of them ("average").
+ * are the parameters, or with @slot what that slot has for each of them ("average"). Of a table
+ * "ads" there are "ads.keys" (U64) and "ads.values" (F32, a row for each key); 8 MiB of each file
+ * are in memory at a time.
  * Errors: ERR_NOT_FOUND no such slot; ERR_INVALID it is not per parameter; those of files. */
 int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
                       struct err *err);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a checkpoint's values, or one of its slots, as a single safetensors file with each
- * variable whole, for other programs (numpy, PyTorch). Copies by chunks, so the model need not
- * fit into memory. */
+ * variable and table whole, for other programs (numpy, PyTorch). Copies by chunks, so the model
+ * need not fit into memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_impl.h"
 #include "checkpoint/safetensors.h"
 
 #define EXPORT_CHUNK_FLOATS (1U << 18) /* 1 MiB */
@@ -42,6 +42,48 @@ static int check_slot(const struct manifest *m, const char *slot, struct err *er
     return err_set(err, ERR_NOT_FOUND, "the checkpoint of job %s has no slot %s", m->job, slot);
 }
 
+/* Variables, then the keys and the rows of each table, with @names [2 × tables] of their own. */
+static struct safetensors_tensor *declare(const struct manifest *m, char **names)
+{
+    const size_t count = m->variable_count + 2 * m->table_count;
+    struct safetensors_tensor *tensors = mem_new(count, sizeof *tensors);
+    for (size_t i = 0; i < m->variable_count; i++) {
+        const struct variable_spec *v = &m->variables[i];
+        tensors[i] = (struct safetensors_tensor){
+            .name = v->name, .dtype = SAFETENSORS_F32, .rank = v->shape.rank};
+        memcpy(tensors[i].dims, v->shape.dims, v->shape.rank * sizeof v->shape.dims[0]);
+    }
+    for (size_t i = 0; i < m->table_count; i++) {
+        const struct table_file_info *t = &m->tables[i].info;
+        struct safetensors_tensor *of = tensors + m->variable_count + 2 * i;
+        names[2 * i] = mem_printf("%s.keys", t->name);
+        names[2 * i + 1] = mem_printf("%s.values", t->name);
+        of[0] = (struct safetensors_tensor){
+            .name = names[2 * i], .dtype = SAFETENSORS_U64, .rank = 1, .dims = {t->rows}};
+        of[1] = (struct safetensors_tensor){.name = names[2 * i + 1],
+                                            .dtype = SAFETENSORS_F32,
+                                            .rank = 2,
+                                            .dims = {t->rows, t->dim}};
+    }
+    return tensors;
+}
+
+static int export_all(const struct checkpoint *c, const char *slot, struct safetensors_writer *w,
+                      struct err *err)
+{
+    const struct manifest *m = &c->manifest;
+    float *chunk = mem_new(EXPORT_CHUNK_FLOATS, sizeof *chunk);
+    int rc = 0;
+    for (size_t i; rc == 0 && safetensors_writer_next(w, &i);) {
+        const size_t of_table = i - m->variable_count;
+        rc = i < m->variable_count
+                 ? export_variable(c, &m->variables[i], slot, w, chunk, err)
+                 : checkpoint_export_table(c, of_table / 2, of_table % 2 == 1, slot, w, err);
+    }
+    free(chunk);
+    return rc;
+}
+
 int checkpoint_export(const struct checkpoint *c, const char *slot, const char *out_path,
                       struct err *err)
 {
@@ -49,27 +91,23 @@ int checkpoint_export(const struct checkpoint *c, const char *slot, const char *
     if (slot != NULL && check_slot(m, slot, err) != 0) {
         return err_wrap(err, "export");
     }
-    struct safetensors_tensor *tensors = mem_new(m->variable_count, sizeof *tensors);
-    for (size_t i = 0; i < m->variable_count; i++) {
-        const struct variable_spec *v = &m->variables[i];
-        tensors[i] = (struct safetensors_tensor){
-            .name = v->name, .dtype = SAFETENSORS_F32, .rank = v->shape.rank};
-        memcpy(tensors[i].dims, v->shape.dims, v->shape.rank * sizeof v->shape.dims[0]);
-    }
-    float *chunk = mem_new(EXPORT_CHUNK_FLOATS, sizeof *chunk);
+    char **names = mem_new(2 * m->table_count + 1, sizeof *names);
+    struct safetensors_tensor *tensors = declare(m, names);
+    const size_t count = m->variable_count + 2 * m->table_count;
     struct safetensors_writer w;
-    int rc = safetensors_writer_open(&w, out_path, tensors, m->variable_count, NULL, 0, err);
+    int rc = safetensors_writer_open(&w, out_path, tensors, count, NULL, 0, err);
     if (rc == 0) {
-        for (size_t i; rc == 0 && safetensors_writer_next(&w, &i);) {
-            rc = export_variable(c, &m->variables[i], slot, &w, chunk, err);
-        }
+        rc = export_all(c, slot, &w, err);
         if (rc == 0) {
             rc = safetensors_writer_commit(&w, NULL, err);
         } else {
             safetensors_writer_abort(&w);
         }
     }
-    free(chunk);
+    for (size_t i = 0; i < 2 * m->table_count; i++) {
+        free(names[i]);
+    }
+    free(names);
     free(tensors);
     return rc;
 }

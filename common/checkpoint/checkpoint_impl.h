@@ -22,8 +22,10 @@ struct checkpoint {
     struct shard_file *files; /* [shard_count] */
     struct piece *pieces;     /* sorted by column, then first */
     size_t piece_count;
-    size_t *column_begin; /* [columns + 1]: the pieces of a column */
-    atomic_ullong *bytes; /* read; NULL: nobody counts */
+    size_t *column_begin;                /* [columns + 1]: the pieces of a column */
+    atomic_ullong *bytes;                /* read; NULL: nobody counts */
+    const struct checkpoint_past *pasts; /* [past_count] */
+    size_t past_count;
 };
 
 /* ---- tables (checkpoint_tables.c) ---- */
@@ -34,5 +36,10 @@ int checkpoint_check_tables(const struct checkpoint *c, uint32_t shard, size_t *
                             struct err *err);
 /* Is it the name of a tensor of one of the tables? */
 bool checkpoint_is_of_table(const struct checkpoint *c, const char *tensor);
+
+/* The keys of table @table, or with @values its values (or slot @slot, not NULL), of all files, in
+ * the order of table_walk_order(). Errors: those of files; ERR_CORRUPT. */
+int checkpoint_export_table(const struct checkpoint *c, size_t table, bool values, const char *slot,
+                            struct safetensors_writer *w, struct err *err);
 
 #endif

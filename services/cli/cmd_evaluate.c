@@ -11,6 +11,7 @@
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
 #include "cli/output.h"
+#include "cli/saved_tables.h"
 #include "cli/terminal.h"
 
 #define EVALUATE_BATCH 256
@@ -70,8 +71,9 @@ static int variables_read(const struct checkpoint *c, const struct model *model,
     return 0;
 }
 
-static int measure(const struct model *model, const struct variables *v, const struct dataset *data,
-                   int threads, struct metrics *sums, struct err *err)
+static int measure(const struct model *model, const struct variables *v,
+                   struct saved_tables *tables, const struct dataset *data, int threads,
+                   struct metrics *sums, struct err *err)
 {
     struct runner *runner = NULL;
     struct batch batch = {0};
@@ -91,7 +93,11 @@ static int measure(const struct model *model, const struct variables *v, const s
             records[i] = at + i;
         }
         dataset_read(data, records, n, &batch);
-        runner_evaluate(runner, values, &batch, sums);
+        rc = saved_tables_read(tables, model, &batch.lists, err);
+        if (rc == 0) {
+            runner_set_rows(runner, tables->run);
+            runner_evaluate(runner, values, &batch, sums);
+        }
         at += n;
     }
     free(values);
@@ -115,12 +121,13 @@ static void print(const struct options *o, const char *path, const struct metric
     buf_release(&out);
 }
 
-static int evaluate(const struct options *o, const char *path, const struct checkpoint *c,
+static int evaluate(const struct options *o, const char *path, struct checkpoint *c,
                     const struct job_spec *spec, struct err *err)
 {
     struct model *model = NULL;
     struct dataset *train = NULL, *test = NULL;
     struct variables variables = {0};
+    struct saved_tables tables = {0};
     struct metrics sums;
     metrics_init(&sums, spec->model.metrics);
     int rc = dataset_open(&spec->data, job_spec_label_kind(spec), &train, &test, err);
@@ -134,11 +141,6 @@ static int evaluate(const struct options *o, const char *path, const struct chec
         rc = model_new(&spec->model, &info->features, &info->fields,
                        info->label_is_class ? info->classes : 0, &model, err);
     }
-    if (rc == 0 && model_table_count(model) > 0) {
-        rc = err_set(err, ERR_UNSUPPORTED,
-                     "the model has tables, which this command does not read yet; the job's own "
-                     "evaluations (training.evaluate_every) do");
-    }
     if (rc == 0) {
         rc = job_spec_check_lists(model, data, NULL, err);
     }
@@ -146,13 +148,16 @@ static int evaluate(const struct options *o, const char *path, const struct chec
         const char *slot = spec->update.evaluate_average ? "average" : NULL;
         rc = variables_read(c, model, slot, &variables, err);
     }
+    rc = rc != 0 ? rc : saved_tables_open(&tables, c, spec, err);
+    rc = rc != 0 ? rc : saved_tables_load(&tables, c, err);
     if (rc == 0) {
-        rc = measure(model, &variables, data, (int)spec->cluster.blas_threads, &sums, err);
+        rc = measure(model, &variables, &tables, data, (int)spec->cluster.blas_threads, &sums, err);
     }
     if (rc == 0) {
         print(o, path, &sums, dataset_info(data)->label_scale);
     }
     variables_release(&variables);
+    saved_tables_release(&tables);
     metrics_release(&sums);
     model_free(model);
     dataset_free(train);
@@ -170,26 +175,17 @@ static int run(const struct cli_args *args)
     char *path = NULL;
     struct checkpoint *checkpoint = NULL;
     struct job_spec spec = {0};
-    struct diags diags = {0};
     struct err err = {0};
     int rc = find_checkpoint(args->positional[0], &o->common, &path, &err);
     if (rc == 0) {
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
     if (rc == 0) {
-        const char *text = checkpoint_manifest(checkpoint)->text;
-        rc = job_spec_parse(text, strlen(text), path, args->sets, args->set_count, &spec, &diags);
-        if (rc != 0) {
-            struct buf messages = {0};
-            diags_format(&diags, &messages);
-            err_set(&err, rc, "%s", buf_str(&messages));
-            buf_release(&messages);
-        }
+        rc = job_file_of_checkpoint(checkpoint, path, args->sets, args->set_count, &spec, &err);
     }
     if (rc == 0) {
         rc = evaluate(o, path, checkpoint, &spec, &err);
     }
-    diags_release(&diags);
     job_spec_release(&spec);
     checkpoint_close(checkpoint);
     free(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradus export: write the parameters of a checkpoint, which lie in one file for each server, to
  * one safetensors file that other programs can read. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +9,9 @@
 #include "checkpoint/checkpoint_dir.h"
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
+#include "cli/job_file.h"
 #include "cli/output.h"
+#include "cli/saved_tables.h"
 
 enum format { FORMAT_SAFETENSORS };
 static const char *const formats[] = {"safetensors", NULL};
@@ -38,12 +41,44 @@ static const struct field fields[] = {
      .def = "false",
      .help = "The moving average of the parameters (update.average) instead of the parameters"},
     CLI_MASTER_ROWS(struct options),
+    CLI_RULES_DIR_ROW(struct options),
     CLI_JSON_ROW(struct options),
 };
+
+/* Rows of tables are written as they read, which the job file says how to find. */
+static int export(struct checkpoint *c, const char *path, const char *slot, const char *out_path,
+                  struct err *err)
+{
+    struct job_spec spec = {0};
+    struct saved_tables tables = {0};
+    int rc = 0;
+    if (checkpoint_manifest(c)->table_count > 0) {
+        rc = job_file_of_checkpoint(c, path, NULL, 0, &spec, err);
+        rc = rc != 0 ? rc : saved_tables_open(&tables, c, &spec, err);
+    }
+    rc = rc != 0 ? rc : checkpoint_export(c, slot, out_path, err);
+    saved_tables_release(&tables);
+    job_spec_release(&spec);
+    return rc;
+}
+
+/* "  ads: 1,234 rows of 16 floats" for each table. */
+static void print_tables(const struct manifest *m)
+{
+    for (size_t i = 0; i < m->table_count; i++) {
+        const struct table_file_info *t = &m->tables[i].info;
+        (void)printf("  table %s: %" PRIu64 " rows of %" PRIu64 " floats\n", t->name, t->rows,
+                     t->dim);
+    }
+}
 
 static int run(const struct cli_args *args)
 {
     const struct options *o = args->options;
+    int loaded = cli_load_rules(&o->common);
+    if (loaded != CLI_OK) {
+        return loaded;
+    }
     struct err err = {0};
     bool from = o->from[0] != '\0';
     if (args->positional_count != (from ? 1U : 2U)) {
@@ -61,7 +96,7 @@ static int run(const struct cli_args *args)
         rc = checkpoint_open(path, CHECKPOINT_FULL, &checkpoint, &err);
     }
     if (rc == 0) {
-        rc = checkpoint_export(checkpoint, o->average ? "average" : NULL, out_path, &err);
+        rc = export(checkpoint, path, o->average ? "average" : NULL, out_path, &err);
     }
     if (rc == 0 && o->common.json) {
         struct buf out = {0};
@@ -70,6 +105,7 @@ static int run(const struct cli_args *args)
         buf_release(&out);
     } else if (rc == 0) {
         (void)printf("%s written from %s\n", out_path, path);
+        print_tables(checkpoint_manifest(checkpoint));
     }
     checkpoint_close(checkpoint);
     free(path);
@@ -83,8 +119,8 @@ const struct cli_command cmd_export = {
     .examples =
         "  gradus export digits-1 model.safetensors\n"
         "  gradus export --from state/checkpoints/digits-1/step-000009380 out.safetensors\n",
-    .notes = "Equal values give equal bytes, however many servers wrote the "
-             "checkpoint.\n" CLI_PLACES_NOTE,
+    .notes = "Equal values give equal bytes, however many servers wrote the checkpoint. Of a table "
+             "T there are T.keys and T.values, a row for each key.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -139,3 +139,19 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
                    classes, model, err);
     return rc != 0 || *train == NULL ? rc : job_spec_check_lists(*model, *train, *test, err);
 }
+
+int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,
+                           size_t set_count, struct job_spec *spec, struct err *err)
+{
+    const char *text = checkpoint_manifest(c)->text;
+    struct diags diags = {0};
+    int rc = job_spec_parse(text, strlen(text), path, sets, set_count, spec, &diags);
+    if (rc != 0) {
+        struct buf messages = {0};
+        diags_format(&diags, &messages);
+        err_set(err, rc, "%s", buf_str(&messages));
+        buf_release(&messages);
+    }
+    diags_release(&diags);
+    return rc;
+}

@@ -4,6 +4,7 @@
 #define GRADUS_CLI_JOB_FILE_H
 
 #include "base/buf.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
 #include "graph/model.h"
@@ -27,6 +28,10 @@ int job_file_read(struct job_file *file, const struct cli_args *args,
 int job_file_parse(struct job_file *file, const struct cli_args *args,
                    const struct cli_common *common, struct diags *diags);
 void job_file_release(struct job_file *file);
+/* The job file that lies in the checkpoint at @path, with @sets. @spec: job_spec_release(), also
+ * after an error. Errors: ERR_INVALID says all that is wrong. */
+int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,
+                           size_t set_count, struct job_spec *spec, struct err *err);
 /* Does the error @rc of opening the data of @spec mean that they are not here: there is no such
  * file, or a store does not let this process in, or is not to be reached from here? */
 bool job_file_data_elsewhere(const struct job_spec *spec, int rc);

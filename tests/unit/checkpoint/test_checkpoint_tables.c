@@ -76,6 +76,94 @@ static void test_equal_tables_have_equal_files(void **state)
     fleet_close(&other);
 }
 
+/* ---- exports ---- */
+
+static void export_to(struct fleet *f, struct fixture *x, const char *slot, struct buf *out)
+{
+    char *path = fleet_save(f, x, 1500, false), *file = file_join(x->dir, "out.safetensors");
+    struct checkpoint *c = NULL;
+    struct err err;
+    open_good(path, &c);
+    const struct checkpoint_past past = {"late", f->rule, f->past};
+    if (f->rule->catch_up != NULL) {
+        checkpoint_catch_up(c, &past, 1);
+    }
+    if (checkpoint_export(c, slot, file, &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    read_whole(x->dir, "out.safetensors", out);
+    checkpoint_close(c);
+    free(path);
+    free(file);
+}
+
+/* All rows in their order, as they read; slot 0 in their place with @slot. */
+static void check_exported(struct fleet *whole, struct fixture *x, bool slot)
+{
+    struct safetensors s;
+    char *file = file_join(x->dir, "out.safetensors");
+    assert_int_equal(safetensors_open(&s, file, NULL), 0);
+    for (size_t i = 0; i < TABLES; i++) {
+        const size_t dim = fleet_dims[i];
+        uint64_t n = 0;
+        assert_int_equal(table_count(whole->tables[i][0], whole->version, &n, NULL), 0);
+        char *names[] = {mem_printf("%s.keys", fleet_names[i]),
+                         mem_printf("%s.values", fleet_names[i])};
+        const struct safetensors_tensor *keys = safetensors_find(&s, names[0]);
+        const struct safetensors_tensor *values = safetensors_find(&s, names[1]);
+        assert_true(keys->dtype == SAFETENSORS_U64 && keys->rank == 1 && keys->dims[0] == n);
+        assert_true(values->dtype == SAFETENSORS_F32 && values->rank == 2);
+        assert_true(values->dims[0] == n && values->dims[1] == dim);
+        struct table_cursor cursor = {0};
+        for (uint64_t row = 0; row < n; row++) {
+            uint64_t key[2];
+            float want[5], got[5];
+            struct table_chunk c = {.capacity = 1, .keys = key};
+            c.values = slot ? NULL : want;
+            c.slots[0] = slot ? want : NULL;
+            assert_int_equal(table_walk(whole->tables[i][0], whole->version, &cursor, &c, NULL), 0);
+            assert_int_equal(safetensors_read(&s, keys, row * 8, key + 1, 8, NULL), 0);
+            assert_int_equal(key[0], key[1]);
+            assert_int_equal(
+                safetensors_read(&s, values, row * dim * 4, got, dim * sizeof *got, NULL), 0);
+            assert_memory_equal(got, want, dim * sizeof *got);
+        }
+        free(names[0]);
+        free(names[1]);
+    }
+    safetensors_close(&s);
+    free(file);
+}
+
+/* Nobody sees how many shards there were; rows that catch up are exported as they read. */
+static void test_export(void **state)
+{
+    struct fixture *x = *state;
+    static const char *const rules[] = {"adam", "momentum", "sgd"};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        struct fleet one, three;
+        struct buf a = {0}, b = {0}, slots = {0};
+        fleet_open(&one, rules[i], 1, 0);
+        fleet_open(&three, rules[i], 3, 0);
+        fleet_update(&one, 9);
+        fleet_update(&three, 9);
+        export_to(&one, x, NULL, &a);
+        export_to(&three, x, NULL, &b);
+        assert_int_equal(a.len, b.len);
+        assert_memory_equal(a.data, b.data, a.len);
+        check_exported(&one, x, false);
+        if (one.rule->slot_count > 0) {
+            export_to(&three, x, one.rule->slot_names[0], &slots);
+            check_exported(&one, x, true);
+        }
+        fleet_close(&one);
+        fleet_close(&three);
+        buf_release(&a);
+        buf_release(&b);
+        buf_release(&slots);
+    }
+}
+
 /* ---- files that are wrong ---- */
 
 static char *save_small(struct fixture *x, uint32_t shards)
@@ -346,6 +434,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_any_number_of_shards, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_equal_tables_have_equal_files, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_export, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_damage, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_another_manifest, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_another_job, fixture_setup, fixture_teardown),

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of an export: the rows of all files, each of which has them in one order, merged into that
+ * order, so that nobody sees how many servers wrote them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "checkpoint/checkpoint_impl.h"
+
+#define CHUNK_BYTES (1U << 20)
+
+struct source { /* a file */
+    struct table_reader *reader;
+    uint64_t version;
+    size_t at, n; /* of its part */
+    struct table_chunk part;
+    uint64_t order; /* of the row at @at */
+};
+
+struct merge {
+    const struct checkpoint *c;
+    const struct checkpoint_past *past; /* NULL: rows read as they lie */
+    size_t dim;
+    struct source *sources;
+    struct source **heap; /* [count] the least order first */
+    size_t count;
+};
+
+void checkpoint_catch_up(struct checkpoint *c, const struct checkpoint_past *pasts, size_t count)
+{
+    c->pasts = pasts;
+    c->past_count = count;
+}
+
+/* ---- rows of a file ---- */
+
+static void catch_up(const struct merge *m, struct source *s)
+{
+    const struct rule *rule = m->past->rule;
+    for (size_t i = 0; i < s->n; i++) {
+        float *slots[RULE_SLOTS_MAX] = {NULL};
+        for (size_t k = 0; k < rule->slot_count; k++) {
+            slots[k] = s->part.slots[k] + i * (rule->slot_kinds[k] == RULE_SLOT_ROW ? 1 : m->dim);
+        }
+        if (s->part.seen[i] < s->version) {
+            rule->catch_up(m->past->past, s->part.seen[i], s->version, s->part.values + i * m->dim,
+                           slots, m->dim);
+        }
+    }
+}
+
+/* @s->n is 0: it has no more rows. */
+static int next_part(const struct merge *m, struct source *s, struct err *err)
+{
+    s->at = 0;
+    int rc = table_reader_next(s->reader, &s->n, err);
+    if (rc != 0 || s->n == 0) {
+        return rc;
+    }
+    s->part = table_reader_rows(s->reader);
+    s->order = table_walk_order(s->part.keys[0]);
+    if (m->past != NULL) {
+        catch_up(m, s);
+    }
+    return 0;
+}
+
+static int advance(const struct merge *m, struct source *s, struct err *err)
+{
+    if (++s->at == s->n) {
+        return next_part(m, s, err);
+    }
+    s->order = table_walk_order(s->part.keys[s->at]);
+    return 0;
+}
+
+/* ---- all files ---- */
+
+/* Puts the source at @i of the heap where it belongs (Knuth, The Art of Computer Programming 3,
+ * 5.2.3). */
+static void sift(struct merge *m, size_t i)
+{
+    struct source *s = m->heap[i];
+    for (size_t child; (child = 2 * i + 1) < m->count; i = child) {
+        child += child + 1 < m->count && m->heap[child + 1]->order < m->heap[child]->order;
+        if (s->order <= m->heap[child]->order) {
+            break;
+        }
+        m->heap[i] = m->heap[child];
+    }
+    m->heap[i] = s;
+}
+
+static int merge_begin(struct merge *m, const struct checkpoint *c, size_t table, struct err *err)
+{
+    const struct manifest *of = &c->manifest;
+    const struct table_file_info *info = &of->tables[table].info;
+    struct table_file_slots slots;
+    int rc = 0;
+    *m = (struct merge){.c = c,
+                        .dim = (size_t)info->dim,
+                        .sources = mem_new(of->shard_count, sizeof *m->sources),
+                        .heap = mem_new(of->shard_count, sizeof(struct source *))};
+    for (size_t i = 0; i < c->past_count; i++) {
+        m->past = strcmp(c->pasts[i].table, info->name) == 0 ? &c->pasts[i] : m->past;
+    }
+    manifest_table_slots(of, &slots);
+    for (uint32_t i = 0; rc == 0 && i < of->shard_count; i++) {
+        struct source *s = &m->sources[i];
+        s->version = of->shards[i].version;
+        s->reader = table_reader_new(&c->files[i], &c->files[i].tables[table], &slots, false);
+        rc = next_part(m, s, err);
+        if (rc == 0 && s->n > 0) {
+            m->heap[m->count++] = s;
+        }
+    }
+    for (size_t i = m->count / 2; i-- > 0;) {
+        sift(m, i);
+    }
+    return rc;
+}
+
+static void merge_end(struct merge *m)
+{
+    for (uint32_t i = 0; i < m->c->manifest.shard_count; i++) {
+        table_reader_free(m->sources[i].reader);
+    }
+    free(m->sources);
+    free(m->heap);
+}
+
+/* The row of the first source is done. */
+static int merge_step(struct merge *m, struct err *err)
+{
+    struct source *s = m->heap[0];
+    int rc = advance(m, s, err);
+    if (rc == 0 && s->n == 0) {
+        m->heap[0] = m->heap[--m->count];
+    }
+    if (rc == 0 && m->count > 0) {
+        sift(m, 0);
+    }
+    return rc;
+}
+
+/* Which slot that is; -1: none. */
+static int slot_number(const struct manifest *m, const char *slot)
+{
+    for (size_t k = 0; slot != NULL && k < m->slot_count; k++) {
+        if (strcmp(m->slots[k], slot) == 0) {
+            return (int)k;
+        }
+    }
+    return -1;
+}
+
+int checkpoint_export_table(const struct checkpoint *c, size_t table, bool values, const char *slot,
+                            struct safetensors_writer *w, struct err *err)
+{
+    struct merge m;
+    const int k = slot_number(&c->manifest, slot);
+    const size_t each =
+        values ? (size_t)c->manifest.tables[table].info.dim * sizeof(float) : sizeof(uint64_t);
+    const size_t room = each > CHUNK_BYTES ? 1 : CHUNK_BYTES / each;
+    char *chunk = mem_new(room, each);
+    size_t n = 0;
+    int rc = merge_begin(&m, c, table, err);
+    while (rc == 0 && m.count > 0) {
+        const struct table_chunk *part = &m.heap[0]->part;
+        const void *from = !values ? (const void *)part->keys
+                           : k < 0 ? (const void *)part->values
+                                   : (const void *)part->slots[k];
+        memcpy(chunk + n++ * each, (const char *)from + m.heap[0]->at * each, each);
+        rc = merge_step(&m, err);
+        if (rc == 0 && (n == room || m.count == 0)) {
+            rc = safetensors_writer_add(w, chunk, n * each, err);
+            n = 0;
+        }
+    }
+    merge_end(&m);
+    free(chunk);
+    return rc == 0 ? 0 : err_wrap(err, "checkpoint %s", c->path);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of a checkpoint in this process: what those that catch up are owed, for who exports them,
+ * and all their rows in memory, for who evaluates. */
+#ifndef GRADUS_CLI_SAVED_TABLES_H
+#define GRADUS_CLI_SAVED_TABLES_H
+
+#include "checkpoint/checkpoint.h"
+#include "graph/model.h"
+#include "job/plan/plan.h"
+#include "table/table_keys.h"
+
+struct saved_table { /* in memory */
+    struct table *table;
+    struct table_keys keys; /* of a batch, and their rows */
+    uint64_t *lookups;
+    float *rows;
+    size_t lookups_capacity, rows_capacity;
+};
+
+struct saved_tables { /* begins zeroed */
+    size_t count;
+    const struct job_spec *spec; /* borrowed */
+    struct plan plan;            /* of one server, for what an update asks of it */
+    struct update *update;
+    struct rule_past *pasts; /* [count] */
+    struct checkpoint_past *catching;
+    uint64_t version;
+    struct saved_table *tables; /* [count]; NULL: not in memory */
+    struct runner_rows *run;    /* [count] */
+};
+
+/* From now on rows of @c are exported as they read. @spec is that of its manifest. Errors:
+ * ERR_INVALID, ERR_EXHAUSTED. */
+int saved_tables_open(struct saved_tables *t, struct checkpoint *c, const struct job_spec *spec,
+                      struct err *err);
+/* All rows into memory. Errors: those of checkpoint_restore_tables(). */
+int saved_tables_load(struct saved_tables *t, const struct checkpoint *c, struct err *err);
+/* t->run has the rows that @model looks up for @b. Errors: ERR_EXHAUSTED; ERR_INVALID. */
+int saved_tables_read(struct saved_tables *t, const struct model *model,
+                      const struct sparse_batch *b, struct err *err);
+void saved_tables_release(struct saved_tables *t); /* zeroed is fine */
+
+#endif
