@@ -77,6 +77,9 @@ struct data_spec {
     char **lists;
     size_t list_count;
     bool lists_all;
+    /* A sparse field whose lists a batch has, too, when it is fed as columns; NULL: none. No key:
+     * borrows from the model section. */
+    const char *group;
     int label_scale; /* enum data_label_scale: train on standardised targets; metrics stay in the
                         data's units */
     const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads

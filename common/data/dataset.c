@@ -149,6 +149,19 @@ int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                    limit->keys_hint);
 }
 
+int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err)
+{
+    const uint64_t r = sparse_fields_not_one(&d->fields, field);
+    return r == UINT64_MAX
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "%s record %" PRIu64 " (from 0): its sparse field %.64s has %zu keys, but "
+                         "model.group_by takes the one that is its group; a field with one key in "
+                         "every record would fit",
+                         part, r, d->fields.fields[field].name,
+                         sparse_fields_list(&d->fields, r, field).count);
+}
+
 const struct sparse_fields *dataset_fields(const struct dataset *d)
 {
     return &d->fields;
@@ -249,9 +262,11 @@ static int settle_fields(const struct data_spec *spec, struct records *first,
     const char *const *lists = spec->lists_all ? NULL : (const char *const *)spec->lists;
     static const char *const none[] = {NULL};
     lists = spec->lists_all || lists != NULL ? lists : none;
-    int rc = sparse_fields_read_lists(&first->fields, lists, spec->list_count, first->where, err);
+    int rc = sparse_fields_read_lists(&first->fields, lists, spec->list_count, spec->group,
+                                      first->where, err);
     if (rc == 0 && second != NULL) {
-        rc = sparse_fields_read_lists(&second->fields, lists, spec->list_count, second->where, err);
+        rc = sparse_fields_read_lists(&second->fields, lists, spec->list_count, spec->group,
+                                      second->where, err);
     }
     const size_t width = first->numbers + first->fields.width;
     if (rc != 0 || first->fields.count == 0 || width <= ENCODE_FEATURES_MAX) {

@@ -68,6 +68,8 @@ const char *const *dataset_class_names(const struct dataset *d);
  * the key, and says that it is one of the @part ("train"). */
 int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                         const struct list_limit *limit, struct err *err);
+/* Errors: ERR_INVALID a record has no key in sparse field @field, or several. */
+int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err);
 /* What batch_init() takes. */
 uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity);
 /* Decode @count different records with the given numbers into @b (count ≤ capacity). */

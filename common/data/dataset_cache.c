@@ -79,7 +79,7 @@ static bool make_key(const struct data_spec *spec, enum data_label_kind label_ki
     for (size_t i = 0; i < spec->list_count; i++) {
         buf_printf(key, " %zu:%s", strlen(spec->lists[i]), spec->lists[i]);
     }
-    buf_add_char(key, '\n');
+    buf_printf(key, " group %s\n", spec->group == NULL ? "" : spec->group);
     const char *const files[] = {spec->train.file, spec->train.labels, spec->test.file,
                                  spec->test.labels};
     bool there = true;

@@ -8,7 +8,12 @@
 
 #include "base/mem.h"
 
-/* Keys of a record in fields that are not fed as columns. */
+static bool is_fed(const struct sparse_field *field)
+{
+    return field->width == 0 || field->listed;
+}
+
+/* Keys of a record in fields that are fed as lists. */
 static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
 {
     if (f->width == 0) {
@@ -16,7 +21,7 @@ static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
     }
     uint64_t keys = 0;
     for (size_t i = 0; i < f->count; i++) {
-        keys += f->fields[i].width > 0 ? 0 : sparse_fields_list(f, record, i).count;
+        keys += is_fed(&f->fields[i]) ? sparse_fields_list(f, record, i).count : 0;
     }
     return keys;
 }
@@ -92,7 +97,7 @@ void sparse_batch_read(struct sparse_batch *b, const struct sparse_fields *f,
         for (size_t i = 0; i < count; i++) {
             assert(records[i] < f->records);
             offsets[i] = at;
-            if (f->fields[field].width > 0) {
+            if (!is_fed(&f->fields[field])) {
                 continue;
             }
             const struct sparse_list list = sparse_fields_list(f, records[i], field);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the lists of a mini-batch (tensor/batch.h) from sparse fields. Of a field that is fed as
- * columns (its width is not 0) the lists of a batch are empty.
+ * columns alone the lists of a batch are empty.
  *
  * Memory: sparse_batch_init() takes all that any batch of different records may need; to read one
  * allocates nothing. */

@@ -205,13 +205,14 @@ static bool is_named(const char *name, const char *const *names, size_t count)
 }
 
 int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
-                             const char *where, struct err *err)
+                             const char *group, const char *where, struct err *err)
 {
     f->width = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct sparse_field *field = &f->fields[i];
         const bool lists = read == NULL || is_named(field->name, read, count);
-        if (!lists && field->width == 0) {
+        field->listed = group != NULL && strcmp(field->name, group) == 0;
+        if (!lists && !field->listed && field->width == 0) {
             char shown[96];
             return err_set(err, ERR_INVALID,
                            "%s: no layer reads the sparse field %s, and it has no width; 'from: "
@@ -233,6 +234,16 @@ uint64_t sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint6
         if (list.count > length ||
             (list.count > 0 && list.keys[list.count - 1] >= keys && keys < UINT64_MAX)) {
             return r; /* keys of a list rise */
+        }
+    }
+    return UINT64_MAX;
+}
+
+uint64_t sparse_fields_not_one(const struct sparse_fields *f, size_t field)
+{
+    for (uint64_t r = 0; r < f->records; r++) {
+        if (sparse_fields_list(f, r, field).count != 1) {
+            return r;
         }
     }
     return UINT64_MAX;

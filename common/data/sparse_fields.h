@@ -30,6 +30,7 @@ enum sparse_fold {
 struct sparse_field {
     char *name;     /* owned */
     uint32_t width; /* dense columns that the field is fed to a model as; 0: its lists are */
+    bool listed;    /* its lists are, whatever the width */
     enum sparse_fold fold;
     size_t first; /* of these columns, behind the dense features */
 };
@@ -92,9 +93,12 @@ int sparse_fields_append(struct sparse_fields *all, const struct sparse_fields *
 /* Have the same fields, by name and in order? */
 bool sparse_fields_equal(const struct sparse_fields *a, const struct sparse_fields *b);
 /* Of the fields that @read names (NULL: all) a layer reads the keys: they are fed as no columns.
- * Errors: ERR_INVALID a field that nobody feeds to the model, with @where. */
+ * The lists of @group (may be NULL) are fed in any case. Errors: ERR_INVALID a field that nobody
+ * feeds to the model, with @where. */
 int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
-                             const char *where, struct err *err);
+                             const char *group, const char *where, struct err *err);
+/* The first record that has not one key in field @field; UINT64_MAX: there is none. */
+uint64_t sparse_fields_not_one(const struct sparse_fields *f, size_t field);
 /* The first list of field @field that has a key of @keys or above, or more keys than @length, as a
  * record's number; UINT64_MAX: there is none. */
 uint64_t sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys,

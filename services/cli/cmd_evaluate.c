@@ -144,6 +144,7 @@ static int evaluate(const struct options *o, const char *path, struct checkpoint
     if (rc == 0) {
         rc = job_spec_check_lists(model, data, NULL, err);
     }
+    rc = rc != 0 ? rc : job_spec_check_groups(model, data, sources[o->on], err);
     if (rc == 0) {
         const char *slot = spec->update.evaluate_average ? "average" : NULL;
         rc = variables_read(c, model, slot, &variables, err);

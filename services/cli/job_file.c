@@ -137,7 +137,11 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     }
     rc = model_new(&spec->model, &input, *train == NULL ? NULL : &dataset_info(*train)->fields,
                    classes, model, err);
-    return rc != 0 || *train == NULL ? rc : job_spec_check_lists(*model, *train, *test, err);
+    if (rc != 0 || *train == NULL) {
+        return rc;
+    }
+    rc = job_spec_check_lists(*model, *train, *test, err);
+    return rc != 0 ? rc : job_spec_check_groups(*model, *test, "test", err);
 }
 
 int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,

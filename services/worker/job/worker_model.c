@@ -84,6 +84,7 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
     if (rc == 0) {
         rc = job_spec_check_lists(m->model, m->train, m->test, err);
     }
+    rc = rc != 0 ? rc : job_spec_check_groups(m->model, m->test, "test", err);
     if (rc != 0) {
         return rc;
     }

@@ -204,7 +204,7 @@ static void batches_lie_by_field(void **state)
     (void)state;
     struct sparse_fields f = two_fields(0, SPARSE_FOLD_NONE);
     struct sparse_draft d = {0};
-    assert_int_equal(sparse_fields_read_lists(&f, NULL, 0, "x", NULL), 0); /* no columns */
+    assert_int_equal(sparse_fields_read_lists(&f, NULL, 0, NULL, "x", NULL), 0); /* no columns */
     for (uint64_t i = 0; i < 100; i++) {
         uint64_t n = rng_below(1, i, 9);
         for (uint64_t k = 0; k < n; k++) {
