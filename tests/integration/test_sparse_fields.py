@@ -200,9 +200,9 @@ class Lists(SparseFields):
         for layers, said in (
                 ("    - linear: {from: [0..38, C1], rows: 9}\n", "layer 1 (linear 'linear_1', line 6): from: it reads sparse fields of the data, and 'C1'"),
                 ("    - linear: {from: 0..37, rows: 9}\n", "no layer reads the sparse field 38, and it has no width"),
-                ("    - linear: {rows: 0}\n", "rows: '0' is out of range"),
+                ("    - linear: {rows: 0}\n", "rows: it needs rows to look up"),
                 ("    - linear: {rows: 9, hashing: none, shared: true}\n", "sparse field 9 has the key"),
-                ("    - embedding: {rows: 9, dim: 0}\n    - dense: {units: 1}\n", "dim: '0' is out of range")):
+                ("    - embedding: {rows: 9, dim: 0}\n    - dense: {units: 1}\n", "dim: a number from 1 on would fit")):
             done = gradus("validate", self.job_file(layers))
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(said, " ".join(done.stderr.split()))
