@@ -60,15 +60,17 @@ static void *train(void *arg)
     return NULL;
 }
 
-/* Rows and counts that the one shard of @name has, as text; nobody changes them. */
+/* Rows and counts that the shards of @name have at version 7, as text. */
 static void dump(struct ps_rig *rig, const char *name, struct buf *out)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     const size_t n = ps_list(rig->ps, name, shards);
     for (size_t s = 0; s < n; s++) {
+        struct ps_table_file *f = NULL;
+        struct err err;
+        ps_rig_expect(ps_table_file_begin(shards[s], 7, &f, &err), 0, &err, "");
+        const struct table_file_source *from = ps_table_file_source(f);
         for (size_t i = 0; i < TABLES; i++) {
-            struct table *t = shards[s]->tables->tables[i];
-            struct table_cursor rows = {0}, counts = {0};
             uint64_t key, seen;
             uint32_t sightings;
             float values[3];
@@ -78,15 +80,16 @@ static void dump(struct ps_rig *rig, const char *name, struct buf *out)
                                     .seen = &seen,
                                     .sightings = &sightings};
             struct table_counts_chunk k = {.capacity = 1, .keys = &key, .counts = &sightings};
-            while (table_walk(t, table_version(t), &rows, &c, NULL) == 0 && c.n > 0) {
+            while (from->rows(from->ctx, i, &c, &err) == 0 && c.n > 0) {
                 buf_printf(out, "%zu %llu %llu %u %a %a\n", i, (unsigned long long)key,
                            (unsigned long long)seen, sightings, (double)values[0],
                            (double)values[1]);
             }
-            while (table_walk_counts(t, table_version(t), &counts, &k, NULL) == 0 && k.n > 0) {
+            while (from->counts(from->ctx, i, &k, &err) == 0 && k.n > 0) {
                 buf_printf(out, "%zu counted %llu %u\n", i, (unsigned long long)key, sightings);
             }
         }
+        ps_table_file_end(f);
         ps_shard_unref(shards[s]);
     }
 }
