@@ -298,6 +298,9 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
             rc = next_row(l, file, &row, err);
         }
     }
+    if (l->request->part != NULL) {
+        return rc;
+    }
     if (rc == 0 && l->out.count == 0 && l->out.bad_count > 0) {
         rc = err_set(err, ERR_INVALID, "%s: no records: all %" PRIu64 " lines are bad, such as %s",
                      l->request->path, l->out.bad_count, l->out.bad_first);
@@ -311,7 +314,9 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
     return rc;
 }
 
-static int read_open(struct csv_load *l, struct csv *file, bool header, struct err *err)
+/* Learn the columns from the first row of @file. */
+static int read_columns(struct csv_load *l, struct csv *file, bool header,
+                        const struct csv_row **first, struct err *err)
 {
     const struct csv_row *row;
     int rc = csv_next(file, &row, err);
@@ -324,14 +329,42 @@ static int read_open(struct csv_load *l, struct csv *file, bool header, struct e
     if (rc == 0) {
         rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
     }
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        begin(l);
+        *first = row;
     }
-    begin(l);
-    if (header) {
+    return rc;
+}
+
+static int read_file(struct csv_load *l, char separator, bool header, struct err *err)
+{
+    struct csv *file = NULL;
+    const struct csv_row *row;
+    int rc = csv_open(l->request->path, l->request->spec->roots, separator, &file, err);
+    rc = rc != 0 ? rc : read_columns(l, file, header, &row, err);
+    if (rc == 0 && header) {
         rc = next_row(l, file, &row, err);
     }
-    return rc != 0 ? rc : add_rows(l, file, row, err);
+    rc = rc != 0 ? rc : add_rows(l, file, row, err);
+    csv_close(file);
+    return rc;
+}
+
+/* All rows of a part, whose columns the first row of the file says. */
+static int read_part(struct csv_load *l, char separator, bool header, struct err *err)
+{
+    const struct format_part *part = l->request->part;
+    struct csv *first = NULL, *file = NULL;
+    const struct csv_row *row;
+    csv_of_bytes(l->request->path, part->first_row, part->first_row_bytes, part->first_row_line,
+                 separator, &first);
+    csv_of_bytes(l->request->path, part->bytes, part->count, part->line, separator, &file);
+    int rc = read_columns(l, first, header, &row, err);
+    rc = rc != 0 ? rc : next_row(l, file, &row, err);
+    rc = rc != 0 ? rc : add_rows(l, file, row, err);
+    csv_close(first);
+    csv_close(file);
+    return rc;
 }
 
 static int csv_read(const struct format_request *q, struct records *out, struct err *err)
@@ -348,16 +381,12 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     if (rc == 0) {
         rc = csv_has_header(q->path, separator, q->spec, &header, err);
     }
-    struct csv *file = NULL;
-    if (rc == 0) {
-        rc = csv_open(q->path, q->spec->roots, separator, &file, err);
-    }
     if (rc != 0) {
         return rc;
     }
     struct csv_load load = {.request = q};
-    rc = read_open(&load, file, header, err);
-    csv_close(file);
+    rc = q->part != NULL ? read_part(&load, separator, header, err)
+                         : read_file(&load, separator, header, err);
     csv_columns_release(&load.columns);
     free(load.missing);
     if (rc == 0) {
@@ -368,4 +397,5 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     return rc;
 }
 
-const struct format format_csv = {.name = "csv", .look = csv_look, .read = csv_read};
+const struct format format_csv = {
+    .name = "csv", .parts = true, .look = csv_look, .read = csv_read};

@@ -166,8 +166,14 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
                         struct err *err)
 {
     const struct records *r = &l->out;
+    const struct format_part *part = l->request->part;
     struct lines *file;
-    int rc = lines_open(l->request->path, l->request->spec->roots, &file, err);
+    int rc = 0;
+    if (part != NULL) {
+        lines_of_bytes(l->request->path, part->bytes, part->count, part->line, &file);
+    } else {
+        rc = lines_open(l->request->path, l->request->spec->roots, &file, err);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -175,7 +181,7 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
     l->out.by_line = true;
     rc = add_lines(l, file, add, load, err);
     lines_close(file);
-    if (rc != 0 || r->count > 0) {
+    if (rc != 0 || r->count > 0 || part != NULL) {
         return rc;
     }
     if (r->bad_count > 0) {
