@@ -14,11 +14,8 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "data/cells.h"
-#include "data/classes.h"
-#include "data/column_features.h"
-#include "data/encode.h"
+#include "data/encoding.h"
 #include "data/parts.h"
-#include "data/scaling.h"
 #include "data/sparse_batch.h"
 
 struct dataset {
@@ -226,35 +223,6 @@ static uint64_t fingerprint(const struct dataset *d)
     return value;
 }
 
-/* How labels become numbers, the same for both parts. */
-struct label_map {
-    bool is_class;
-    struct classes classes;
-    double scale, offset;
-};
-
-static int fit_labels(struct label_map *m, const struct data_spec *spec, bool is_class,
-                      const struct records *train, struct err *err)
-{
-    *m = (struct label_map){.is_class = is_class, .scale = 1};
-    if (is_class) {
-        return classes_fit(&m->classes, train, spec->classes, err);
-    }
-    if (spec->label_scale == DATA_LABEL_SCALE_STANDARD) {
-        double sum = 0, squares = 0;
-        for (uint64_t i = 0; i < train->count; i++) {
-            sum += train->labels[i];
-        }
-        m->offset = sum / (double)train->count;
-        for (uint64_t i = 0; i < train->count; i++) {
-            squares += (train->labels[i] - m->offset) * (train->labels[i] - m->offset);
-        }
-        double deviation = sqrt(squares / (double)train->count);
-        m->scale = deviation > 0 && isfinite(deviation) ? deviation : 1;
-    }
-    return 0;
-}
-
 /* Features and columns of sparse fields together; of those fields that the layers do not read. */
 static int settle_fields(const struct data_spec *spec, struct records *first,
                          struct records *second, struct err *err)
@@ -308,9 +276,8 @@ static int take_labels(struct dataset *d, const struct label_map *m, const struc
 }
 
 /* Make a dataset of @r, whose numbers it takes. */
-static int dataset_new(const struct label_map *labels, const struct scaling *scaling,
-                       const struct data_spec *spec, const char *format, struct records *r,
-                       struct dataset **out, struct err *err)
+static int dataset_new(const struct encoding *e, const struct data_spec *spec, const char *format,
+                       struct records *r, struct dataset **out, struct err *err)
 {
     struct dataset *d = mem_new(1, sizeof *d);
     atomic_store(&d->refs, 1);
@@ -322,7 +289,7 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     d->bad_count = r->bad_count;
     d->bad_first = cells_settle(r->bad_first, data_roots_bind(spec->roots));
     d->format = mem_strdup(format);
-    int rc = take_labels(d, labels, r, err);
+    int rc = take_labels(d, &e->labels, r, err);
     if (rc != 0) {
         dataset_free(d);
         return rc;
@@ -339,13 +306,33 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     r->values = NULL;
     r->fields = (struct sparse_fields){0};
     if (d->bytes != NULL) {
-        d->scaling = scaling_copy(scaling);
-    } else if (d->width > 0) {
-        scaling_apply(scaling, d->values, r->count, d->width);
+        d->scaling = scaling_copy(&e->scaling);
     }
     d->info.fingerprint = fingerprint(d);
     *out = d;
     return 0;
+}
+
+static int walk_parts(void *data, measure_visit *visit, const void *context, double *sums, size_t n,
+                      struct err *err)
+{
+    (void)n;
+    (void)err;
+    const struct parts *p = data;
+    visit(context, &p->train, sums);
+    return 0;
+}
+
+/* Both parts follow the encoding to the stage that it has reached. */
+static int apply_to_parts(void *data, struct encoding *e, struct err *err)
+{
+    struct parts *p = data;
+    const enum encoding_stage from = (enum encoding_stage)(e->stage - 1);
+    int rc = e->stage == ENCODING_SCALED
+                 ? settle_fields(e->spec, &p->train, p->has_test ? &p->test : NULL, err)
+                 : 0;
+    rc = rc != 0 ? rc : encoding_apply(e, from, &p->train, err);
+    return rc == 0 && p->has_test ? encoding_apply(e, from, &p->test, err) : rc;
 }
 
 int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
@@ -354,34 +341,24 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
     assert(label_kind != DATA_LABEL_AUTO);
     bool is_class = label_kind == DATA_LABEL_CLASS;
     struct parts parts = {0};
-    struct label_map labels = {0};
-    struct scaling scaling = {0};
+    struct encoding encoding = {0};
     struct dataset *made[2] = {NULL, NULL};
     int rc = parts_read(spec, is_class, &parts, err);
-    struct records *first = &parts.train, *second = parts.has_test ? &parts.test : NULL;
-    size_t numbers = first->numbers; /* one-hot features, which come behind, are not scaled */
     if (rc == 0) {
-        rc = fit_labels(&labels, spec, is_class, first, err);
-    }
-    if (rc == 0) {
-        rc = encode_missing(spec, first, second, err);
-    }
-    if (rc == 0) {
-        rc = first->declared != NULL ? column_features_make(spec, first, second, &numbers, err)
-                                     : encode_categories(first, second, err);
+        const struct encoding_train all = {.digest = &parts.train,
+                                           .records = parts.train.count,
+                                           .walk = walk_parts,
+                                           .reached = apply_to_parts,
+                                           .data = &parts};
+        rc = encoding_fit(&encoding, spec, is_class, &all, err);
     }
     if (rc == 0) {
-        scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
-        rc = settle_fields(spec, first, second, err);
+        rc = dataset_new(&encoding, spec, parts.format, &parts.train, &made[0], err);
     }
-    if (rc == 0) {
-        rc = dataset_new(&labels, &scaling, spec, parts.format, first, &made[0], err);
+    if (rc == 0 && parts.has_test) {
+        rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);
     }
-    if (rc == 0 && second != NULL) {
-        rc = dataset_new(&labels, &scaling, spec, parts.format, second, &made[1], err);
-    }
-    classes_release(&labels.classes);
-    scaling_release(&scaling);
+    encoding_release(&encoding);
     parts_release(&parts);
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));

@@ -397,5 +397,4 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     return rc;
 }
 
-const struct format format_csv = {
-    .name = "csv", .parts = true, .look = csv_look, .read = csv_read};
+const struct format format_csv = {.name = "csv", .parts = true, .look = csv_look, .read = csv_read};
