@@ -390,6 +390,11 @@ int column_layout_fit(const struct data_spec *spec, const struct records *digest
     return rc;
 }
 
+size_t column_layout_width(const struct column_layout *l)
+{
+    return l->width;
+}
+
 int column_layout_apply(const struct column_layout *l, const struct data_spec *spec,
                         struct records *r, struct err *err)
 {

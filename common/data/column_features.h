@@ -24,7 +24,8 @@ struct column_layout; /* what each declared column becomes */
 int column_layout_fit(const struct data_spec *spec, const struct records *digest, uint64_t records,
                       measure_walk *walk, void *data, size_t *numbers, struct column_layout **out,
                       struct err *err);
-void column_layout_free(struct column_layout *l); /* NULL is fine */
+size_t column_layout_width(const struct column_layout *l); /* features of a record */
+void column_layout_free(struct column_layout *l);          /* NULL is fine */
 /* Make the features; columns and categories are gone afterwards. Errors: ERR_EXHAUSTED. */
 int column_layout_apply(const struct column_layout *l, const struct data_spec *spec,
                         struct records *r, struct err *err);

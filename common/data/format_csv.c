@@ -32,7 +32,6 @@ struct csv_load {
     struct csv_columns columns;
     struct records out;
     uint64_t capacity;            /* records that fit */
-    uint64_t skipped;             /* records left out for missing values */
     enum column_missing *missing; /* [columns.count] what becomes of it; nothing if ignored */
 };
 
@@ -207,7 +206,7 @@ static int add_row(struct csv_load *l, const struct csv_row *row, struct err *er
     bool skip = false;
     int rc = check_missing(l, row, &skip, err);
     if (skip) {
-        l->skipped++;
+        l->out.skipped++;
         return 0;
     }
     rc = rc != 0 ? rc : reserve(l, err);
@@ -305,10 +304,10 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
         rc = err_set(err, ERR_INVALID, "%s: no records: all %" PRIu64 " lines are bad, such as %s",
                      l->request->path, l->out.bad_count, l->out.bad_first);
     } else if (rc == 0 && l->out.count == 0) {
-        rc = l->skipped > 0
+        rc = l->out.skipped > 0
                  ? err_set(err, ERR_INVALID,
                            "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
-                           l->request->path, l->skipped)
+                           l->request->path, l->out.skipped)
                  : err_set(err, ERR_INVALID, "%s: a header line and no records", l->request->path);
     }
     return rc;

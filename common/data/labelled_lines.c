@@ -136,7 +136,7 @@ static int add_line(struct labelled_lines *l, labelled_lines_add *add, void *loa
     l->skip = false;
     rc = rc != 0 ? rc : add(load, p, err);
     if (rc == 0 && l->skip) {
-        l->skipped++;
+        l->out.skipped++;
     } else if (rc == 0) {
         l->out.places[l->out.count++] = (struct place){.number = (uint32_t)line->number};
     }
@@ -189,9 +189,9 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
                        "%s: no records: all %" PRIu64 " lines are bad, such as %s",
                        l->request->path, r->bad_count, r->bad_first);
     }
-    return l->skipped > 0
+    return l->out.skipped > 0
                ? err_set(err, ERR_INVALID,
                          "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
-                         l->request->path, l->skipped)
+                         l->request->path, l->out.skipped)
                : err_set(err, ERR_INVALID, "%s: there are no records", l->request->path);
 }

@@ -7,14 +7,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/sparse_summary.h"
 
 static bool is_fed(const struct sparse_field *field)
 {
     return field->width == 0 || field->listed;
 }
 
-/* Keys of a record in fields that are fed as lists. */
-static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
+uint64_t sparse_batch_keys_of(const struct sparse_fields *f, uint64_t record)
 {
     if (f->width == 0) {
         return f->starts[record + 1] - f->starts[record];
@@ -29,13 +29,16 @@ static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
 /* The most keys that @capacity different records have: those of the longest ones. */
 static uint64_t most_keys(const struct sparse_fields *f, size_t capacity)
 {
+    if (f->summary != NULL) {
+        return sparse_summary_most_keys(f->summary, capacity);
+    }
     uint64_t longest = 0, keys = 0;
     for (uint64_t i = 0; i < f->records; i++) {
-        longest = keys_of(f, i) > longest ? keys_of(f, i) : longest;
+        longest = sparse_batch_keys_of(f, i) > longest ? sparse_batch_keys_of(f, i) : longest;
     }
     uint64_t *records = mem_new((size_t)longest + 1, sizeof *records); /* with so many keys */
     for (uint64_t i = 0; i < f->records; i++) {
-        records[keys_of(f, i)]++;
+        records[sparse_batch_keys_of(f, i)]++;
     }
     uint64_t left = capacity;
     for (uint64_t n = longest; n > 0 && left > 0; n--) {

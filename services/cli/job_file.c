@@ -114,7 +114,9 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
                    struct dataset **test, struct err *err)
 {
     struct err data_err = {0};
-    int rc = dataset_open(&spec->data, job_spec_label_kind(spec), train, test, &data_err);
+    struct data_spec data = spec->data; /* borrows what the other has */
+    data.cache_dir = getenv(JOB_FILE_CACHE_DIR);
+    int rc = dataset_open(&data, job_spec_label_kind(spec), train, test, &data_err);
     struct shape input = {0};
     uint32_t classes = 0;
     if (rc == 0) {
