@@ -174,10 +174,12 @@ int ps_tables_take(struct tables_gradient *g, uint64_t *arrived, uint64_t offset
 
 /* ---- updates ---- */
 
+/* A table that is full will not be less full later: whoever hears of it does not ask again. */
 static void fail(struct ps_shard *s, const struct err *err, uint64_t step)
 {
     if (s->failed.code == 0) {
         s->failed = *err;
+        s->failed.code = err->code == ERR_EXHAUSTED ? ERR_INVALID : err->code;
         (void)err_wrap(&s->failed, "step %" PRIu64, step);
         (void)ps_shard_wrap(s, &s->failed);
     }
