@@ -15,8 +15,8 @@
 
 /* A number that stays one: feature = (log?(x) − mean) ÷ deviation. */
 struct plain_number {
-    size_t source; /* number of the record */
-    bool log;
+    size_t source;      /* number of the record */
+    bool log, measured; /* mean and deviation are those of the train records */
     double mean, deviation;
 };
 
@@ -36,7 +36,7 @@ struct category_group {
     uint32_t entry; /* of data.columns; not all parts of the records know it */
 };
 
-struct layout {
+struct column_layout {
     struct plain_number *plain;
     struct bucketed_number *bucketed;
     struct category_group *categories, *sparse;
@@ -45,8 +45,11 @@ struct layout {
     bool any_fields; /* the records have sparse fields */
 };
 
-static void layout_release(struct layout *l)
+void column_layout_free(struct column_layout *l)
 {
+    if (l == NULL) {
+        return;
+    }
     for (size_t i = 0; i < l->bucketed_count; i++) {
         free(l->bucketed[i].boundaries);
     }
@@ -60,7 +63,7 @@ static void layout_release(struct layout *l)
     free(l->bucketed);
     free(l->categories);
     free(l->sparse);
-    *l = (struct layout){0};
+    free(l);
 }
 
 static double transformed(double x, bool log)
@@ -68,26 +71,62 @@ static double transformed(double x, bool log)
     return log ? copysign(log1p(fabs(x)), x) : x;
 }
 
-/* Mean and deviation over the train records, in two passes, because E[x²] − E[x]² cancels. */
-static void measure(struct plain_number *p, const struct records *train)
+static void add_means(const void *context, const struct records *r, double *sums)
 {
-    double sum = 0, squares = 0;
-    for (uint64_t i = 0; i < train->count; i++) {
-        sum += transformed(train->values[i * train->numbers + p->source], p->log);
-    }
-    p->mean = sum / (double)train->count;
-    for (uint64_t i = 0; i < train->count; i++) {
-        double d = transformed(train->values[i * train->numbers + p->source], p->log) - p->mean;
-        squares += d * d;
-    }
-    p->deviation = sqrt(squares / (double)train->count);
-    if (!(p->deviation > 0) || !isfinite(p->deviation)) {
-        p->deviation = 1; /* a column that never varies becomes 0 */
+    const struct column_layout *l = context;
+    for (uint64_t i = 0; i < r->count; i++) {
+        const float *row = r->values + i * r->numbers;
+        for (size_t j = 0; j < l->plain_count; j++) {
+            sums[j] += transformed(row[l->plain[j].source], l->plain[j].log);
+        }
     }
 }
 
-static int add_number(struct layout *l, const struct data_column *c, const struct records *train,
-                      size_t source, struct err *err)
+static void add_deviations(const void *context, const struct records *r, double *sums)
+{
+    const struct column_layout *l = context;
+    for (uint64_t i = 0; i < r->count; i++) {
+        const float *row = r->values + i * r->numbers;
+        for (size_t j = 0; j < l->plain_count; j++) {
+            const struct plain_number *p = &l->plain[j];
+            double d = transformed(row[p->source], p->log) - p->mean;
+            sums[j] += d * d;
+        }
+    }
+}
+
+/* Mean and deviation over the train records, in two passes, because E[x²] − E[x]² cancels. */
+static int measure(struct column_layout *l, uint64_t records, measure_walk *walk, void *data,
+                   struct err *err)
+{
+    bool any = false;
+    for (size_t j = 0; j < l->plain_count; j++) {
+        any = any || l->plain[j].measured;
+    }
+    if (!any) {
+        return 0;
+    }
+    double *sums = mem_new(2 * l->plain_count, sizeof *sums), *squares = sums + l->plain_count;
+    int rc = walk(data, add_means, l, sums, l->plain_count, err);
+    for (size_t j = 0; j < l->plain_count; j++) {
+        struct plain_number *p = &l->plain[j];
+        p->mean = p->measured ? sums[j] / (double)records : p->mean;
+    }
+    rc = rc != 0 ? rc : walk(data, add_deviations, l, squares, l->plain_count, err);
+    for (size_t j = 0; j < l->plain_count; j++) {
+        struct plain_number *p = &l->plain[j];
+        if (p->measured) {
+            double deviation = sqrt(squares[j] / (double)records);
+            /* a column that never varies becomes 0 */
+            p->deviation = deviation > 0 && isfinite(deviation) ? deviation : 1;
+        }
+    }
+    free(sums);
+    return rc;
+}
+
+static int add_number(struct column_layout *l, const struct data_column *c, size_t source,
+                      struct err *err)
 {
     double *boundaries;
     size_t count;
@@ -109,15 +148,15 @@ static int add_number(struct layout *l, const struct data_column *c, const struc
     if (c->standardise && c->deviation > 0) {
         p.mean = c->mean;
         p.deviation = c->deviation;
-    } else if (c->standardise) {
-        measure(&p, train);
+    } else {
+        p.measured = c->standardise;
     }
     l->plain[l->plain_count++] = p;
     return 0;
 }
 
-/* What each column becomes. @l is to be released in any case. */
-static int measure_columns(struct layout *l, const struct data_spec *spec,
+/* What each column becomes, without what is to be measured on numbers. */
+static int measure_columns(struct column_layout *l, const struct data_spec *spec,
                            const struct records *train, struct err *err)
 {
     l->plain = mem_new(train->numbers + 1, sizeof *l->plain);
@@ -126,7 +165,7 @@ static int measure_columns(struct layout *l, const struct data_spec *spec,
     l->sparse = mem_new(train->category_count + 1, sizeof *l->sparse);
     int rc = 0;
     for (size_t j = 0; j < train->numbers && rc == 0; j++) {
-        rc = add_number(l, &spec->columns[train->declared[j]], train, j, err);
+        rc = add_number(l, &spec->columns[train->declared[j]], j, err);
     }
     for (size_t k = 0; k < train->category_count && rc == 0; k++) {
         size_t number = train->declared[train->numbers + k];
@@ -144,7 +183,7 @@ static int measure_columns(struct layout *l, const struct data_spec *spec,
     return rc;
 }
 
-static int place_features(struct layout *l, const char *where, struct err *err)
+static int place_features(struct column_layout *l, const char *where, struct err *err)
 {
     l->width = l->plain_count;
     for (size_t i = 0; i < l->bucketed_count; i++) {
@@ -179,7 +218,7 @@ static size_t bucket_of(const struct bucketed_number *b, double x)
     return low;
 }
 
-static void set_numbers(const struct layout *l, const struct records *r, float *values)
+static void set_numbers(const struct column_layout *l, const struct records *r, float *values)
 {
     for (uint64_t i = 0; i < r->count; i++) {
         const float *in = r->values + i * r->numbers;
@@ -239,8 +278,8 @@ static struct cell_keys make_keys(const struct category_group *g, const struct c
     return made;
 }
 
-static int add_fields(const struct layout *l, const struct cell_keys *keys, struct records *r,
-                      struct err *err)
+static int add_fields(const struct column_layout *l, const struct cell_keys *keys,
+                      struct records *r, struct err *err)
 {
     struct sparse_draft draft = {0};
     int rc = 0;
@@ -287,8 +326,8 @@ static int declare_field(const struct data_spec *spec, const struct category_col
 }
 
 /* Sparse columns as sparse fields. */
-static int write_fields(const struct layout *l, const struct data_spec *spec, struct records *r,
-                        struct err *err)
+static int write_fields(const struct column_layout *l, const struct data_spec *spec,
+                        struct records *r, struct err *err)
 {
     int rc = 0;
     struct cell_keys *keys = mem_new(l->sparse_count + 1, sizeof *keys);
@@ -312,8 +351,8 @@ static int write_fields(const struct layout *l, const struct data_spec *spec, st
     return rc;
 }
 
-static int write_features(const struct layout *l, const struct data_spec *spec, struct records *r,
-                          struct err *err)
+static int write_features(const struct column_layout *l, const struct data_spec *spec,
+                          struct records *r, struct err *err)
 {
     int rc = records_check_memory(r->count, l->width * sizeof(float), r->where, err);
     rc = rc != 0 ? rc : write_fields(l, spec, r, err);
@@ -338,21 +377,26 @@ static int write_features(const struct layout *l, const struct data_spec *spec, 
     return 0;
 }
 
-int column_features_make(const struct data_spec *spec, struct records *train, struct records *test,
-                         size_t *numbers, struct err *err)
+int column_layout_fit(const struct data_spec *spec, const struct records *digest, uint64_t records,
+                      measure_walk *walk, void *data, size_t *numbers, struct column_layout **out,
+                      struct err *err)
 {
-    struct layout layout = {0};
-    int rc = measure_columns(&layout, spec, train, err);
-    if (rc == 0) {
-        rc = place_features(&layout, train->where, err);
-    }
-    if (rc == 0) {
-        rc = write_features(&layout, spec, train, err);
-    }
-    if (rc == 0 && test != NULL) {
-        rc = write_features(&layout, spec, test, err);
-    }
-    *numbers = layout.plain_count;
-    layout_release(&layout);
+    struct column_layout *l = mem_new(1, sizeof *l);
+    int rc = measure_columns(l, spec, digest, err);
+    rc = rc != 0 ? rc : measure(l, records, walk, data, err);
+    rc = rc != 0 ? rc : place_features(l, digest->where, err);
+    *numbers = l->plain_count;
+    *out = l;
     return rc;
+}
+
+size_t column_layout_width(const struct column_layout *l)
+{
+    return l->width;
+}
+
+int column_layout_apply(const struct column_layout *l, const struct data_spec *spec,
+                        struct records *r, struct err *err)
+{
+    return write_features(l, spec, r, err);
 }

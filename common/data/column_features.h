@@ -12,12 +12,21 @@
 
 #include "base/err.h"
 #include "data/data_spec.h"
+#include "data/measure.h"
 #include "data/records.h"
 
-/* Make the features of records with declared columns, whose missing numbers are filled; @test may
- * be NULL. @numbers: how many of them are no 0/1 features. Errors: ERR_INVALID a vocabulary that
- * cannot be used; ERR_EXHAUSTED too many features, or memory; of lines_open(). */
-int column_features_make(const struct data_spec *spec, struct records *train, struct records *test,
-                         size_t *numbers, struct err *err);
+struct column_layout; /* what each declared column becomes */
 
+/* Measure it, on the texts of @digest and over the @records train records that @walk goes over,
+ * whose missing numbers are filled. @numbers: how many features are no 0/1 features. Errors:
+ * ERR_INVALID a vocabulary that cannot be used; ERR_EXHAUSTED too many features, or memory; of
+ * lines_open(); of @walk. */
+int column_layout_fit(const struct data_spec *spec, const struct records *digest, uint64_t records,
+                      measure_walk *walk, void *data, size_t *numbers, struct column_layout **out,
+                      struct err *err);
+size_t column_layout_width(const struct column_layout *l); /* features of a record */
+void column_layout_free(struct column_layout *l);          /* NULL is fine */
+/* Make the features; columns and categories are gone afterwards. Errors: ERR_EXHAUSTED. */
+int column_layout_apply(const struct column_layout *l, const struct data_spec *spec,
+                        struct records *r, struct err *err);
 #endif

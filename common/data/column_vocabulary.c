@@ -218,6 +218,13 @@ int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *
     return 0;
 }
 
+bool column_needs_texts(const struct data_column *c)
+{
+    const bool list = c->vocabulary != NULL && c->vocabulary[0] != '\0';
+    const bool file = c->vocabulary_file != NULL && c->vocabulary_file[0] != '\0';
+    return (c->as == COLUMN_CATEGORY || c->as == COLUMN_LIST) && c->buckets <= 0 && !list && !file;
+}
+
 void column_vocabulary_release(struct column_vocabulary *v)
 {
     names_release(&v->known);

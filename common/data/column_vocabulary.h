@@ -40,6 +40,8 @@ struct column_keys {
 int column_vocabulary_init(struct column_vocabulary *v, const struct data_spec *spec, size_t number,
                            bool own_missing, const struct category_column *cells, uint64_t records,
                            struct err *err);
+/* Is its vocabulary made of the train records? */
+bool column_needs_texts(const struct data_column *c);
 void column_vocabulary_release(struct column_vocabulary *v);
 /* Append the features of the cell @text, each once. */
 void column_vocabulary_ids(const struct column_vocabulary *v, const char *text,

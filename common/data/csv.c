@@ -32,23 +32,35 @@ struct csv {
     bool line_is_bad; /* the last failure was of the line in hand alone */
 };
 
+static struct csv *csv_new(struct source *source, uint64_t first, char separator)
+{
+    struct csv *c = mem_new(1, sizeof *c);
+    c->source = source;
+    c->separator = separator;
+    c->line = first;
+    c->stops[0] = c->stops['\n'] = c->stops['\r'] = c->stops[(unsigned char)separator] = true;
+    c->stops['\t'] = separator == '\t' || separator == CSV_BLANKS;
+    c->chunk = mem_new(CSV_CHUNK_BYTES, 1);
+    return c;
+}
+
 int csv_open(const char *path, const struct data_roots *roots, char separator, struct csv **out,
              struct err *err)
 {
     struct source *source;
     int rc = source_open(path, roots, &source, err);
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        *out = csv_new(source, 1, separator);
     }
-    struct csv *c = mem_new(1, sizeof *c);
-    c->source = source;
-    c->separator = separator;
-    c->line = 1;
-    c->stops[0] = c->stops['\n'] = c->stops['\r'] = c->stops[(unsigned char)separator] = true;
-    c->stops['\t'] = separator == '\t' || separator == CSV_BLANKS;
-    c->chunk = mem_new(CSV_CHUNK_BYTES, 1);
-    *out = c;
-    return 0;
+    return rc;
+}
+
+void csv_of_bytes(const char *path, const char *bytes, size_t n, uint64_t first, char separator,
+                  struct csv **out)
+{
+    struct source *source;
+    source_of_bytes(path, bytes, n, &source);
+    *out = csv_new(source, first, separator);
 }
 
 void csv_close(struct csv *c)
@@ -67,7 +79,7 @@ void csv_close(struct csv *c)
 static int load(struct csv *c, struct err *err)
 {
     static const unsigned char mark[3] = {0xEF, 0xBB, 0xBF};
-    bool first = source_offset(c->source) == 0;
+    bool first = source_offset(c->source) == 0 && c->line == 1;
     c->chunk_pos = 0;
     c->chunk_len = 0;
     if (source_read(c->source, c->chunk, CSV_CHUNK_BYTES, &c->chunk_len, err) != 0) {

@@ -29,6 +29,9 @@ struct csv_row {
 /* Errors: as source_open(). */
 int csv_open(const char *path, const struct data_roots *roots, char separator, struct csv **out,
              struct err *err);
+/* Rows of a file that are in memory, of which the first begins in line @first; borrowed. */
+void csv_of_bytes(const char *path, const char *bytes, size_t n, uint64_t first, char separator,
+                  struct csv **out);
 void csv_close(struct csv *c); /* NULL is fine */
 /* The next row, or NULL at the end of the file. Errors: ERR_CORRUPT a quote that is not closed,
  * text behind a closing quote, a NUL byte, a damaged gzip file; ERR_EXHAUSTED a limit; all with the

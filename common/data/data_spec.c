@@ -3,6 +3,10 @@
  * help and the reference page are made. */
 #include "data/data_spec.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
 #include "data/encode.h"
 
 #define AT(member) offsetof(struct data_spec, member)
@@ -19,6 +23,7 @@ static const char *const headers[] = {"auto", "true", "false", NULL};
 static const char *const missings[] = {"error", "mean", "median", "zero", "skip", NULL};
 static const char *const scales[] = {"auto", "none", "unit", "standard", "minmax", NULL};
 static const char *const short_rows[] = {"error", "missing", NULL};
+static const char *const loadings[] = {"auto", "memory", "stream", NULL};
 static const char *const label_scales[] = {"none", "standard", NULL};
 
 /* 2^53: larger whole numbers are not exact in the double that bounds are kept in. */
@@ -179,6 +184,23 @@ const struct field data_fields[] = {
      .def = "none",
      .choices = label_scales,
      .help = "Train on real labels with mean 0 and deviation 1; metrics stay in the data's units"},
+    {.path = "loading",
+     .type = FIELD_ENUM,
+     .offset = AT(loading),
+     .def = "auto",
+     .choices = loadings,
+     .help =
+         "Whether records are read into memory, or from their files when they are needed, which "
+         "takes an index beside them or in --cache-dir; auto streams plain LIBSVM, libFFM, "
+         "Criteo and CSV files that are larger than a third of the memory"},
+    {.path = "memory",
+     .type = FIELD_BYTES,
+     .offset = AT(memory),
+     .def = "0",
+     .max = 1125899906842624.0,
+     .help =
+         "The memory that loading: stream plans for beside the batches; 0 is a tenth of that of "
+         "the machine or container, at most 1 GiB"},
 };
 const size_t data_field_count = sizeof data_fields / sizeof data_fields[0];
 
@@ -191,4 +213,84 @@ enum column_missing data_spec_missing(const struct data_spec *spec, const struct
     };
     return c == NULL || c->missing == COLUMN_MISSING_DATA ? of_data[spec->missing]
                                                           : (enum column_missing)c->missing;
+}
+
+static const struct {
+    const struct field *fields;
+    const size_t *count;
+} tables[] = {{data_fields, &data_field_count}, {data_column_fields, &data_column_field_count}};
+
+/* Have @object, a copy of another one, own its texts. */
+static void own_texts(size_t table, void *object)
+{
+    for (size_t i = 0; i < *tables[table].count; i++) {
+        const struct field *f = &tables[table].fields[i];
+        if (f->type == FIELD_STRING || f->type == FIELD_TEXTS) {
+            char **text = (char **)((char *)object + f->offset);
+            *text = mem_strdup(*text);
+        }
+    }
+}
+
+struct data_spec data_spec_copy(const struct data_spec *spec)
+{
+    struct data_spec copy = *spec;
+    own_texts(0, &copy);
+    copy.columns = mem_new(spec->column_count, sizeof *copy.columns);
+    for (size_t i = 0; i < spec->column_count; i++) {
+        copy.columns[i] = spec->columns[i];
+        own_texts(1, &copy.columns[i]);
+    }
+    copy.lists = spec->lists == NULL ? NULL : mem_new(spec->list_count, sizeof *copy.lists);
+    for (size_t i = 0; i < spec->list_count; i++) {
+        copy.lists[i] = mem_strdup(spec->lists[i]);
+    }
+    copy.group = mem_strdup(spec->group);
+    return copy;
+}
+
+void data_spec_release(struct data_spec *copy)
+{
+    for (size_t i = 0; i < copy->column_count; i++) {
+        field_release(data_column_fields, data_column_field_count, &copy->columns[i]);
+    }
+    for (size_t i = 0; i < copy->list_count; i++) {
+        free(copy->lists[i]);
+    }
+    field_release(data_fields, data_field_count, copy);
+    free(copy->columns);
+    free(copy->lists);
+    free(copy->group);
+    *copy = (struct data_spec){0};
+}
+
+static bool is_one_of(const char *text, const char *const *list)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        if (strcmp(text, *list) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void data_spec_text(const struct data_spec *spec, const char *const *except, struct buf *out)
+{
+    for (size_t i = 0; i < data_field_count; i++) {
+        if (!is_one_of(data_fields[i].path, except)) {
+            field_format(&data_fields[i], spec, out);
+            buf_add_char(out, '\n');
+        }
+    }
+    for (size_t i = 0; i < spec->column_count; i++) {
+        for (size_t k = 0; k < data_column_field_count; k++) {
+            field_format(&data_column_fields[k], &spec->columns[i], out);
+            buf_add_char(out, '\n');
+        }
+    }
+    buf_printf(out, "%d", (int)spec->lists_all);
+    for (size_t i = 0; i < spec->list_count; i++) {
+        buf_printf(out, " %zu:%s", strlen(spec->lists[i]), spec->lists[i]);
+    }
+    buf_printf(out, " group %s\n", spec->group == NULL ? "" : spec->group);
 }

@@ -41,6 +41,7 @@ enum data_scale {
     DATA_SCALE_MINMAX
 };
 enum data_short_rows { DATA_SHORT_ROWS_ERROR, DATA_SHORT_ROWS_MISSING };
+enum data_loading { DATA_LOADING_AUTO, DATA_LOADING_MEMORY, DATA_LOADING_STREAM };
 enum data_label_scale { DATA_LABEL_SCALE_NONE, DATA_LABEL_SCALE_STANDARD };
 
 struct data_source {
@@ -77,8 +78,15 @@ struct data_spec {
     char **lists;
     size_t list_count;
     bool lists_all;
+    /* A sparse field whose lists a batch has, too, when it is fed as columns; NULL: none. No key:
+     * borrows from the model section. */
+    char *group;
     int label_scale; /* enum data_label_scale: train on standardised targets; metrics stay in the
                         data's units */
+    int loading;     /* enum data_loading */
+    int64_t memory;  /* of a loader that reads records from files; 0: a tenth of the machine's */
+    /* Where indexes are written; NULL or "": beside the data. No key, as roots. Borrows. */
+    const char *cache_dir;
     const struct data_roots *roots; /* borrows; NULL: all files may be read. No key: whoever reads
                                        the data sets it, and messages quote nothing of the files */
 };
@@ -86,6 +94,13 @@ struct data_spec {
 /* Rows with paths below "data": "dir", "train.file", … */
 extern const struct field data_fields[];
 extern const size_t data_field_count;
+
+/* An owned copy that outlives @spec; what it borrows stays borrowed. */
+struct data_spec data_spec_copy(const struct data_spec *spec);
+void data_spec_release(struct data_spec *copy);
+/* Append all keys but @except (NULL-terminated; NULL: none) as text: equal texts, equal settings.
+ */
+void data_spec_text(const struct data_spec *spec, const char *const *except, struct buf *out);
 
 /* What a missing value becomes, COLUMN_MISSING_DATA resolved. @c NULL: of a column that is not
  * declared. */

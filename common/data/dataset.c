@@ -7,36 +7,19 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "base/checksum.h"
+#include "base/host_memory.h"
 #include "base/mem.h"
 #include "data/cells.h"
-#include "data/classes.h"
-#include "data/column_features.h"
-#include "data/encode.h"
+#include "data/dataset_state.h"
+#include "data/fingerprint.h"
 #include "data/parts.h"
-#include "data/scaling.h"
 #include "data/sparse_batch.h"
 
-struct dataset {
-    atomic_uint refs;
-    struct dataset_info info;
-    size_t width;                /* features of a record that lie in bytes or values */
-    uint8_t *bytes;              /* [records × width], scaled when read; or NULL */
-    float *values;               /* [records × width], scaled already; or NULL */
-    struct sparse_fields fields; /* lists, or columns that are made when read, behind the others */
-    struct scaling scaling;      /* of bytes */
-    int32_t *classes;            /* [records], or NULL for real labels */
-    float *targets;              /* [records], or NULL for class labels */
-    const char **field_names;    /* [fields.count], they point into fields */
-    char **class_names;          /* [classes], or NULL */
-    uint64_t bad_count;
-    char *bad_first;
-    char *format;
-};
+#define STREAM_FROM_SHARE 3 /* of the memory: decoded records take more than their text */
 
 int batch_init(struct batch *b, const struct dataset *d, size_t capacity, struct err *err)
 {
@@ -93,6 +76,8 @@ void dataset_free(struct dataset *d)
     free(d->targets);
     free(d->bad_first);
     free(d->format);
+    sparse_summary_free(d->summary);
+    dataset_stream_free(d->stream);
     free(d);
 }
 
@@ -114,8 +99,16 @@ const char *dataset_format(const struct dataset *d)
     return d->format;
 }
 
+const char *dataset_loading(const struct dataset *d)
+{
+    return d->stream == NULL ? "memory" : dataset_stream_note(d->stream);
+}
+
 uint64_t dataset_bytes(const struct dataset *d)
 {
+    if (d->stream != NULL) {
+        return dataset_stream_bytes(d->stream);
+    }
     uint64_t each = d->width * (d->bytes != NULL ? sizeof *d->bytes : sizeof *d->values);
     return d->info.records * (each + sizeof(float)) + /* a class has as many bytes as a target */
            sparse_fields_bytes(&d->fields);
@@ -130,23 +123,35 @@ uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity)
 int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                         const struct list_limit *limit, struct err *err)
 {
-    const uint64_t r = sparse_fields_beyond(&d->fields, field, limit->keys, limit->length);
-    if (r == UINT64_MAX) {
+    struct sparse_extreme found;
+    if (!sparse_fields_beyond(&d->fields, field, limit->keys, limit->length, &found)) {
         return 0;
     }
-    const struct sparse_list list = sparse_fields_list(&d->fields, r, field);
     const char *name = d->fields.fields[field].name;
-    if (list.count > limit->length) {
+    if (found.count > limit->length) {
         return err_set(err, ERR_INVALID,
-                       "%s record %" PRIu64 " (from 0): its sparse field %.64s has %zu keys, but "
-                       "%s takes %zu; %s",
-                       part, r, name, list.count, limit->layer, limit->length, limit->length_hint);
+                       "%s record %" PRIu64 " (from 0): its sparse field %.64s has %" PRIu64
+                       " keys, but %s takes %zu; %s",
+                       part, found.record, name, found.count, limit->layer, limit->length,
+                       limit->length_hint);
     }
     return err_set(err, ERR_INVALID,
                    "%s record %" PRIu64 " (from 0): its sparse field %.64s has the key %" PRIu64
                    ", but %s has rows for the keys below %" PRIu64 "; %s",
-                   part, r, name, list.keys[list.count - 1], limit->layer, limit->keys,
+                   part, found.record, name, found.key, limit->layer, limit->keys,
                    limit->keys_hint);
+}
+
+int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err)
+{
+    struct sparse_extreme found;
+    return !sparse_fields_not_one(&d->fields, field, &found)
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "%s record %" PRIu64 " (from 0): its sparse field %.64s has %" PRIu64
+                         " keys, but model.group_by takes the one that is its group; a field with "
+                         "one key in every record would fit",
+                         part, found.record, d->fields.fields[field].name, found.count);
 }
 
 const struct sparse_fields *dataset_fields(const struct dataset *d)
@@ -159,9 +164,13 @@ const char *const *dataset_class_names(const struct dataset *d)
     return (const char *const *)d->class_names;
 }
 
-void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b)
+int dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b,
+                 struct err *err)
 {
     assert(count <= b->capacity);
+    if (d->stream != NULL) {
+        return dataset_stream_read(d, records, count, b, err);
+    }
     const size_t features = d->width + d->fields.width;
     for (size_t i = 0; i < count; i++) {
         uint64_t r = records[i];
@@ -182,76 +191,20 @@ void dataset_read(const struct dataset *d, const uint64_t *records, size_t count
         sparse_batch_read(&b->lists, &d->fields, records, count);
     }
     b->count = count;
-}
-
-static uint64_t fingerprint(const struct dataset *d)
-{
-    const struct dataset_info *info = &d->info;
-    size_t n = (size_t)info->records;
-    struct checksum *c = checksum_new();
-    uint64_t head[3 + SHAPE_RANK_MAX] = {info->records, info->classes, info->features.rank};
-    memcpy(head + 3, info->features.dims, info->features.rank * sizeof head[0]);
-    checksum_add(c, head, sizeof head);
-    if (d->bytes != NULL) {
-        size_t factors = d->scaling.uniform ? 1 : d->scaling.count;
-        checksum_add(c, d->bytes, n * d->width);
-        checksum_add(c, d->scaling.shift, factors * sizeof(float));
-        checksum_add(c, d->scaling.factor, factors * sizeof(float));
-    } else if (d->width > 0) {
-        checksum_add(c, d->values, n * d->width * sizeof(float));
-    }
-    sparse_fields_checksum(&d->fields, c);
-    if (d->classes != NULL) {
-        checksum_add(c, d->classes, n * sizeof *d->classes);
-    } else {
-        double units[2] = {info->label_scale, info->label_offset};
-        checksum_add(c, d->targets, n * sizeof *d->targets);
-        checksum_add(c, units, sizeof units);
-    }
-    uint64_t value = checksum_value(c);
-    checksum_free(c);
-    return value;
-}
-
-/* How labels become numbers, the same for both parts. */
-struct label_map {
-    bool is_class;
-    struct classes classes;
-    double scale, offset;
-};
-
-static int fit_labels(struct label_map *m, const struct data_spec *spec, bool is_class,
-                      const struct records *train, struct err *err)
-{
-    *m = (struct label_map){.is_class = is_class, .scale = 1};
-    if (is_class) {
-        return classes_fit(&m->classes, train, spec->classes, err);
-    }
-    if (spec->label_scale == DATA_LABEL_SCALE_STANDARD) {
-        double sum = 0, squares = 0;
-        for (uint64_t i = 0; i < train->count; i++) {
-            sum += train->labels[i];
-        }
-        m->offset = sum / (double)train->count;
-        for (uint64_t i = 0; i < train->count; i++) {
-            squares += (train->labels[i] - m->offset) * (train->labels[i] - m->offset);
-        }
-        double deviation = sqrt(squares / (double)train->count);
-        m->scale = deviation > 0 && isfinite(deviation) ? deviation : 1;
-    }
     return 0;
 }
 
-/* Features and columns of sparse fields together; of those fields that the layers do not read. */
-static int settle_fields(const struct data_spec *spec, struct records *first,
-                         struct records *second, struct err *err)
+int dataset_settle_fields(const struct data_spec *spec, struct records *first,
+                          struct records *second, struct err *err)
 {
     const char *const *lists = spec->lists_all ? NULL : (const char *const *)spec->lists;
     static const char *const none[] = {NULL};
     lists = spec->lists_all || lists != NULL ? lists : none;
-    int rc = sparse_fields_read_lists(&first->fields, lists, spec->list_count, first->where, err);
+    int rc = sparse_fields_read_lists(&first->fields, lists, spec->list_count, spec->group,
+                                      first->where, err);
     if (rc == 0 && second != NULL) {
-        rc = sparse_fields_read_lists(&second->fields, lists, spec->list_count, second->where, err);
+        rc = sparse_fields_read_lists(&second->fields, lists, spec->list_count, spec->group,
+                                      second->where, err);
     }
     const size_t width = first->numbers + first->fields.width;
     if (rc != 0 || first->fields.count == 0 || width <= ENCODE_FEATURES_MAX) {
@@ -292,10 +245,8 @@ static int take_labels(struct dataset *d, const struct label_map *m, const struc
     return 0;
 }
 
-/* Make a dataset of @r, whose numbers it takes. */
-static int dataset_new(const struct label_map *labels, const struct scaling *scaling,
-                       const struct data_spec *spec, const char *format, struct records *r,
-                       struct dataset **out, struct err *err)
+int dataset_of_records(const struct encoding *e, const struct data_spec *spec, const char *format,
+                       struct records *r, struct dataset **out, struct err *err)
 {
     struct dataset *d = mem_new(1, sizeof *d);
     atomic_store(&d->refs, 1);
@@ -307,7 +258,7 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     d->bad_count = r->bad_count;
     d->bad_first = cells_settle(r->bad_first, data_roots_bind(spec->roots));
     d->format = mem_strdup(format);
-    int rc = take_labels(d, labels, r, err);
+    int rc = take_labels(d, &e->labels, r, err);
     if (rc != 0) {
         dataset_free(d);
         return rc;
@@ -324,49 +275,71 @@ static int dataset_new(const struct label_map *labels, const struct scaling *sca
     r->values = NULL;
     r->fields = (struct sparse_fields){0};
     if (d->bytes != NULL) {
-        d->scaling = scaling_copy(scaling);
-    } else if (d->width > 0) {
-        scaling_apply(scaling, d->values, r->count, d->width);
+        d->scaling = scaling_copy(&e->scaling);
     }
-    d->info.fingerprint = fingerprint(d);
     *out = d;
     return 0;
 }
 
-int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
-                 struct dataset **train, struct dataset **test, struct err *err)
+/* All records of a part, in memory. */
+static int dataset_new(const struct encoding *e, const struct data_spec *spec, const char *format,
+                       struct records *r, struct dataset **out, struct err *err)
 {
-    assert(label_kind != DATA_LABEL_AUTO);
+    int rc = dataset_of_records(e, spec, format, r, out, err);
+    if (rc == 0) {
+        struct fingerprint *f = fingerprint_new();
+        fingerprint_add(f, *out);
+        (*out)->info.fingerprint = fingerprint_value(f, *out, r->count);
+        fingerprint_free(f);
+    }
+    return rc;
+}
+
+static int walk_parts(void *data, measure_visit *visit, const void *context, double *sums, size_t n,
+                      struct err *err)
+{
+    (void)n;
+    (void)err;
+    const struct parts *p = data;
+    visit(context, &p->train, sums);
+    return 0;
+}
+
+/* Both parts follow the encoding to the stage that it has reached. */
+static int apply_to_parts(void *data, struct encoding *e, struct err *err)
+{
+    struct parts *p = data;
+    const enum encoding_stage from = (enum encoding_stage)(e->stage - 1);
+    int rc = e->stage == ENCODING_SCALED
+                 ? dataset_settle_fields(e->spec, &p->train, p->has_test ? &p->test : NULL, err)
+                 : 0;
+    rc = rc != 0 ? rc : encoding_apply(e, from, &p->train, err);
+    return rc == 0 && p->has_test ? encoding_apply(e, from, &p->test, err) : rc;
+}
+
+static int open_in_memory(const struct data_spec *spec, enum data_label_kind label_kind,
+                          struct dataset **train, struct dataset **test, struct err *err)
+{
     bool is_class = label_kind == DATA_LABEL_CLASS;
     struct parts parts = {0};
-    struct label_map labels = {0};
-    struct scaling scaling = {0};
+    struct encoding encoding = {0};
     struct dataset *made[2] = {NULL, NULL};
     int rc = parts_read(spec, is_class, &parts, err);
-    struct records *first = &parts.train, *second = parts.has_test ? &parts.test : NULL;
-    size_t numbers = first->numbers; /* one-hot features, which come behind, are not scaled */
     if (rc == 0) {
-        rc = fit_labels(&labels, spec, is_class, first, err);
-    }
-    if (rc == 0) {
-        rc = encode_missing(spec, first, second, err);
-    }
-    if (rc == 0) {
-        rc = first->declared != NULL ? column_features_make(spec, first, second, &numbers, err)
-                                     : encode_categories(first, second, err);
+        const struct encoding_train all = {.digest = &parts.train,
+                                           .records = parts.train.count,
+                                           .walk = walk_parts,
+                                           .reached = apply_to_parts,
+                                           .data = &parts};
+        rc = encoding_fit(&encoding, spec, is_class, &all, err);
     }
     if (rc == 0) {
-        scaling_fit(&scaling, (enum data_scale)spec->scale, first, numbers);
-        rc = settle_fields(spec, first, second, err);
+        rc = dataset_new(&encoding, spec, parts.format, &parts.train, &made[0], err);
     }
-    if (rc == 0) {
-        rc = dataset_new(&labels, &scaling, spec, parts.format, first, &made[0], err);
+    if (rc == 0 && parts.has_test) {
+        rc = dataset_new(&encoding, spec, parts.format, &parts.test, &made[1], err);
     }
-    if (rc == 0 && second != NULL) {
-        rc = dataset_new(&labels, &scaling, spec, parts.format, second, &made[1], err);
-    }
-    classes_release(&labels.classes);
-    scaling_release(&scaling);
+    encoding_release(&encoding);
     parts_release(&parts);
     if (rc != 0) {
         cells_settle_err(err, data_roots_bind(spec->roots));
@@ -376,4 +349,37 @@ int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
     *train = made[0];
     *test = made[1];
     return 0;
+}
+
+/* Are the files so large that their records may not fit? */
+static bool is_large(const struct data_spec *spec)
+{
+    const char *const names[] = {spec->train.file, spec->test.file};
+    const uint64_t memory = host_memory("").total;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && names[i] != NULL; i++) {
+        struct file_list files = {0};
+        struct stat st;
+        if (file_list_make(spec->roots, spec->dir, names[i], "", &files, NULL) == 0) {
+            for (size_t k = 0; k < files.count; k++) {
+                bytes += stat(files.paths[k], &st) == 0 ? (uint64_t)st.st_size : 0;
+            }
+        }
+        file_list_release(&files);
+    }
+    return memory > 0 && bytes > memory / STREAM_FROM_SHARE;
+}
+
+int dataset_open(const struct data_spec *spec, enum data_label_kind label_kind,
+                 struct dataset **train, struct dataset **test, struct err *err)
+{
+    assert(label_kind != DATA_LABEL_AUTO);
+    const bool maybe = spec->loading == DATA_LOADING_AUTO && is_large(spec);
+    int rc = ERR_UNSUPPORTED;
+    if (maybe || spec->loading == DATA_LOADING_STREAM) {
+        rc = dataset_stream_open(spec, label_kind, train, test, err);
+    }
+    return rc == ERR_UNSUPPORTED && spec->loading != DATA_LOADING_STREAM
+               ? open_in_memory(spec, label_kind, train, test, err)
+               : rc;
 }

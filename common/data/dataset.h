@@ -60,6 +60,8 @@ const struct dataset_info *dataset_info(const struct dataset *d);
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
 /* The format of the files, and why data.format: auto took it. */
 const char *dataset_format(const struct dataset *d);
+/* Where its records are: "memory", or which index leads to them. */
+const char *dataset_loading(const struct dataset *d);
 uint64_t dataset_bytes(const struct dataset *d);                     /* of its records in memory */
 const struct sparse_fields *dataset_fields(const struct dataset *d); /* may be none */
 /* Class names in order, or NULL when they are plain numbers. */
@@ -68,9 +70,13 @@ const char *const *dataset_class_names(const struct dataset *d);
  * the key, and says that it is one of the @part ("train"). */
 int dataset_check_lists(const struct dataset *d, const char *part, size_t field,
                         const struct list_limit *limit, struct err *err);
+/* Errors: ERR_INVALID a record has no key in sparse field @field, or several. */
+int dataset_check_groups(const struct dataset *d, const char *part, size_t field, struct err *err);
 /* What batch_init() takes. */
 uint64_t dataset_batch_bytes(const struct dataset *d, size_t capacity);
-/* Decode @count different records with the given numbers into @b (count ≤ capacity). */
-void dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b);
+/* Decode @count different records with the given numbers into @b (count ≤ capacity). Any thread.
+ * Errors, of records that are not in memory: of reading; ERR_CORRUPT a file has been changed. */
+int dataset_read(const struct dataset *d, const uint64_t *records, size_t count, struct batch *b,
+                 struct err *err);
 
 #endif

@@ -15,15 +15,17 @@
 
 struct dataset_cache {
     const struct data_roots *roots;
+    const char *cache_dir;
     pthread_mutex_t lock;
     struct buf key;
     struct dataset *train, *test; /* test may be NULL; train NULL: nothing is kept */
 };
 
-struct dataset_cache *dataset_cache_new(const struct data_roots *roots)
+struct dataset_cache *dataset_cache_new(const struct data_roots *roots, const char *cache_dir)
 {
     struct dataset_cache *c = mem_new(1, sizeof *c);
     c->roots = roots;
+    c->cache_dir = cache_dir;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -65,21 +67,7 @@ static bool add_files(struct buf *key, const struct data_spec *spec, const char 
 static bool make_key(const struct data_spec *spec, enum data_label_kind label_kind, struct buf *key)
 {
     buf_printf(key, "%d\n", (int)label_kind);
-    for (size_t i = 0; i < data_field_count; i++) {
-        field_format(&data_fields[i], spec, key);
-        buf_add_char(key, '\n');
-    }
-    for (size_t i = 0; i < spec->column_count; i++) {
-        for (size_t k = 0; k < data_column_field_count; k++) {
-            field_format(&data_column_fields[k], &spec->columns[i], key);
-            buf_add_char(key, '\n');
-        }
-    }
-    buf_printf(key, "%d", (int)spec->lists_all);
-    for (size_t i = 0; i < spec->list_count; i++) {
-        buf_printf(key, " %zu:%s", strlen(spec->lists[i]), spec->lists[i]);
-    }
-    buf_add_char(key, '\n');
+    data_spec_text(spec, NULL, key);
     const char *const files[] = {spec->train.file, spec->train.labels, spec->test.file,
                                  spec->test.labels};
     bool there = true;
@@ -116,6 +104,7 @@ int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,
     int rc = 0;
     struct data_spec bound = *spec; /* borrows what @spec has */
     bound.roots = c->roots;
+    bound.cache_dir = c->cache_dir;
     bool there = make_key(&bound, label_kind, &key);
     pthread_mutex_lock(&c->lock);
     *known = there && c->train != NULL && c->key.len == key.len &&

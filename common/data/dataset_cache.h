@@ -14,8 +14,9 @@
 
 struct dataset_cache;
 
-/* Opens files below @roots alone (borrowed; NULL: any). */
-struct dataset_cache *dataset_cache_new(const struct data_roots *roots);
+/* Opens files below @roots alone (borrowed; NULL: any), and writes indexes into @cache_dir
+ * (borrowed; NULL or "": beside the data). */
+struct dataset_cache *dataset_cache_new(const struct data_roots *roots, const char *cache_dir);
 void dataset_cache_free(struct dataset_cache *c); /* NULL is fine */
 /* dataset_open(), or a reference to what it made before: *@known tells. Errors: its. */
 int dataset_cache_open(struct dataset_cache *c, const struct data_spec *spec,

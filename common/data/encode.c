@@ -10,92 +10,130 @@
 #include "base/mem.h"
 #include "data/cells.h"
 
-static bool any_missing(const struct records *r)
-{
-    for (uint64_t i = 0; r != NULL && r->values != NULL && i < r->count * r->numbers; i++) {
-        if (isnan(r->values[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int by_float(const void *a, const void *b)
 {
     const float *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* The replacement for missing numbers of @column; @scratch has room for all records. */
-static int replacement(enum column_missing policy, const struct records *train, size_t column,
-                       float *scratch, float *out, struct err *err)
+/* What becomes of the missing numbers of column @j. */
+static enum column_missing policy_of(const struct data_spec *spec, const struct records *r,
+                                     size_t j)
 {
-    if (policy == COLUMN_MISSING_ZERO) {
-        *out = 0;
-        return 0;
+    return data_spec_missing(spec, r->declared == NULL ? NULL : &spec->columns[r->declared[j]]);
+}
+
+static int no_value(const struct records *r, size_t column, struct err *err)
+{
+    char name[96];
+    return err_set(
+        err, ERR_INVALID, "%s: column %s has no value in any train record; name it in data.ignore",
+        r->where,
+        cells_mark(r->columns != NULL ? r->columns[column] : "?", 60, true, name, sizeof name));
+}
+
+/* The sum of the values of each column, then how many there are. */
+static void add_values(const void *context, const struct records *r, double *sums)
+{
+    (void)context;
+    for (uint64_t i = 0; i < r->count; i++) {
+        const float *row = r->values + i * r->numbers;
+        for (size_t j = 0; j < r->numbers; j++) {
+            if (!isnan(row[j])) {
+                sums[j] += row[j];
+                sums[r->numbers + j] += 1;
+            }
+        }
     }
+}
+
+static int fit_means(struct encode_fills *f, const struct data_spec *spec,
+                     const struct records *digest, measure_walk *walk, void *data, struct err *err)
+{
+    double *sums = mem_new(2 * f->count, sizeof *sums);
+    int rc = walk(data, add_values, NULL, sums, 2 * f->count, err);
+    for (size_t j = 0; j < f->count && rc == 0; j++) {
+        if (policy_of(spec, digest, j) == COLUMN_MISSING_MEAN) {
+            double n = sums[f->count + j];
+            rc = n > 0 ? 0 : no_value(digest, j, err);
+            f->values[j] = n > 0 ? (float)(sums[j] / n) : 0;
+        }
+    }
+    free(sums);
+    return rc;
+}
+
+/* @scratch has room for all records. */
+static int fit_median(struct encode_fills *f, const struct records *train, size_t column,
+                      float *scratch, struct err *err)
+{
     size_t n = 0;
-    double sum = 0;
     for (uint64_t i = 0; i < train->count; i++) {
         float v = train->values[i * train->numbers + column];
         if (!isnan(v)) {
             scratch[n++] = v;
-            sum += v;
         }
     }
     if (n == 0) {
-        char name[96];
-        return err_set(err, ERR_INVALID,
-                       "%s: column %s has no value in any train record; name it in data.ignore",
-                       train->where,
-                       cells_mark(train->columns != NULL ? train->columns[column] : "?", 60, true,
-                                  name, sizeof name));
-    }
-    if (policy == COLUMN_MISSING_MEAN) {
-        *out = (float)(sum / (double)n);
-        return 0;
+        return no_value(train, column, err);
     }
     qsort(scratch, n, sizeof *scratch, by_float);
-    *out = n % 2 == 1 ? scratch[n / 2] : (scratch[n / 2 - 1] + scratch[n / 2]) / 2;
+    f->values[column] = n % 2 == 1 ? scratch[n / 2] : (scratch[n / 2 - 1] + scratch[n / 2]) / 2;
     return 0;
 }
 
-static void fill(struct records *r, size_t column, float value)
+static int fit_medians(struct encode_fills *f, const struct data_spec *spec,
+                       const struct records *train, struct err *err)
 {
-    for (uint64_t i = 0; r != NULL && i < r->count; i++) {
-        float *v = &r->values[i * r->numbers + column];
-        *v = isnan(*v) ? value : *v;
-    }
-}
-
-int encode_missing(const struct data_spec *spec, struct records *train, struct records *test,
-                   struct err *err)
-{
-    bool none = train->declared == NULL && data_spec_missing(spec, NULL) <= COLUMN_MISSING_SKIP;
-    if (none || (!any_missing(train) && !any_missing(test))) {
-        return 0; /* the format has refused or skipped those that must not be */
-    }
     float *scratch = mem_try_aligned(train->count, sizeof *scratch, "missing values", err);
-    if (scratch == NULL) {
-        return ERR_EXHAUSTED;
-    }
-    int rc = 0;
-    for (size_t j = 0; rc == 0 && j < train->numbers; j++) {
-        const struct data_column *column =
-            train->declared == NULL ? NULL : &spec->columns[train->declared[j]];
-        enum column_missing policy = data_spec_missing(spec, column);
-        if (policy < COLUMN_MISSING_ZERO || policy == COLUMN_MISSING_OWN) {
-            continue;
-        }
-        float value = 0;
-        rc = replacement(policy, train, j, scratch, &value, err);
-        if (rc == 0) {
-            fill(train, j, value);
-            fill(test, j, value);
+    int rc = scratch == NULL ? ERR_EXHAUSTED : 0;
+    for (size_t j = 0; j < f->count && rc == 0; j++) {
+        if (policy_of(spec, train, j) == COLUMN_MISSING_MEDIAN) {
+            rc = fit_median(f, train, j, scratch, err);
         }
     }
     free(scratch);
     return rc;
+}
+
+int encode_fills_fit(struct encode_fills *f, const struct data_spec *spec,
+                     const struct records *digest, measure_walk *walk, void *data, struct err *err)
+{
+    *f = (struct encode_fills){.count = 0};
+    if (digest->bytes != NULL ||
+        (digest->declared == NULL && data_spec_missing(spec, NULL) <= COLUMN_MISSING_SKIP)) {
+        return 0; /* the format has refused or skipped those that must not be */
+    }
+    bool means = false, medians = false;
+    f->count = digest->numbers;
+    f->values = mem_new(f->count, sizeof *f->values);
+    f->set = mem_new(f->count, sizeof *f->set);
+    for (size_t j = 0; j < f->count; j++) {
+        enum column_missing policy = policy_of(spec, digest, j);
+        f->set[j] = policy == COLUMN_MISSING_ZERO || policy == COLUMN_MISSING_MEAN ||
+                    policy == COLUMN_MISSING_MEDIAN;
+        means = means || policy == COLUMN_MISSING_MEAN;
+        medians = medians || policy == COLUMN_MISSING_MEDIAN;
+    }
+    int rc = means ? fit_means(f, spec, digest, walk, data, err) : 0;
+    return rc == 0 && medians ? fit_medians(f, spec, digest, err) : rc;
+}
+
+void encode_fills_apply(const struct encode_fills *f, struct records *r)
+{
+    for (uint64_t i = 0; i < r->count; i++) {
+        for (size_t j = 0; j < f->count; j++) {
+            float *v = &r->values[i * r->numbers + j];
+            *v = f->set[j] && isnan(*v) ? f->values[j] : *v;
+        }
+    }
+}
+
+void encode_fills_release(struct encode_fills *f)
+{
+    free(f->values);
+    free(f->set);
+    *f = (struct encode_fills){.count = 0};
 }
 
 static int by_name(const void *a, const void *b)
@@ -177,32 +215,34 @@ static int widen(struct records *r, const struct names *known, size_t width, str
     return 0;
 }
 
-int encode_categories(struct records *train, struct records *test, struct err *err)
+int encode_known_fit(struct encode_known *known, const struct records *digest, struct err *err)
 {
-    size_t columns = train->category_count, width = train->numbers;
-    if (columns == 0) {
+    *known = (struct encode_known){.width = digest->numbers};
+    if (digest->category_count == 0) {
         return 0;
     }
-    struct names *known = mem_new(columns, sizeof *known);
-    for (size_t k = 0; k < columns; k++) {
-        known[k] = train_categories(&train->categories[k], train->count);
-        width += known[k].count;
+    known->columns = mem_new(digest->category_count, sizeof *known->columns);
+    for (size_t k = 0; k < digest->category_count; k++) {
+        known->columns[known->count++] = train_categories(&digest->categories[k], digest->count);
+        known->width += known->columns[k].count;
     }
-    int rc = 0;
-    if (width == 0 || width > ENCODE_FEATURES_MAX) {
-        rc = err_set(err, width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
-                     "%s: the categorical columns give %zu features; allowed are 1 to %u",
-                     train->where, width, ENCODE_FEATURES_MAX);
+    return known->width > 0 && known->width <= ENCODE_FEATURES_MAX
+               ? 0
+               : err_set(err, known->width == 0 ? ERR_INVALID : ERR_EXHAUSTED,
+                         "%s: the categorical columns give %zu features; allowed are 1 to %u",
+                         digest->where, known->width, ENCODE_FEATURES_MAX);
+}
+
+int encode_known_apply(const struct encode_known *known, struct records *r, struct err *err)
+{
+    return known->count == 0 ? 0 : widen(r, known->columns, known->width, err);
+}
+
+void encode_known_release(struct encode_known *known)
+{
+    for (size_t k = 0; k < known->count; k++) {
+        names_release(&known->columns[k]);
     }
-    if (rc == 0) {
-        rc = widen(train, known, width, err);
-    }
-    if (rc == 0 && test != NULL) {
-        rc = widen(test, known, width, err);
-    }
-    for (size_t k = 0; k < columns; k++) {
-        names_release(&known[k]);
-    }
-    free(known);
-    return rc;
+    free(known->columns);
+    *known = (struct encode_known){.count = 0};
 }

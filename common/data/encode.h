@@ -9,17 +9,37 @@
 
 #include "base/err.h"
 #include "data/data_spec.h"
+#include "data/measure.h"
 #include "data/records.h"
 
 #define ENCODE_FEATURES_MAX 1000000U /* of one record; a batch of 64 is then 256 MB */
 
-/* Fill missing numbers of both parts (@test may be NULL) as the job says for their columns.
- * Errors: ERR_INVALID a column of which no train record has a value. */
-int encode_missing(const struct data_spec *spec, struct records *train, struct records *test,
-                   struct err *err);
+/* What missing numbers of each column become. */
+struct encode_fills {
+    float *values; /* [count] */
+    bool *set;     /* [count] it has a value; else missing ones stay */
+    size_t count;  /* 0: none is filled */
+};
 
+/* Measure them, for the columns of @digest, as the job says. A median needs all train records,
+ * which are then those of @digest. Errors: ERR_INVALID a column of which no train record has a
+ * value; of @walk. */
+int encode_fills_fit(struct encode_fills *f, const struct data_spec *spec,
+                     const struct records *digest, measure_walk *walk, void *data, struct err *err);
+void encode_fills_apply(const struct encode_fills *f, struct records *r);
+void encode_fills_release(struct encode_fills *f);
+
+/* The categories of train records, of each column, sorted. */
+struct encode_known {
+    struct names *columns; /* [count] */
+    size_t count, width;   /* width: features of a record, its numbers included */
+};
+
+/* Errors: ERR_EXHAUSTED too many features; ERR_INVALID none. */
+int encode_known_fit(struct encode_known *known, const struct records *digest, struct err *err);
 /* Append the one-hot features; the categories are gone afterwards. A category that no train record
- * has, or that is missing, gives zeros. Errors: ERR_EXHAUSTED too many features, or memory. */
-int encode_categories(struct records *train, struct records *test, struct err *err);
+ * has, or that is missing, gives zeros. Errors: ERR_EXHAUSTED. */
+int encode_known_apply(const struct encode_known *known, struct records *r, struct err *err);
+void encode_known_release(struct encode_known *known);
 
 #endif

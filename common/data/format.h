@@ -31,6 +31,17 @@ struct format_choice {
     bool sure; /* nothing in what was looked at speaks against it */
 };
 
+/* Whole lines of a file that are in memory, in place of all of the file. */
+struct format_part {
+    const char *bytes;
+    size_t count;
+    uint64_t line; /* number of the first */
+    /* Of formats whose first row says what the columns are (CSV): that row. */
+    const char *first_row;
+    size_t first_row_bytes;
+    uint64_t first_row_line;
+};
+
 /* What to read. All is borrowed for the call. */
 struct format_request {
     const struct data_spec *spec;
@@ -40,10 +51,12 @@ struct format_request {
     uint64_t limit;          /* stop after that many records; 0: all */
     uint64_t bad_had;        /* lines left out in the files before */
     bool label_is_class;
+    const struct format_part *part; /* NULL: the file. That a part has no record is no error */
 };
 
 struct format {
     const char *name;
+    bool parts; /* reads parts of a file */
     /* Does a file that begins like this look like mine? Formats are asked in table order; the
      * first of which at least half of the lines are takes it. @look is zeroed. */
     void (*look)(const uint8_t *head, size_t n, struct format_look *look);

@@ -311,4 +311,5 @@ static void criteo_look(const uint8_t *head, size_t n, struct format_look *look)
     free(text);
 }
 
-const struct format format_criteo = {.name = "criteo", .look = criteo_look, .read = criteo_read};
+const struct format format_criteo = {
+    .name = "criteo", .parts = true, .look = criteo_look, .read = criteo_read};

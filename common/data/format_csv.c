@@ -32,7 +32,6 @@ struct csv_load {
     struct csv_columns columns;
     struct records out;
     uint64_t capacity;            /* records that fit */
-    uint64_t skipped;             /* records left out for missing values */
     enum column_missing *missing; /* [columns.count] what becomes of it; nothing if ignored */
 };
 
@@ -207,7 +206,7 @@ static int add_row(struct csv_load *l, const struct csv_row *row, struct err *er
     bool skip = false;
     int rc = check_missing(l, row, &skip, err);
     if (skip) {
-        l->skipped++;
+        l->out.skipped++;
         return 0;
     }
     rc = rc != 0 ? rc : reserve(l, err);
@@ -298,20 +297,25 @@ static int add_rows(struct csv_load *l, struct csv *file, const struct csv_row *
             rc = next_row(l, file, &row, err);
         }
     }
+    if (l->request->part != NULL) {
+        return rc;
+    }
     if (rc == 0 && l->out.count == 0 && l->out.bad_count > 0) {
         rc = err_set(err, ERR_INVALID, "%s: no records: all %" PRIu64 " lines are bad, such as %s",
                      l->request->path, l->out.bad_count, l->out.bad_first);
     } else if (rc == 0 && l->out.count == 0) {
-        rc = l->skipped > 0
+        rc = l->out.skipped > 0
                  ? err_set(err, ERR_INVALID,
                            "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
-                           l->request->path, l->skipped)
+                           l->request->path, l->out.skipped)
                  : err_set(err, ERR_INVALID, "%s: a header line and no records", l->request->path);
     }
     return rc;
 }
 
-static int read_open(struct csv_load *l, struct csv *file, bool header, struct err *err)
+/* Learn the columns from the first row of @file. */
+static int read_columns(struct csv_load *l, struct csv *file, bool header,
+                        const struct csv_row **first, struct err *err)
 {
     const struct csv_row *row;
     int rc = csv_next(file, &row, err);
@@ -324,14 +328,42 @@ static int read_open(struct csv_load *l, struct csv *file, bool header, struct e
     if (rc == 0) {
         rc = csv_columns_init(&l->columns, l->request->path, row, header, l->request->spec, err);
     }
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        begin(l);
+        *first = row;
     }
-    begin(l);
-    if (header) {
+    return rc;
+}
+
+static int read_file(struct csv_load *l, char separator, bool header, struct err *err)
+{
+    struct csv *file = NULL;
+    const struct csv_row *row;
+    int rc = csv_open(l->request->path, l->request->spec->roots, separator, &file, err);
+    rc = rc != 0 ? rc : read_columns(l, file, header, &row, err);
+    if (rc == 0 && header) {
         rc = next_row(l, file, &row, err);
     }
-    return rc != 0 ? rc : add_rows(l, file, row, err);
+    rc = rc != 0 ? rc : add_rows(l, file, row, err);
+    csv_close(file);
+    return rc;
+}
+
+/* All rows of a part, whose columns the first row of the file says. */
+static int read_part(struct csv_load *l, char separator, bool header, struct err *err)
+{
+    const struct format_part *part = l->request->part;
+    struct csv *first = NULL, *file = NULL;
+    const struct csv_row *row;
+    csv_of_bytes(l->request->path, part->first_row, part->first_row_bytes, part->first_row_line,
+                 separator, &first);
+    csv_of_bytes(l->request->path, part->bytes, part->count, part->line, separator, &file);
+    int rc = read_columns(l, first, header, &row, err);
+    rc = rc != 0 ? rc : next_row(l, file, &row, err);
+    rc = rc != 0 ? rc : add_rows(l, file, row, err);
+    csv_close(first);
+    csv_close(file);
+    return rc;
 }
 
 static int csv_read(const struct format_request *q, struct records *out, struct err *err)
@@ -348,16 +380,12 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     if (rc == 0) {
         rc = csv_has_header(q->path, separator, q->spec, &header, err);
     }
-    struct csv *file = NULL;
-    if (rc == 0) {
-        rc = csv_open(q->path, q->spec->roots, separator, &file, err);
-    }
     if (rc != 0) {
         return rc;
     }
     struct csv_load load = {.request = q};
-    rc = read_open(&load, file, header, err);
-    csv_close(file);
+    rc = q->part != NULL ? read_part(&load, separator, header, err)
+                         : read_file(&load, separator, header, err);
     csv_columns_release(&load.columns);
     free(load.missing);
     if (rc == 0) {
@@ -368,4 +396,4 @@ static int csv_read(const struct format_request *q, struct records *out, struct 
     return rc;
 }
 
-const struct format format_csv = {.name = "csv", .look = csv_look, .read = csv_read};
+const struct format format_csv = {.name = "csv", .parts = true, .look = csv_look, .read = csv_read};

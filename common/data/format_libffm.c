@@ -171,4 +171,5 @@ static void libffm_look(const uint8_t *head, size_t n, struct format_look *look)
     free(text);
 }
 
-const struct format format_libffm = {.name = "libffm", .look = libffm_look, .read = libffm_read};
+const struct format format_libffm = {
+    .name = "libffm", .parts = true, .look = libffm_look, .read = libffm_read};

@@ -236,7 +236,7 @@ static int read_dense(struct libsvm_load *l, struct err *err)
     bool given = l->lines.request->spec->features > 0;
     l->lines.out.numbers = given ? l->features : l->largest;
     l->lines.out.usual_scale = DATA_SCALE_UNIT;
-    return l->lines.out.numbers > 0
+    return l->lines.out.numbers > 0 || l->lines.request->part != NULL
                ? 0
                : err_set(err, ERR_INVALID, "%s: no record has a feature", l->lines.request->path);
 }
@@ -317,4 +317,5 @@ static void libsvm_look(const uint8_t *head, size_t n, struct format_look *look)
     free(text);
 }
 
-const struct format format_libsvm = {.name = "libsvm", .look = libsvm_look, .read = libsvm_read};
+const struct format format_libsvm = {
+    .name = "libsvm", .parts = true, .look = libsvm_look, .read = libsvm_read};

@@ -29,7 +29,6 @@ struct tfrecord_load {
     struct tfrecord_item item; /* in hand */
     struct sparse_draft draft; /* of the record in hand */
     bool skip;                 /* the record in hand is left out for a missing value */
-    uint64_t skipped;
     uint64_t labels_capacity, places_capacity, values_capacity;
 };
 
@@ -315,7 +314,7 @@ static int add_record(struct tfrecord_load *l, struct err *err)
         }
     }
     if (rc != 0 || l->skip) {
-        l->skipped += rc == 0;
+        l->out.skipped += rc == 0;
         return rc;
     }
     if (r->fields.count > 0) {
@@ -355,10 +354,10 @@ static int add_records(struct tfrecord_load *l, struct tfrecord *file, struct er
         return err_set(err, ERR_INVALID, "%s: no records: all %" PRIu64 " are bad, such as %s",
                        l->request->path, l->out.bad_count, l->out.bad_first);
     }
-    return l->skipped > 0
+    return l->out.skipped > 0
                ? err_set(err, ERR_INVALID,
                          "%s: no records: all %" PRIu64 " lack a value and missing is skip",
-                         l->request->path, l->skipped)
+                         l->request->path, l->out.skipped)
                : err_set(err, ERR_INVALID, "%s: there are no records", l->request->path);
 }
 

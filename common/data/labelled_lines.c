@@ -136,7 +136,7 @@ static int add_line(struct labelled_lines *l, labelled_lines_add *add, void *loa
     l->skip = false;
     rc = rc != 0 ? rc : add(load, p, err);
     if (rc == 0 && l->skip) {
-        l->skipped++;
+        l->out.skipped++;
     } else if (rc == 0) {
         l->out.places[l->out.count++] = (struct place){.number = (uint32_t)line->number};
     }
@@ -166,8 +166,14 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
                         struct err *err)
 {
     const struct records *r = &l->out;
+    const struct format_part *part = l->request->part;
     struct lines *file;
-    int rc = lines_open(l->request->path, l->request->spec->roots, &file, err);
+    int rc = 0;
+    if (part != NULL) {
+        lines_of_bytes(l->request->path, part->bytes, part->count, part->line, &file);
+    } else {
+        rc = lines_open(l->request->path, l->request->spec->roots, &file, err);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -175,7 +181,7 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
     l->out.by_line = true;
     rc = add_lines(l, file, add, load, err);
     lines_close(file);
-    if (rc != 0 || r->count > 0) {
+    if (rc != 0 || r->count > 0 || part != NULL) {
         return rc;
     }
     if (r->bad_count > 0) {
@@ -183,9 +189,9 @@ int labelled_lines_read(struct labelled_lines *l, labelled_lines_add *add, void 
                        "%s: no records: all %" PRIu64 " lines are bad, such as %s",
                        l->request->path, r->bad_count, r->bad_first);
     }
-    return l->skipped > 0
+    return l->out.skipped > 0
                ? err_set(err, ERR_INVALID,
                          "%s: no records: all %" PRIu64 " lack a value and data.missing is skip",
-                         l->request->path, l->skipped)
+                         l->request->path, l->out.skipped)
                : err_set(err, ERR_INVALID, "%s: there are no records", l->request->path);
 }

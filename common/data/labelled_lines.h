@@ -18,7 +18,6 @@ struct labelled_lines {
     struct line line;   /* in hand */
     bool comments;      /* "#" begins one, and lines of blanks are empty */
     bool skip;          /* set by add(): the record is left out for a missing value */
-    uint64_t skipped;
     uint64_t labels_capacity, places_capacity;
 };
 

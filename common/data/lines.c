@@ -22,19 +22,31 @@ struct lines {
     bool ended;        /* there is nothing more to read */
 };
 
+static struct lines *lines_new(struct source *source, size_t capacity, uint64_t number)
+{
+    struct lines *l = mem_new(1, sizeof *l);
+    *l = (struct lines){.source = source, .capacity = capacity, .number = number};
+    l->buffer = mem_new(l->capacity + 1, 1);
+    return l;
+}
+
 int lines_open(const char *path, const struct data_roots *roots, struct lines **out,
                struct err *err)
 {
     struct source *source;
     int rc = source_open(path, roots, &source, err);
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        *out = lines_new(source, LINES_BUFFER_BYTES, 0);
     }
-    struct lines *l = mem_new(1, sizeof *l);
-    *l = (struct lines){.source = source, .capacity = LINES_BUFFER_BYTES};
-    l->buffer = mem_new(l->capacity + 1, 1);
-    *out = l;
-    return 0;
+    return rc;
+}
+
+void lines_of_bytes(const char *path, const char *bytes, size_t n, uint64_t first,
+                    struct lines **out)
+{
+    struct source *source;
+    source_of_bytes(path, bytes, n, &source);
+    *out = lines_new(source, n < LINES_BUFFER_BYTES ? n + 1 : LINES_BUFFER_BYTES, first - 1);
 }
 
 void lines_close(struct lines *l)
@@ -50,7 +62,7 @@ void lines_close(struct lines *l)
 static int load(struct lines *l, struct err *err)
 {
     static const char mark[] = "\xEF\xBB\xBF";
-    bool first = source_offset(l->source) == 0;
+    bool first = source_offset(l->source) == 0 && l->number == 0;
     if (l->begin > 0) {
         memmove(l->buffer, l->buffer + l->begin, l->end - l->begin);
         l->end -= l->begin;

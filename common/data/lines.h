@@ -26,6 +26,9 @@ struct line {
 /* Errors: as source_open(). */
 int lines_open(const char *path, const struct data_roots *roots, struct lines **out,
                struct err *err);
+/* Lines of a file that are in memory, of which the first is number @first; all is borrowed. */
+void lines_of_bytes(const char *path, const char *bytes, size_t n, uint64_t first,
+                    struct lines **out);
 void lines_close(struct lines *l); /* NULL is fine */
 /* The next line; its text is NULL at the end of the file. Errors: ERR_EXHAUSTED the line is too
  * long; as source_read(). */

@@ -25,6 +25,7 @@ struct slot {
     uint64_t epoch, first;
     size_t count;
     struct batch batch;
+    struct err failure; /* READY or TAKEN: code 0, or why the records could not be read */
 };
 
 struct loader {
@@ -61,7 +62,8 @@ static void decode(struct loader *l, struct slot *s, uint64_t *records)
     for (size_t i = 0; i < s->count; i++) {
         records[i] = order_record(&order, s->first + i);
     }
-    dataset_read(l->data, records, s->count, &s->batch);
+    s->failure = (struct err){0};
+    (void)dataset_read(l->data, records, s->count, &s->batch, &s->failure);
 }
 
 static void *loader_main(void *arg)
@@ -270,9 +272,14 @@ int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
     if (s != NULL) {
         get_ready(l, s);
         *out = &s->batch;
+        rc = s->failure.code;
+    }
+    if (rc != 0) {
+        (void)err_set(err, rc, "%s", s->failure.msg);
+        s->state = SLOT_FREE;
     }
     pthread_mutex_unlock(&l->mutex);
-    return s != NULL ? 0 : refuse(l, err);
+    return s != NULL ? rc : refuse(l, err);
 }
 
 void loader_return(struct loader *l, const struct batch *b)

@@ -25,7 +25,8 @@ void loader_free(struct loader *l); /* stops the thread; batches taken become in
  * outside the data, or more than a batch holds. */
 int loader_request(struct loader *l, uint64_t epoch, uint64_t first, size_t count, struct err *err);
 /* The batch; waits while the thread is at it. It stays valid until loader_return(). What was asked
- * for before it is forgotten: the owner has gone past it. Errors: as loader_request(). */
+ * for before it is forgotten: the owner has gone past it. Errors: as loader_request(); as
+ * dataset_read(), and then no batch is taken. */
 int loader_take(struct loader *l, uint64_t epoch, uint64_t first, size_t count,
                 const struct batch **out, struct err *err);
 void loader_return(struct loader *l, const struct batch *b);

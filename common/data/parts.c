@@ -5,10 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
-#include "data/file_list.h"
-#include "data/format.h"
 
 /* The files of one source and what reads them. */
 struct part_reader {
@@ -20,22 +19,43 @@ struct part_reader {
     struct format_choice choice;
 };
 
-static int list_files(struct part_reader *r, struct err *err)
+int parts_files(const struct data_spec *spec, const char *part, struct file_list *files,
+                struct file_list *labels, struct err *err)
 {
+    const struct data_source *source = strcmp(part, "train") == 0 ? &spec->train : &spec->test;
     char key[32];
-    (void)snprintf(key, sizeof key, "data.%s.file", r->key);
-    int rc = file_list_make(r->spec->roots, r->spec->dir, r->source->file, key, &r->files, err);
+    (void)snprintf(key, sizeof key, "data.%s.file", part);
+    int rc = file_list_make(spec->roots, spec->dir, source->file, key, files, err);
     if (rc == 0) {
-        (void)snprintf(key, sizeof key, "data.%s.labels", r->key);
-        rc = file_list_make(r->spec->roots, r->spec->dir, r->source->labels, key, &r->labels, err);
+        (void)snprintf(key, sizeof key, "data.%s.labels", part);
+        rc = file_list_make(spec->roots, spec->dir, source->labels, key, labels, err);
     }
-    if (rc == 0 && r->labels.count > 0 && r->labels.count != r->files.count) {
+    if (rc == 0 && labels->count > 0 && labels->count != files->count) {
         rc = err_set(err, ERR_INVALID,
                      "data.%s.file means %zu files, data.%s.labels %zu; every file of features "
                      "needs one of labels",
-                     r->key, r->files.count, r->key, r->labels.count);
+                     part, files->count, part, labels->count);
     }
     return rc;
+}
+
+char *parts_choice(const struct format_choice *choice)
+{
+    return choice->why == NULL ? mem_strdup(choice->format->name)
+                               : mem_printf("%s, because %s", choice->format->name, choice->why);
+}
+
+char *parts_where(const struct file_list *files)
+{
+    return files->count > 1 ? mem_printf("%s and %zu more", files->paths[0], files->count - 1)
+                            : mem_strdup(files->paths[0]);
+}
+
+int parts_doubt(const char *format, const char *why, struct err *err)
+{
+    struct err cause = err != NULL ? *err : (struct err){0};
+    return err_set(err, cause.code, "%s; data.format: auto takes the file for %s, because %s",
+                   cause.msg, format, why);
 }
 
 /* Read file @i behind @had, the records of those before. */
@@ -57,14 +77,6 @@ static int read_file(const struct part_reader *r, size_t i, const struct records
     return rc != 0 ? rc : r->choice.format->read(&request, out, err);
 }
 
-/* What is wrong may be the choice of the format. */
-static void doubt(const struct part_reader *r, struct err *err)
-{
-    struct err cause = err != NULL ? *err : (struct err){0};
-    (void)err_set(err, cause.code, "%s; data.format: auto takes the file for %s, because %s",
-                  cause.msg, r->choice.format->name, r->choice.why);
-}
-
 static int read_files(struct part_reader *r, struct records *out, struct err *err)
 {
     const uint64_t limit = (uint64_t)r->source->limit;
@@ -72,7 +84,7 @@ static int read_files(struct part_reader *r, struct records *out, struct err *er
     if (rc == 0) {
         rc = read_file(r, 0, &(struct records){0}, out, err);
         if ((rc == ERR_INVALID || rc == ERR_CORRUPT) && !r->choice.sure) {
-            doubt(r, err);
+            rc = parts_doubt(r->choice.format->name, r->choice.why, err);
         }
     }
     for (size_t i = 1; i < r->files.count && rc == 0; i++) {
@@ -101,22 +113,20 @@ static int read_source(const struct data_spec *spec, const char *key, bool label
         .key = key,
         .label_is_class = label_is_class,
     };
-    int rc = list_files(&r, err);
+    int rc = parts_files(spec, key, &r.files, &r.labels, err);
     if (rc == 0) {
         rc = read_files(&r, out, err);
     }
     if (rc == 0 && r.files.count > 1) {
         free(out->where);
-        out->where = mem_printf("%s and %zu more", r.files.paths[0], r.files.count - 1);
+        out->where = parts_where(&r.files);
     }
     if (rc == 0) {
         rc = records_spread(out, train != NULL ? train->numbers : out->numbers, err);
     }
     file_list_release(&r.files);
     if (rc == 0 && choice != NULL) {
-        *choice = r.choice.why == NULL
-                      ? mem_strdup(r.choice.format->name)
-                      : mem_printf("%s, because %s", r.choice.format->name, r.choice.why);
+        *choice = parts_choice(&r.choice);
     }
     file_list_release(&r.labels);
     free(r.choice.why);
@@ -128,8 +138,7 @@ static bool is_set(const char *s)
     return s != NULL && s[0] != '\0';
 }
 
-int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
-               struct err *err)
+int parts_check(const struct data_spec *spec, struct err *err)
 {
     if (!is_set(spec->train.file)) {
         return err_set(err, ERR_INVALID, "data.train.file is not set");
@@ -138,8 +147,15 @@ int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *
         return err_set(err, ERR_INVALID,
                        "data.test.file and data.test_fraction exclude each other");
     }
+    return 0;
+}
+
+int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
+               struct err *err)
+{
     struct records *train = &out->train, *test = &out->test;
-    int rc = read_source(spec, "train", label_is_class, NULL, train, &out->format, err);
+    int rc = parts_check(spec, err);
+    rc = rc != 0 ? rc : read_source(spec, "train", label_is_class, NULL, train, &out->format, err);
     if (rc != 0) {
         return rc;
     }

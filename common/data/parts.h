@@ -7,6 +7,8 @@
 
 #include "base/err.h"
 #include "data/data_spec.h"
+#include "data/file_list.h"
+#include "data/format.h"
 #include "data/records.h"
 
 struct parts {
@@ -20,5 +22,17 @@ struct parts {
 int parts_read(const struct data_spec *spec, bool label_is_class, struct parts *out,
                struct err *err);
 void parts_release(struct parts *p);
+
+/* ---- for who reads the parts in another way ---- */
+
+/* Errors: ERR_INVALID no train source, or two of test. */
+int parts_check(const struct data_spec *spec, struct err *err);
+/* The files of @part ("train", "test") and of their labels, both to be released in any case. */
+int parts_files(const struct data_spec *spec, const char *part, struct file_list *files,
+                struct file_list *labels, struct err *err);
+char *parts_choice(const struct format_choice *choice); /* as dataset_format() says it; owned */
+char *parts_where(const struct file_list *files);       /* as messages name them; owned */
+/* What is wrong may be the choice of the format: say so. Returns the code of @err. */
+int parts_doubt(const char *format, const char *why, struct err *err);
 
 #endif

@@ -168,6 +168,46 @@ int raw_file_read(struct raw_file *f, void *out, size_t n, size_t *got, struct e
     return 0;
 }
 
+int raw_file_read_at(const struct raw_file *f, uint64_t at, void *out, size_t n, struct err *err)
+{
+    char *to = out;
+    while (n > 0) {
+        ssize_t k = pread(f->fd, to, n, (off_t)at);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k < 0) {
+            return err_errno(err, errno, "read %s at byte %" PRIu64, f->path, at);
+        }
+        if (k == 0) {
+            return err_set(err, ERR_CORRUPT, "read %s at byte %" PRIu64 ": the file ends there",
+                           f->path, at);
+        }
+        to += k;
+        at += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+void raw_file_expect(const struct raw_file *f, uint64_t at, size_t n)
+{
+    (void)posix_fadvise(f->fd, (off_t)at, (off_t)n, POSIX_FADV_WILLNEED);
+}
+
+bool raw_file_is_object(const struct raw_file *f)
+{
+    return f->stream != NULL;
+}
+
+int64_t raw_file_changed_ns(const struct raw_file *f)
+{
+    struct stat st;
+    return fstat(f->fd, &st) == 0
+               ? (int64_t)st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec
+               : 0;
+}
+
 const char *raw_file_path(const struct raw_file *f)
 {
     return f->path;

@@ -7,6 +7,7 @@
 #ifndef GRADUS_DATA_RAW_FILE_H
 #define GRADUS_DATA_RAW_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,15 @@ int raw_file_peek(struct raw_file *f, void *out, size_t n, size_t *got, struct e
 /* Some of the next bytes, at least one and at most @n; none at the end. Errors: as
  * raw_file_open(); ERR_CORRUPT an object was replaced meanwhile; read errors of the system. */
 int raw_file_read(struct raw_file *f, void *out, size_t n, size_t *got, struct err *err);
+
+/* All of @n bytes at @at, of a file of this machine; moves nothing. Any thread. Errors: ERR_CORRUPT
+ * it ends before; read errors of the system. */
+int raw_file_read_at(const struct raw_file *f, uint64_t at, void *out, size_t n, struct err *err);
+/* Tell the system that the @n bytes at @at are asked for next. */
+void raw_file_expect(const struct raw_file *f, uint64_t at, size_t n);
+bool raw_file_is_object(const struct raw_file *f); /* of a store */
+/* When the file was changed last, in ns; of a file of this machine. */
+int64_t raw_file_changed_ns(const struct raw_file *f);
 
 /* The code @rc of a storage in the words of this room: what a wrong key or bucket is to whoever
  * wants data. Others would read something about the process that passes the code on. */

@@ -246,6 +246,11 @@ static int twin(const struct records *all, uint64_t count, struct records *out, 
             t.columns[i] = mem_strdup(all->columns[i]);
         }
     }
+    if (all->declared != NULL) {
+        const size_t n = all->numbers + all->category_count;
+        t.declared = mem_new(n, sizeof *t.declared);
+        memcpy(t.declared, all->declared, n * sizeof *t.declared);
+    }
     t.files = all->files == NULL ? NULL : mem_new(all->file_count, sizeof *t.files);
     for (size_t i = 0; i < all->file_count; i++) {
         t.files[t.file_count++] = mem_strdup(all->files[i]);
@@ -282,20 +287,30 @@ int records_number(struct records *r, struct err *err)
     return 0;
 }
 
-static bool is_test(uint64_t key, uint64_t record, double test_fraction)
+int records_like(const struct records *r, struct records *out, struct err *err)
 {
-    return rng_uniform(key, record) < test_fraction;
+    return twin(r, 0, out, err);
+}
+
+bool records_is_test(uint64_t seed_key, uint64_t record, double test_fraction)
+{
+    return rng_uniform(seed_key, record) < test_fraction;
+}
+
+uint64_t records_split_key(uint64_t seed)
+{
+    return rng_key(seed, "test_fraction");
 }
 
 /* The sparse fields of both parts. */
-static int split_fields(struct records *all, uint64_t key, double test_fraction,
-                        struct records *test, struct err *err)
+static int divide_fields(struct records *all, uint64_t first, uint64_t key, double test_fraction,
+                         struct records *test, struct err *err)
 {
     struct sparse_fields train = sparse_fields_twin(&all->fields);
     int rc = 0;
     for (uint64_t i = 0; i < all->fields.records && train.count > 0 && rc == 0; i++) {
-        rc = sparse_fields_copy(is_test(key, i, test_fraction) ? &test->fields : &train,
-                                &all->fields, i, all->where, err);
+        bool to_test = records_is_test(key, first + i, test_fraction);
+        rc = sparse_fields_copy(to_test ? &test->fields : &train, &all->fields, i, all->where, err);
     }
     struct sparse_fields *done = rc == 0 ? &all->fields : &train, old = *done;
     if (rc == 0) {
@@ -305,18 +320,13 @@ static int split_fields(struct records *all, uint64_t key, double test_fraction,
     return rc;
 }
 
-int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
-                  struct err *err)
+int records_divide(struct records *all, uint64_t first, double test_fraction, uint64_t seed,
+                   struct records *test, struct err *err)
 {
-    uint64_t key = rng_key(seed, "test_fraction");
+    const uint64_t key = records_split_key(seed);
     uint64_t count = 0;
     for (uint64_t i = 0; i < all->count; i++) {
-        count += is_test(key, i, test_fraction);
-    }
-    if (count == 0 || count == all->count) {
-        return err_set(err, ERR_INVALID,
-                       "%s: data.test_fraction %g of %" PRIu64 " records leaves no record for %s",
-                       all->where, test_fraction, all->count, count == 0 ? "test" : "train");
+        count += records_is_test(key, first + i, test_fraction);
     }
     struct records t;
     int rc = records_number(all, err); /* messages name the record in the file, not in its part */
@@ -326,14 +336,14 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
     if (rc != 0) {
         return rc;
     }
-    rc = split_fields(all, key, test_fraction, &t, err);
+    rc = divide_fields(all, first, key, test_fraction, &t, err);
     if (rc != 0) {
         records_release(&t);
         return rc;
     }
     uint64_t to_test = 0, to_train = 0;
     for (uint64_t i = 0; i < all->count; i++) {
-        if (is_test(key, i, test_fraction)) {
+        if (records_is_test(key, first + i, test_fraction)) {
             copy_record(&t, to_test++, all, i);
         } else {
             copy_record(all, to_train++, all, i);
@@ -342,6 +352,24 @@ int records_split(struct records *all, double test_fraction, uint64_t seed, stru
     all->count = to_train;
     *test = t;
     return 0;
+}
+
+int records_split_empty(const char *where, double test_fraction, uint64_t all, bool no_test,
+                        struct err *err)
+{
+    return err_set(err, ERR_INVALID,
+                   "%s: data.test_fraction %g of %" PRIu64 " records leaves no record for %s",
+                   where, test_fraction, all, no_test ? "test" : "train");
+}
+
+int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
+                  struct err *err)
+{
+    const uint64_t had = all->count;
+    int rc = records_divide(all, 0, test_fraction, seed, test, err);
+    return rc == 0 && (all->count == 0 || test->count == 0)
+               ? records_split_empty(all->where, test_fraction, had, test->count == 0, err)
+               : rc;
 }
 
 void records_limit(struct records *r, uint64_t limit)

@@ -66,6 +66,7 @@ struct records {
     struct place *places;        /* [count]; NULL: each record's index, in the one file */
     bool by_line;                /* places are lines */
     uint64_t bad_count;          /* lines that were left out, because they are no records */
+    uint64_t skipped;            /* records that were left out for a missing value */
     char *bad_first;             /* what was wrong with the first of them */
     enum data_scale usual_scale; /* what data.scale: auto means; auto: it depends on the shape */
 };
@@ -79,6 +80,17 @@ void records_where_label(const struct records *r, uint64_t record, struct buf *o
  * ERR_EXHAUSTED. */
 int records_split(struct records *all, double test_fraction, uint64_t seed, struct records *test,
                   struct err *err);
+/* The same of records that begin with number @first of all; one part may be empty. */
+int records_divide(struct records *all, uint64_t first, double test_fraction, uint64_t seed,
+                   struct records *test, struct err *err);
+/* None of the kind of @r. */
+int records_like(const struct records *r, struct records *out, struct err *err);
+/* Is the record one of the test part? The key is that of a seed. */
+bool records_is_test(uint64_t seed_key, uint64_t record, double test_fraction);
+uint64_t records_split_key(uint64_t seed);
+/* That a part is empty, as an error. */
+int records_split_empty(const char *where, double test_fraction, uint64_t all, bool no_test,
+                        struct err *err);
 /* Give records of sparse rows all of @numbers numbers; numbers beyond are left out. Others stay as
  * they are. Errors: ERR_EXHAUSTED with how much memory that would take. */
 int records_spread(struct records *r, size_t numbers, struct err *err);
@@ -90,6 +102,8 @@ int records_leave_out(struct records *r, uint64_t had, uint64_t allowed, int rc,
 /* Append a copy of @more, from another file, which must be of the same kind; @all is to be released
  * when that fails. Errors: ERR_INVALID with the first difference and both names; ERR_EXHAUSTED. */
 int records_append(struct records *all, const struct records *more, struct err *err);
+/* The file @where begins with a header line (or does not), @before the other way. */
+int records_headers_differ(const char *where, bool header, const char *before, struct err *err);
 /* Have the place of each record stand in places. Errors: ERR_EXHAUSTED. */
 int records_number(struct records *r, struct err *err);
 /* Keep the first @limit records; 0: all. */

@@ -136,21 +136,20 @@ static int join_places(struct records *all, const struct records *more, struct e
     return 0;
 }
 
-static int check_headers(const struct records *all, const struct records *more, struct err *err)
+int records_headers_differ(const char *where, bool header, const char *before, struct err *err)
 {
-    if (all->named == more->named) {
-        return 0;
-    }
     return err_set(err, ERR_INVALID,
                    "%s begins with %s, %s with %s; data.header: true or false says what holds for "
                    "all files",
-                   more->where, more->named ? "a header line" : "a record", all->where,
-                   all->named ? "a header line" : "a record");
+                   where, header ? "a header line" : "a record", before,
+                   header ? "a record" : "a header line");
 }
 
 int records_append(struct records *all, const struct records *more, struct err *err)
 {
-    int rc = check_headers(all, more, err);
+    int rc = all->named == more->named
+                 ? 0
+                 : records_headers_differ(more->where, more->named, all->where, err);
     if (rc == 0) {
         rc = records_match(all, more, err);
     }

@@ -13,6 +13,8 @@
 struct spread {
     double mean, deviation, smallest, largest;
 };
+/* The sums of the first pass, of each number. */
+enum { SPREAD_MEAN, SPREAD_SMALLEST, SPREAD_LARGEST, SPREAD_SUMS };
 
 static double number(const struct records *r, uint64_t record, size_t j)
 {
@@ -20,34 +22,63 @@ static double number(const struct records *r, uint64_t record, size_t j)
     return r->bytes != NULL ? r->bytes[i] : r->values[i];
 }
 
-/* Record by record, as memory lies; two passes, because E[x²] − E[x]² cancels. */
-static struct spread *measure(const struct records *r, size_t count)
+static void add_means(const void *context, const struct records *r, double *sums)
 {
-    struct spread *s = mem_new(count, sizeof *s);
-    for (size_t j = 0; j < count; j++) {
-        s[j] = (struct spread){.smallest = INFINITY, .largest = -INFINITY};
-    }
+    const size_t count = *(const size_t *)context;
     for (uint64_t i = 0; i < r->count; i++) {
         for (size_t j = 0; j < count; j++) {
-            double v = number(r, i, j);
-            s[j].mean += v;
-            s[j].smallest = v < s[j].smallest ? v : s[j].smallest;
-            s[j].largest = v > s[j].largest ? v : s[j].largest;
+            double v = number(r, i, j), *s = sums + j * SPREAD_SUMS;
+            s[SPREAD_MEAN] += v;
+            s[SPREAD_SMALLEST] = v < s[SPREAD_SMALLEST] ? v : s[SPREAD_SMALLEST];
+            s[SPREAD_LARGEST] = v > s[SPREAD_LARGEST] ? v : s[SPREAD_LARGEST];
         }
     }
-    for (size_t j = 0; j < count; j++) {
-        s[j].mean /= (double)r->count;
-    }
+}
+
+/* What the second pass knows. */
+struct means {
+    size_t count;
+    const struct spread *spread;
+};
+
+static void add_deviations(const void *context, const struct records *r, double *sums)
+{
+    const struct means *m = context;
     for (uint64_t i = 0; i < r->count; i++) {
-        for (size_t j = 0; j < count; j++) {
-            double d = number(r, i, j) - s[j].mean;
-            s[j].deviation += d * d;
+        for (size_t j = 0; j < m->count; j++) {
+            double d = number(r, i, j) - m->spread[j].mean;
+            sums[j] += d * d;
         }
     }
+}
+
+/* Record by record, as memory lies; two passes, because E[x²] − E[x]² cancels, and one where
+ * nobody asks for @deviations. */
+static int measure(struct spread *s, size_t count, bool deviations, uint64_t records,
+                   measure_walk *walk, void *data, struct err *err)
+{
+    double *sums = mem_new(count * SPREAD_SUMS, sizeof *sums);
     for (size_t j = 0; j < count; j++) {
-        s[j].deviation = sqrt(s[j].deviation / (double)r->count);
+        sums[j * SPREAD_SUMS + SPREAD_SMALLEST] = INFINITY;
+        sums[j * SPREAD_SUMS + SPREAD_LARGEST] = -INFINITY;
     }
-    return s;
+    int rc = walk(data, add_means, &count, sums, count * SPREAD_SUMS, err);
+    for (size_t j = 0; j < count; j++) {
+        const double *of = sums + j * SPREAD_SUMS;
+        s[j] = (struct spread){.mean = of[SPREAD_MEAN] / (double)records,
+                               .smallest = of[SPREAD_SMALLEST],
+                               .largest = of[SPREAD_LARGEST]};
+        sums[j] = 0; /* behind what was read */
+    }
+    if (rc == 0 && deviations) {
+        const struct means means = {count, s};
+        rc = walk(data, add_deviations, &means, sums, count, err);
+        for (size_t j = 0; j < count; j++) {
+            s[j].deviation = sqrt(sums[j] / (double)records);
+        }
+    }
+    free(sums);
+    return rc;
 }
 
 /* 1 ÷ @range; a feature that never varies stays as it is. */
@@ -69,42 +100,35 @@ static void make_uniform(struct scaling *s, double factor)
     s->factor[0] = (float)factor;
 }
 
-static void fit_unit(struct scaling *s, const struct records *train, const struct spread *spread)
+static void fit_unit(struct scaling *s, bool shared, const struct spread *spread)
 {
-    if (train->shape.rank < 2) {
-        for (size_t j = 0; j < s->count; j++) {
-            s->factor[j] = inverse(magnitude(&spread[j]));
-        }
-        return;
-    }
     double largest = 0;
     for (size_t j = 0; j < s->count; j++) {
         largest = fmax(largest, magnitude(&spread[j]));
     }
     for (size_t j = 0; j < s->count; j++) {
-        s->factor[j] = inverse(largest);
+        s->factor[j] = inverse(shared ? largest : magnitude(&spread[j]));
     }
 }
 
-void scaling_fit(struct scaling *s, enum data_scale kind, const struct records *train, size_t count)
+int scaling_fit(struct scaling *s, enum data_scale kind, const struct records *like, size_t count,
+                uint64_t records, measure_walk *walk, void *data, struct err *err)
 {
+    const bool bytes = like->bytes != NULL, image = like->shape.rank >= 2;
     *s = (struct scaling){.count = count};
     if (kind == DATA_SCALE_AUTO) {
-        kind = train->usual_scale;
-    }
-    if (kind == DATA_SCALE_AUTO) {
-        kind =
-            train->shape.rank < 2 && train->bytes == NULL ? DATA_SCALE_STANDARD : DATA_SCALE_UNIT;
+        kind = !image && !bytes ? DATA_SCALE_STANDARD : DATA_SCALE_UNIT;
     }
     if (kind == DATA_SCALE_NONE || count == 0) {
         make_uniform(s, 1);
-        return;
+        return 0;
     }
-    if (kind == DATA_SCALE_UNIT && train->bytes != NULL) {
+    if (kind == DATA_SCALE_UNIT && bytes) {
         make_uniform(s, 1.0 / 255);
-        return;
+        return 0;
     }
-    struct spread *spread = measure(train, count);
+    struct spread *spread = mem_new(count, sizeof *spread);
+    int rc = measure(spread, count, kind == DATA_SCALE_STANDARD, records, walk, data, err);
     s->shift = mem_new(count, sizeof *s->shift);
     s->factor = mem_new(count, sizeof *s->factor);
     for (size_t j = 0; j < count && kind == DATA_SCALE_STANDARD; j++) {
@@ -116,9 +140,10 @@ void scaling_fit(struct scaling *s, enum data_scale kind, const struct records *
         s->factor[j] = inverse(spread[j].largest - spread[j].smallest);
     }
     if (kind == DATA_SCALE_UNIT) {
-        fit_unit(s, train, spread);
+        fit_unit(s, image, spread);
     }
     free(spread);
+    return rc;
 }
 
 void scaling_release(struct scaling *s)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "data/data_spec.h"
+#include "data/measure.h"
 #include "data/records.h"
 
 struct scaling {
@@ -24,8 +25,10 @@ struct scaling {
  * more dimensions (pixels share a unit), else of each column standard  − mean, ÷ standard
  * deviation, per feature (deviation 0: ÷ 1) minmax    − smallest, ÷ (largest − smallest), per
  * feature (range 0: ÷ 1) */
-void scaling_fit(struct scaling *s, enum data_scale kind, const struct records *train,
-                 size_t count);
+/* @like is of the kind of the train records, of which there are @records and @walk goes over them;
+ * their format has answered for auto where it has an answer. Errors: of @walk. */
+int scaling_fit(struct scaling *s, enum data_scale kind, const struct records *like, size_t count,
+                uint64_t records, measure_walk *walk, void *data, struct err *err);
 void scaling_release(struct scaling *s);
 struct scaling scaling_copy(const struct scaling *s); /* owned */
 /* Scale values in place, [records × width]. */

@@ -3,6 +3,7 @@
 #include "data/source.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "data/gunzip.h"
@@ -12,6 +13,8 @@
 
 struct source {
     struct raw_file *file;
+    const char *path, *bytes; /* borrowed: of a part in memory, in place of a file */
+    size_t byte_count;
     struct gunzip *gunzip;  /* of gzip and zlib files */
     struct zstd_file *zstd; /* of zstd files */
     uint64_t offset;
@@ -48,6 +51,13 @@ int source_open(const char *path, const struct data_roots *roots, struct source 
     return 0;
 }
 
+void source_of_bytes(const char *path, const char *bytes, size_t n, struct source **out)
+{
+    struct source *s = mem_new(1, sizeof *s);
+    *s = (struct source){.path = path, .bytes = bytes, .byte_count = n};
+    *out = s;
+}
+
 void source_close(struct source *s)
 {
     if (s != NULL) {
@@ -72,8 +82,20 @@ static int read_plain(struct source *s, char *out, size_t n, size_t *got, struct
     return 0;
 }
 
+static void read_bytes(struct source *s, void *out, size_t n, size_t *got)
+{
+    const size_t left = s->byte_count - (size_t)s->offset;
+    *got = n < left ? n : left;
+    memcpy(out, s->bytes + s->offset, *got);
+    s->offset += *got;
+}
+
 int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *err)
 {
+    if (s->bytes != NULL) {
+        read_bytes(s, out, n, got);
+        return 0;
+    }
     int rc = s->zstd != NULL     ? zstd_file_read(s->zstd, out, n, got, err)
              : s->gunzip != NULL ? gunzip_read(s->gunzip, out, n, got, err)
                                  : read_plain(s, out, n, got, err);
@@ -83,7 +105,7 @@ int source_read(struct source *s, void *out, size_t n, size_t *got, struct err *
 
 const char *source_path(const struct source *s)
 {
-    return raw_file_path(s->file);
+    return s->bytes != NULL ? s->path : raw_file_path(s->file);
 }
 
 uint64_t source_offset(const struct source *s)
@@ -96,6 +118,6 @@ bool source_size(const struct source *s, uint64_t *bytes)
     if (s->zstd != NULL || s->gunzip != NULL) {
         return false;
     }
-    *bytes = raw_file_bytes(s->file);
+    *bytes = s->bytes != NULL ? s->byte_count : raw_file_bytes(s->file);
     return true;
 }

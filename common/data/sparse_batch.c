@@ -7,16 +7,21 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "data/sparse_summary.h"
 
-/* Keys of a record in fields that are not fed as columns. */
-static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
+static bool is_fed(const struct sparse_field *field)
+{
+    return field->width == 0 || field->listed;
+}
+
+uint64_t sparse_batch_keys_of(const struct sparse_fields *f, uint64_t record)
 {
     if (f->width == 0) {
         return f->starts[record + 1] - f->starts[record];
     }
     uint64_t keys = 0;
     for (size_t i = 0; i < f->count; i++) {
-        keys += f->fields[i].width > 0 ? 0 : sparse_fields_list(f, record, i).count;
+        keys += is_fed(&f->fields[i]) ? sparse_fields_list(f, record, i).count : 0;
     }
     return keys;
 }
@@ -24,13 +29,16 @@ static uint64_t keys_of(const struct sparse_fields *f, uint64_t record)
 /* The most keys that @capacity different records have: those of the longest ones. */
 static uint64_t most_keys(const struct sparse_fields *f, size_t capacity)
 {
+    if (f->summary != NULL) {
+        return sparse_summary_most_keys(f->summary, capacity);
+    }
     uint64_t longest = 0, keys = 0;
     for (uint64_t i = 0; i < f->records; i++) {
-        longest = keys_of(f, i) > longest ? keys_of(f, i) : longest;
+        longest = sparse_batch_keys_of(f, i) > longest ? sparse_batch_keys_of(f, i) : longest;
     }
     uint64_t *records = mem_new((size_t)longest + 1, sizeof *records); /* with so many keys */
     for (uint64_t i = 0; i < f->records; i++) {
-        records[keys_of(f, i)]++;
+        records[sparse_batch_keys_of(f, i)]++;
     }
     uint64_t left = capacity;
     for (uint64_t n = longest; n > 0 && left > 0; n--) {
@@ -92,7 +100,7 @@ void sparse_batch_read(struct sparse_batch *b, const struct sparse_fields *f,
         for (size_t i = 0; i < count; i++) {
             assert(records[i] < f->records);
             offsets[i] = at;
-            if (f->fields[field].width > 0) {
+            if (!is_fed(&f->fields[field])) {
                 continue;
             }
             const struct sparse_list list = sparse_fields_list(f, records[i], field);

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/key_hash.h"
 #include "data/records.h"
+#include "data/sparse_summary.h"
 
 void sparse_fields_release(struct sparse_fields *f)
 {
@@ -205,13 +207,14 @@ static bool is_named(const char *name, const char *const *names, size_t count)
 }
 
 int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
-                             const char *where, struct err *err)
+                             const char *group, const char *where, struct err *err)
 {
     f->width = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct sparse_field *field = &f->fields[i];
         const bool lists = read == NULL || is_named(field->name, read, count);
-        if (!lists && field->width == 0) {
+        field->listed = group != NULL && strcmp(field->name, group) == 0;
+        if (!lists && !field->listed && field->width == 0) {
             char shown[96];
             return err_set(err, ERR_INVALID,
                            "%s: no layer reads the sparse field %s, and it has no width; 'from: "
@@ -225,17 +228,38 @@ int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, s
     return 0;
 }
 
-uint64_t sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys,
-                              size_t length)
+bool sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys, size_t length,
+                          struct sparse_extreme *found)
 {
+    if (f->summary != NULL) {
+        return sparse_summary_beyond(f->summary, field, keys, length, found);
+    }
     for (uint64_t r = 0; r < f->records; r++) {
         const struct sparse_list list = sparse_fields_list(f, r, field);
-        if (list.count > length ||
-            (list.count > 0 && list.keys[list.count - 1] >= keys && keys < UINT64_MAX)) {
-            return r; /* keys of a list rise */
+        const uint64_t largest = list.count > 0 ? list.keys[list.count - 1] : 0; /* keys rise */
+        if (list.count > length || (list.count > 0 && largest >= keys && keys < UINT64_MAX)) {
+            *found = (struct sparse_extreme){.record = r, .count = list.count, .key = largest};
+            return true;
         }
     }
-    return UINT64_MAX;
+    return false;
+}
+
+bool sparse_fields_not_one(const struct sparse_fields *f, size_t field,
+                           struct sparse_extreme *found)
+{
+    if (f->summary != NULL) {
+        *found = f->summary->fields[field].not_one;
+        return f->summary->fields[field].without_one > 0;
+    }
+    for (uint64_t r = 0; r < f->records; r++) {
+        const uint64_t count = sparse_fields_list(f, r, field).count;
+        if (count != 1) {
+            *found = (struct sparse_extreme){.record = r, .count = count};
+            return true;
+        }
+    }
+    return false;
 }
 
 void sparse_fields_limit(struct sparse_fields *f, uint64_t records)
@@ -267,26 +291,6 @@ uint64_t sparse_fields_bytes(const struct sparse_fields *f)
                      sparse_fields_keys(f) * each;
 }
 
-void sparse_fields_checksum(const struct sparse_fields *f, struct checksum *c)
-{
-    if (f->count == 0 || f->records == 0) {
-        return;
-    }
-    const uint64_t keys = sparse_fields_keys(f);
-    for (size_t i = 0; i < f->count; i++) {
-        const struct sparse_field *field = &f->fields[i];
-        const uint32_t numbers[2] = {field->width, (uint32_t)field->fold};
-        checksum_add(c, field->name, strlen(field->name) + 1);
-        checksum_add(c, numbers, sizeof numbers);
-    }
-    checksum_add(c, f->starts, (size_t)(f->records + 1) * sizeof *f->starts);
-    checksum_add(c, f->ends, (size_t)f->records * f->count * sizeof *f->ends);
-    checksum_add(c, f->keys, (size_t)keys * sizeof *f->keys);
-    if (f->weighted) {
-        checksum_add(c, f->weights, (size_t)keys * sizeof *f->weights);
-    }
-}
-
 static uint64_t folded(uint64_t key, enum sparse_fold fold)
 {
     uint8_t bytes[8];
@@ -316,6 +320,9 @@ void sparse_fields_spread(const struct sparse_fields *f, uint64_t record, float 
 
 uint64_t sparse_fields_keys_of(const struct sparse_fields *f, size_t field)
 {
+    if (f->summary != NULL) {
+        return f->summary->fields[field].keys;
+    }
     uint64_t keys = 0;
     for (uint64_t r = 0; r < f->records; r++) {
         keys += sparse_fields_list(f, r, field).count;

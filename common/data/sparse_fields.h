@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "base/checksum.h"
 #include "base/err.h"
 
 #define SPARSE_FIELDS_MAX 4096U  /* of a record */
@@ -30,6 +29,7 @@ enum sparse_fold {
 struct sparse_field {
     char *name;     /* owned */
     uint32_t width; /* dense columns that the field is fed to a model as; 0: its lists are */
+    bool listed;    /* its lists are, whatever the width */
     enum sparse_fold fold;
     size_t first; /* of these columns, behind the dense features */
 };
@@ -44,6 +44,9 @@ struct sparse_fields {
     uint64_t *keys;
     float *weights;
     uint64_t starts_capacity, ends_capacity, keys_capacity, weights_capacity;
+    /* Of records that are not in memory: what is known of their lists, which are not here; else
+     * NULL. Borrows. */
+    const struct sparse_summary *summary;
 };
 
 /* One list; borrows. weights NULL: all are 1. */
@@ -92,13 +95,21 @@ int sparse_fields_append(struct sparse_fields *all, const struct sparse_fields *
 /* Have the same fields, by name and in order? */
 bool sparse_fields_equal(const struct sparse_fields *a, const struct sparse_fields *b);
 /* Of the fields that @read names (NULL: all) a layer reads the keys: they are fed as no columns.
- * Errors: ERR_INVALID a field that nobody feeds to the model, with @where. */
+ * The lists of @group (may be NULL) are fed in any case. Errors: ERR_INVALID a field that nobody
+ * feeds to the model, with @where. */
 int sparse_fields_read_lists(struct sparse_fields *f, const char *const *read, size_t count,
-                             const char *where, struct err *err);
-/* The first list of field @field that has a key of @keys or above, or more keys than @length, as a
- * record's number; UINT64_MAX: there is none. */
-uint64_t sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys,
-                              size_t length);
+                             const char *group, const char *where, struct err *err);
+/* A list that is too much for somebody. */
+struct sparse_extreme {
+    uint64_t record, count, key; /* count of its keys; the largest of them */
+};
+/* Has a record not one key in field @field? The first one that is. */
+bool sparse_fields_not_one(const struct sparse_fields *f, size_t field,
+                           struct sparse_extreme *found);
+/* Has field @field a list with a key of @keys or above, or with more keys than @length? The first
+ * one that is; of a summary the one with the largest key, or the longest one. */
+bool sparse_fields_beyond(const struct sparse_fields *f, size_t field, uint64_t keys, size_t length,
+                          struct sparse_extreme *found);
 /* Keep the first @records. */
 void sparse_fields_limit(struct sparse_fields *f, uint64_t records);
 
@@ -106,9 +117,6 @@ struct sparse_list sparse_fields_list(const struct sparse_fields *f, uint64_t re
 uint64_t sparse_fields_keys(const struct sparse_fields *f);                  /* of all records */
 uint64_t sparse_fields_keys_of(const struct sparse_fields *f, size_t field); /* of one field */
 uint64_t sparse_fields_bytes(const struct sparse_fields *f);
-/* Fields, widths, lists, keys and weights, in an order of their own; nothing without fields. */
-void sparse_fields_checksum(const struct sparse_fields *f, struct checksum *c);
-
 /* The columns of a record into @out, [width]: 0, but where keys fall the sum of their weights. */
 void sparse_fields_spread(const struct sparse_fields *f, uint64_t record, float *out);
 /* Append one line for each run of fields that are alike: "sparse fields C1 to C26: 24.1 keys of a

@@ -68,9 +68,13 @@ const char *const loss_kind_names[LOSS_KIND_COUNT + 1] = {
 };
 
 const char *const metric_kind_names[METRIC_KIND_COUNT + 1] = {
-    [METRIC_LOSS] = "loss",     [METRIC_ACCURACY] = "accuracy",
-    [METRIC_AUC] = "auc",       [METRIC_RMSE] = "rmse",
-    [METRIC_MAE] = "mae",       [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
+    [METRIC_LOSS] = "loss",
+    [METRIC_ACCURACY] = "accuracy",
+    [METRIC_AUC] = "auc",
+    [METRIC_RMSE] = "rmse",
+    [METRIC_MAE] = "mae",
+    [METRIC_NORMALISED_ENTROPY] = "normalised_entropy",
+    [METRIC_GROUPED_AUC] = "grouped_auc",
     [METRIC_KIND_COUNT] = NULL,
 };
 

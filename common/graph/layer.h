@@ -51,6 +51,7 @@ enum metric_kind {
     METRIC_RMSE,
     METRIC_MAE,
     METRIC_NORMALISED_ENTROPY,
+    METRIC_GROUPED_AUC,
     METRIC_KIND_COUNT
 };
 extern const char *const loss_kind_names[LOSS_KIND_COUNT + 1];
@@ -65,6 +66,7 @@ struct model_spec {
     size_t table_count;
     enum loss_kind loss;
     unsigned metrics; /* bit set of 1 << metric_kind; METRIC_LOSS is always in */
+    char *group_by;   /* the sparse field whose key is a record's group; "" or NULL: none */
 };
 void model_spec_release(struct model_spec *spec);
 

@@ -61,14 +61,23 @@ static void softmax_cross_entropy(const struct loss_run *r)
 
 /* Bins are of the logit: of rare classes almost all probabilities are near 0, where bins of the
  * probability would make ties of most pairs. */
-static void count_score(struct metrics *m, double logit, bool positive)
+static size_t bin_of(double logit)
 {
     /* A diverged model's NaN counts as the lowest score. */
     double scaled = (logit / METRIC_AUC_LOGIT_MAX + 1) * (0.5 * METRIC_AUC_BINS);
-    size_t bin = scaled >= METRIC_AUC_BINS - 1 ? METRIC_AUC_BINS - 1
-                 : scaled > 0.0                ? (size_t)scaled
-                                               : 0;
-    (positive ? m->positives : m->negatives)[bin]++;
+    return scaled >= METRIC_AUC_BINS - 1 ? METRIC_AUC_BINS - 1 : scaled > 0.0 ? (size_t)scaled : 0;
+}
+
+static void count_score(const struct loss_run *r, size_t record, double logit, bool positive)
+{
+    struct metrics *m = r->metrics;
+    if (wants(m, METRIC_AUC)) {
+        (positive ? m->positives : m->negatives)[bin_of(logit)]++;
+    }
+    if (wants(m, METRIC_GROUPED_AUC)) {
+        assert(r->groups != NULL); /* the model refuses the metric without a field */
+        group_scores_add(&m->groups, r->groups[record], (uint32_t)bin_of(logit), positive);
+    }
 }
 
 /* loss = max(y, 0) - y · t + log(1 + e^-|y|); gradient = sigmoid(y) - t. */
@@ -89,9 +98,7 @@ static void sigmoid_cross_entropy(const struct loss_run *r)
             correct += (y > 0.0) == (t > 0.5);
             labels += t > 0.5;
         }
-        if (wants(r->metrics, METRIC_AUC)) {
-            count_score(r->metrics, y, t > 0.5);
-        }
+        count_score(r, i, y, t > 0.5);
     }
     if (r->metrics != NULL) {
         r->metrics->loss_sum += loss;
@@ -132,7 +139,8 @@ const struct loss *loss_of(enum loss_kind kind)
         [LOSS_SIGMOID_CROSS_ENTROPY] = {.link = &layer_sigmoid,
                                         .metrics = 1U << METRIC_LOSS | 1U << METRIC_ACCURACY |
                                                    1U << METRIC_AUC |
-                                                   1U << METRIC_NORMALISED_ENTROPY,
+                                                   1U << METRIC_NORMALISED_ENTROPY |
+                                                   1U << METRIC_GROUPED_AUC,
                                         .needs_classes = true,
                                         .classes_max = 2,
                                         .run = sigmoid_cross_entropy},

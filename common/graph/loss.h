@@ -13,6 +13,7 @@ struct loss_run {
     const struct batch *batch;
     float *dy;               /* gradient of the sum of losses; NULL: not wanted */
     float *scratch;          /* [width] */
+    const uint64_t *groups;  /* [batch->count], for METRIC_GROUPED_AUC */
     struct metrics *metrics; /* added to; NULL: not wanted */
 };
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 /* The wire form: this many sums, those that are on of the absolute error and the labels, then the
- * bins of AUC. */
+ * bins of AUC, then the scores of grouped AUC, one for each example. */
 enum { PACKED_EXAMPLES, PACKED_LOSS, PACKED_CORRECT, PACKED_SQUARED_ERROR, PACKED_SUMS };
 
 static bool has(const struct metrics *m, enum metric_kind kind)
@@ -21,6 +21,11 @@ static bool has(const struct metrics *m, enum metric_kind kind)
 static bool has_auc(const struct metrics *m)
 {
     return has(m, METRIC_AUC);
+}
+
+unsigned metrics_of_training(unsigned kinds)
+{
+    return kinds & ~(1U << METRIC_GROUPED_AUC);
 }
 
 void metrics_init(struct metrics *m, unsigned kinds)
@@ -36,6 +41,7 @@ void metrics_release(struct metrics *m)
 {
     free(m->positives);
     free(m->negatives);
+    group_scores_release(&m->groups);
     *m = (struct metrics){0};
 }
 
@@ -48,6 +54,7 @@ void metrics_reset(struct metrics *m)
         memset(m->positives, 0, METRIC_AUC_BINS * sizeof *m->positives);
         memset(m->negatives, 0, METRIC_AUC_BINS * sizeof *m->negatives);
     }
+    group_scores_reset(&m->groups);
 }
 
 void metrics_merge(struct metrics *into, const struct metrics *from)
@@ -63,6 +70,9 @@ void metrics_merge(struct metrics *into, const struct metrics *from)
             into->positives[i] += from->positives[i];
             into->negatives[i] += from->negatives[i];
         }
+    }
+    if (has(into, METRIC_GROUPED_AUC)) {
+        group_scores_merge(&into->groups, &from->groups);
     }
 }
 
@@ -99,6 +109,8 @@ double metrics_value(const struct metrics *m, enum metric_kind kind, double labe
         return m->correct / n;
     case METRIC_AUC:
         return area_under_curve(m);
+    case METRIC_GROUPED_AUC:
+        return group_scores_value(&m->groups);
     case METRIC_RMSE:
         return sqrt(m->squared_error_sum / n) * label_scale;
     case METRIC_MAE:
@@ -116,10 +128,16 @@ static size_t more_sums(const struct metrics *m)
     return (size_t)has(m, METRIC_MAE) + (size_t)has(m, METRIC_NORMALISED_ENTROPY);
 }
 
+/* Numbers before the scores of records. */
+static size_t fixed_numbers(const struct metrics *m)
+{
+    return PACKED_SUMS + more_sums(m) + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
+}
+
 size_t metrics_pack(const struct metrics *m, double *out)
 {
-    const size_t sums = PACKED_SUMS + more_sums(m);
-    const size_t count = sums + (has_auc(m) ? 2 * METRIC_AUC_BINS : 0);
+    const size_t sums = PACKED_SUMS + more_sums(m), fixed = fixed_numbers(m);
+    const size_t count = fixed + m->groups.count * GROUP_SCORE_DOUBLES;
     if (out == NULL) {
         return count;
     }
@@ -138,6 +156,7 @@ size_t metrics_pack(const struct metrics *m, double *out)
         out[sums + i] = (double)m->positives[i];
         out[sums + METRIC_AUC_BINS + i] = (double)m->negatives[i];
     }
+    group_scores_pack(&m->groups, out + fixed);
     return count;
 }
 
@@ -146,21 +165,37 @@ static bool is_count(double v, double max)
     return v >= 0.0 && v <= max && v == floor(v);
 }
 
-int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err)
+/* Are these numbers as many as the kinds need, and the counts among them counts? */
+static int check_numbers(const struct metrics *m, const double *in, size_t count, struct err *err)
 {
-    const size_t expected = metrics_pack(m, NULL);
-    if (count != expected) {
-        return err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %zu", count,
-                       expected);
-    }
-    if (!is_count(in[PACKED_EXAMPLES], 0x1.0p53)) {
+    const size_t fixed = fixed_numbers(m), sums = PACKED_SUMS + more_sums(m);
+    if (count >= fixed && !is_count(in[PACKED_EXAMPLES], 0x1.0p53)) {
         return err_set(err, ERR_INVALID, "metrics count %g examples", in[PACKED_EXAMPLES]);
     }
-    const size_t sums = PACKED_SUMS + more_sums(m);
-    for (size_t i = sums; i < count; i++) {
+    const bool grouped = has(m, METRIC_GROUPED_AUC) && count >= fixed;
+    const double examples = grouped ? in[PACKED_EXAMPLES] : 0.0;
+    if ((double)count != (double)fixed + examples * GROUP_SCORE_DOUBLES) {
+        return err_set(err, ERR_INVALID, "metrics hold %zu numbers; these kinds need %.0f", count,
+                       (double)fixed + examples * GROUP_SCORE_DOUBLES);
+    }
+    for (size_t i = sums; i < fixed; i++) {
         if (!is_count(in[i], UINT32_MAX)) {
             return err_set(err, ERR_INVALID, "metrics bin %zu counts %g", i - sums, in[i]);
         }
+    }
+    return 0;
+}
+
+int metrics_unpack(struct metrics *m, const double *in, size_t count, struct err *err)
+{
+    const size_t fixed = fixed_numbers(m), sums = PACKED_SUMS + more_sums(m);
+    int rc = check_numbers(m, in, count, err);
+    if (rc == 0 && has(m, METRIC_GROUPED_AUC)) {
+        rc = group_scores_unpack(&m->groups, in + fixed, (count - fixed) / GROUP_SCORE_DOUBLES,
+                                 METRIC_AUC_BINS, err);
+    }
+    if (rc != 0) {
+        return rc;
     }
     m->examples = (uint64_t)in[PACKED_EXAMPLES];
     m->loss_sum = in[PACKED_LOSS];

@@ -360,6 +360,7 @@ int model_new(const struct model_spec *spec, const struct shape *input,
     int rc = input_shape(spec, input, fields, &m->input, err);
     rc = rc != 0 ? rc : add_spec_layers(m, spec, err);
     rc = rc != 0 ? rc : model_tables_check(m, spec, err);
+    rc = rc != 0 ? rc : model_find_group(m, spec, err);
     if (rc == 0) {
         rc = finish(m, spec, classes, err);
     }

@@ -40,6 +40,9 @@ void model_describe(const struct model *m, struct buf *out);
  * layers that say so, borrowed; NULL where none does. */
 void model_list_limits(const struct model *m, size_t field, uint64_t *keys, const char **keys_layer,
                        size_t *length, const char **length_layer);
+/* The sparse field whose keys are the records' groups; SIZE_MAX: none is needed. Every record that
+ * is measured must have one key there. */
+size_t model_group_field(const struct model *m);
 /* Tables, numbered as in the job file, and the floats of a row. */
 size_t model_table_count(const struct model *m);
 size_t model_table_dim(const struct model *m, size_t table);

@@ -33,6 +33,7 @@ struct model {
     const struct model_table *table_specs; /* likewise */
     size_t table_count;
     size_t *table_dims; /* [table_count] */
+    size_t group_field; /* whose keys are the groups of grouped_auc; SIZE_MAX: none */
     const struct loss *loss;
 };
 
@@ -43,6 +44,13 @@ char *model_from_text(const struct layer_spec *s);
 void model_connect_fields(struct model *m, struct layer *l, const size_t *from, size_t count);
 /* Every table is read by a layer, which has its name from now on. Errors: ERR_INVALID. */
 int model_tables_check(struct model *m, const struct model_spec *spec, struct err *err);
+
+/* The field of spec->group_by. Errors: ERR_INVALID there is none of the name, or grouped_auc is
+ * measured and no field is named. */
+int model_find_group(struct model *m, const struct model_spec *spec, struct err *err);
+/* The group of each record of @b; NULL when @metrics (which may be NULL) needs none. */
+const uint64_t *model_groups(const struct model *m, const struct batch *b,
+                             const struct metrics *metrics);
 
 /* How many keys the layers above layer @i look up in its table for the records of @b: as many come
  * before its own in the index of the table's rows. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model reads of sparse fields: which lists its layers can take, and which keys they look up
- * in tables. */
+/* What a model reads of sparse fields: which lists its layers can take, which keys they look up in
+ * tables, and which are the groups of records. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include "base/rng.h"
 #include "graph/lookup.h"
 #include "graph/model_impl.h"
+
+#define NAMES_SHOWN 12 /* in a message */
 
 /* Where the number at the end of @name begins; NULL: it has none that can be counted on from. */
 static const char *number_of(const char *name)
@@ -79,6 +82,52 @@ void model_list_limits(const struct model *m, size_t field, uint64_t *keys, cons
             *length = most < *length ? most : *length;
         }
     }
+}
+
+/* ---- groups of records ---- */
+
+int model_find_group(struct model *m, const struct model_spec *spec, struct err *err)
+{
+    const char *name = spec->group_by == NULL ? "" : spec->group_by;
+    m->group_field = SIZE_MAX;
+    if ((spec->metrics & 1U << METRIC_GROUPED_AUC) == 0 || m->fields == NULL) {
+        return 0;
+    }
+    struct buf names = {0};
+    for (size_t i = 0; i < m->fields->count && m->group_field == SIZE_MAX; i++) {
+        m->group_field = strcmp(m->fields->names[i], name) == 0 ? i : SIZE_MAX;
+        if (i < NAMES_SHOWN) {
+            buf_printf(&names, "%s%.64s", i == 0 ? "" : ", ", m->fields->names[i]);
+        }
+    }
+    int rc = 0;
+    if (m->group_field == SIZE_MAX) {
+        rc = err_set(err, ERR_INVALID,
+                     "model.group_by: metric grouped_auc needs the sparse field whose keys are the "
+                     "groups, and '%.64s' is none; %s%s would fit",
+                     name, m->fields->count == 0 ? "'as: sparse' in data.columns" : buf_str(&names),
+                     m->fields->count > NAMES_SHOWN ? ", …" : "");
+    }
+    buf_release(&names);
+    return rc;
+}
+
+size_t model_group_field(const struct model *m)
+{
+    return m->group_field;
+}
+
+const uint64_t *model_groups(const struct model *m, const struct batch *b,
+                             const struct metrics *metrics)
+{
+    if (metrics == NULL || (metrics->kinds & 1U << METRIC_GROUPED_AUC) == 0) {
+        return NULL;
+    }
+    assert(m->group_field != SIZE_MAX);
+    const struct sparse_batch *lists = &b->lists;
+    const uint64_t *offsets = lists->offsets + m->group_field * (lists->capacity + 1);
+    assert(offsets[b->count] - offsets[0] == b->count); /* the data were checked */
+    return lists->keys + offsets[0];
 }
 
 /* ---- tables ---- */

@@ -455,6 +455,7 @@ static void run_loss(struct runner *r, const struct batch *b, float *dy, struct 
                                  .batch = b,
                                  .dy = dy,
                                  .scratch = floats_at(r, r->scratch),
+                                 .groups = model_groups(r->model, b, metrics),
                                  .metrics = metrics};
     r->model->loss->run(&run);
     if (metrics != NULL) {

@@ -163,8 +163,9 @@ int table_find_version(const struct table *t, uint64_t version, size_t *first, s
         }
     }
     int rc =
-        err_set(err, ERR_RANGE, "table %s: version %" PRIu64 " cannot be read; %" PRIu64 "%s can",
-                t->name, version, t->version, buf_str(&others));
+        err_set(err, ERR_RANGE, "table %s: version %" PRIu64 " cannot be read; %" PRIu64 "%s can%s",
+                t->name, version, t->version, buf_str(&others),
+                version < t->given_up ? "; copies for it did not fit in copies_bytes" : "");
     buf_release(&others);
     return rc;
 }
@@ -207,6 +208,24 @@ int table_unpin(struct table *t, uint64_t version, struct err *err)
     t->copies.sets[i]->pins--;
     table_settle(t);
     return 0;
+}
+
+bool table_copies_short(const struct table *t)
+{
+    return t->copies.budget.bytes > t->copies.budget.bytes_max / 2;
+}
+
+bool table_give_up_pins(struct table *t)
+{
+    bool any = false;
+    for (size_t i = 0; i < t->copies.count; i++) {
+        struct table_copy_set *s = t->copies.sets[i];
+        any = any || s->pins > 0;
+        t->given_up = s->pins > 0 ? s->version + 1 : t->given_up;
+        s->pins = 0;
+    }
+    table_settle(t);
+    return any;
 }
 
 /* ---- reading ---- */

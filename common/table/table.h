@@ -119,6 +119,11 @@ int table_gather(struct table *t, uint64_t version, const uint64_t *keys, size_t
 int table_pin(struct table *t, uint64_t *version, struct err *err);
 /* Takes back one pin. Errors: ERR_RANGE @version is not pinned. */
 int table_unpin(struct table *t, uint64_t version, struct err *err);
+/* Do copies take more than half of `copies_bytes_max`? An update may not find room soon. */
+bool table_copies_short(const struct table *t);
+/* All pins are given up, so that their copies make room; who reads such a version hears why. False:
+ * there were none. */
+bool table_give_up_pins(struct table *t);
 
 /* Rows, in arrays of the reader, who sets @capacity and those arrays that are wanted; the others
  * are NULL. */

@@ -29,6 +29,7 @@ struct table {
     bool opened; /* an update or a pin has been: no more rows are put in */
     char *name;
     uint64_t version;
+    uint64_t given_up; /* pins of versions below were, for want of memory */
     uint64_t rows_fit;
     uint32_t shard, shards;
     uint32_t bucket_first, bucket_count;

@@ -92,8 +92,8 @@ static int measure(const struct model *model, const struct variables *v,
         for (size_t i = 0; i < n; i++) {
             records[i] = at + i;
         }
-        dataset_read(data, records, n, &batch);
-        rc = saved_tables_read(tables, model, &batch.lists, err);
+        rc = dataset_read(data, records, n, &batch, err);
+        rc = rc != 0 ? rc : saved_tables_read(tables, model, &batch.lists, err);
         if (rc == 0) {
             runner_set_rows(runner, tables->run);
             runner_evaluate(runner, values, &batch, sums);
@@ -130,7 +130,9 @@ static int evaluate(const struct options *o, const char *path, struct checkpoint
     struct saved_tables tables = {0};
     struct metrics sums;
     metrics_init(&sums, spec->model.metrics);
-    int rc = dataset_open(&spec->data, job_spec_label_kind(spec), &train, &test, err);
+    struct data_spec records = spec->data; /* borrows what the other has */
+    records.cache_dir = getenv(JOB_FILE_CACHE_DIR);
+    int rc = dataset_open(&records, job_spec_label_kind(spec), &train, &test, err);
     const struct dataset *data = o->on == SOURCE_TEST ? test : train;
     if (rc == 0 && data == NULL) {
         rc = err_set(err, ERR_INVALID,
@@ -144,6 +146,7 @@ static int evaluate(const struct options *o, const char *path, struct checkpoint
     if (rc == 0) {
         rc = job_spec_check_lists(model, data, NULL, err);
     }
+    rc = rc != 0 ? rc : job_spec_check_groups(model, data, sources[o->on], err);
     if (rc == 0) {
         const char *slot = spec->update.evaluate_average ? "average" : NULL;
         rc = variables_read(c, model, slot, &variables, err);

@@ -114,7 +114,9 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
                    struct dataset **test, struct err *err)
 {
     struct err data_err = {0};
-    int rc = dataset_open(&spec->data, job_spec_label_kind(spec), train, test, &data_err);
+    struct data_spec data = spec->data; /* borrows what the other has */
+    data.cache_dir = getenv(JOB_FILE_CACHE_DIR);
+    int rc = dataset_open(&data, job_spec_label_kind(spec), train, test, &data_err);
     struct shape input = {0};
     uint32_t classes = 0;
     if (rc == 0) {
@@ -137,7 +139,11 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     }
     rc = model_new(&spec->model, &input, *train == NULL ? NULL : &dataset_info(*train)->fields,
                    classes, model, err);
-    return rc != 0 || *train == NULL ? rc : job_spec_check_lists(*model, *train, *test, err);
+    if (rc != 0 || *train == NULL) {
+        return rc;
+    }
+    rc = job_spec_check_lists(*model, *train, *test, err);
+    return rc != 0 ? rc : job_spec_check_groups(*model, *test, "test", err);
 }
 
 int job_file_of_checkpoint(const struct checkpoint *c, const char *path, const char *const *sets,

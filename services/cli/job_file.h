@@ -11,6 +11,8 @@
 #include "job/spec/job_spec.h"
 
 #define JOB_FILE_BYTES_MAX (1U << 20)
+#define JOB_FILE_CACHE_DIR                                                                         \
+    "GRADUS_CACHE_DIR" /* as of a worker: where indexes of data are written */
 
 /* A job file as the user wrote it, and what it says. */
 struct job_file {

@@ -86,7 +86,7 @@ static void read_all(const struct dataset *d)
         for (; n < BATCH && first + n < info->records; n++) {
             records[n] = first + n;
         }
-        dataset_read(d, records, n, &b);
+        fuzz_require(dataset_read(d, records, n, &b, &err) == 0, "what is in memory can be read");
     }
     batch_release(&b);
     read_keys(d);

@@ -2,6 +2,7 @@
 """Examples on public data, when GRADUS_TEST_DATA names a directory that has them: the files as they are, and results
 that are not worse than those of the reference beside the data."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -72,6 +73,52 @@ class PublicData(ClusterTest):
             f.write(CLICKS)
         result = self.train(os.path.join(self.dir, "clicks"), "clicks", training__epochs=2)
         self.assertLess(result["metrics"]["train"]["loss"], 0.6)
+
+
+class Streamed(ClusterTest):
+    """Records that are read from their files when they are needed: the same bits as from memory."""
+    model = {}
+
+    def write(self, name, lines):
+        with open(os.path.join(self.dir, name), "w") as f:
+            f.write("".join(lines))
+
+    def exported(self, state, job, **sets):
+        result = self.run_job(state, file=os.path.join(self.dir, job), data__dir=self.dir, training__epochs=2, **sets)
+        self.assertEqual(result["state"], "SUCCEEDED")
+        return hashlib.sha256(self.export(result["job"], state)).hexdigest(), result["metrics"]
+
+    def check_same_bits(self, job):
+        sums = [self.exported(f"state-{i}", job, **{"data__loading": loading, "data__memory": "1", "training__replicas": 2, **more})
+                for i, (loading, more) in enumerate((("memory", {}), ("stream", {}), ("stream", {"cluster__workers": 2})))]
+        self.assertEqual(sums[0], sums[1])
+        self.assertEqual(sums[0][0], sums[2][0])
+        self.assertTrue([name for name in os.listdir(self.dir) if name.endswith(".gradus-index")])
+
+    def test_libsvm(self):
+        self.write("part-1", [f"{i % 3} 1:{i % 7} {2 + i % 5}:0.{i}\n" for i in range(3000)])
+        self.write("part-2", [f"{i % 3} 1:{i % 7} {2 + i % 5}:0.{i} # x\n\n" for i in range(2000)])
+        with open(f"{SOURCE}/examples/libsvm-logistic.yaml") as f:
+            text, count = re.subn(r"\n  test:\n    file: .*\n", "\n  test_fraction: 0.2\n", f.read())
+        self.assertEqual(count, 1)
+        self.write("job.yaml", [re.sub(r"file: .*", 'file: "part-*"', text, count=1)])
+        self.check_same_bits("job.yaml")
+
+    def test_clicks(self):
+        rows = [[i % 2] + [i * k % 50 or "" for k in range(1, 14)] + [f"{i * k * 2654435761 % 2**32:08x}" for k in range(26)]
+                for i in range(1500)]
+        self.write("criteo_1k.tsv", ["\t".join(map(str, row)) + "\n" for row in rows])
+        self.write("job.yaml", [CLICKS])
+        self.check_same_bits("job.yaml")
+
+    def test_a_packed_file_is_refused(self):
+        self.write("job.yaml", [CLICKS])
+        with gzip.open(os.path.join(self.dir, "packed.tsv"), "wt") as f:
+            f.write("\t".join(["0"] + ["1"] * 13 + ["ab"] * 26) + "\n")
+        done = gradus("validate", os.path.join(self.dir, "job.yaml"),
+                      *self.job(data__dir=self.dir, data__loading="stream", data__train__file="packed.tsv"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("a gzip file has to be read from its beginning", done.stderr.replace("\n    ", " "))
 
 
 class Parts(ClusterTest):

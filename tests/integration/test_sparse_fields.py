@@ -208,6 +208,80 @@ class Lists(SparseFields):
             self.assertIn(said, " ".join(done.stderr.split()))
 
 
+def grouped_auc(records):
+    """Of (group, label, score): the definition, pair by pair."""
+    groups, total, weights = {}, 0, 0
+    for group, label, score in records:
+        groups.setdefault(group, ([], []))[label].append(score)
+    for negatives, positives in groups.values():
+        pairs = len(negatives) * len(positives)
+        if pairs:
+            wins = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+            total += (len(negatives) + len(positives)) * wins / pairs
+            weights += len(negatives) + len(positives)
+    return total / weights
+
+
+class Groups(SparseFields):
+    """grouped_auc: test records of one group lie in several of the workers' parts."""
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(8)
+        self.records = []
+        for _ in range(4000):
+            user, item = draw.randrange(40), draw.randrange(20)
+            self.records.append((user, item, int(draw.random() < 0.1 + 0.7 * (user * 7 % 40) / 40 + 0.2 * (item % 2))))
+        for name, part in (("train", self.records[:1000]), ("test", self.records[1000:])):
+            self.write(name, "label,user,item\n" + "".join(f"{y},{u},{i}\n" for u, i, y in part))
+        self.file = self.write("groups.yaml", f"""
+name: groups
+data: {{format: csv, dir: {self.dir}, train: {{file: train}}, test: {{file: test}},
+        columns: [{{column: label, as: label}}, {{column: user, as: sparse}}, {{column: item, as: sparse}}]}}
+model: {{layers: [linear: {{from: item, rows: 4096}}], loss: sigmoid_cross_entropy, metrics: [auc, grouped_auc], group_by: user}}
+update: {{rule: adagrad, learning_rate: 0.1}}
+training: {{batch_size: 16, replicas: 2, epochs: 1}}
+""")
+
+    def test_the_same_for_any_number_of_workers(self):
+        values = set()
+        for workers in (1, 2):
+            result = self.run_job(f"state-{workers}", file=self.file, data__dir=self.dir, training__replicas=2,
+                                  cluster__workers=workers)
+            self.assertEqual(result["state"], "SUCCEEDED")
+            self.assertNotIn("grouped_auc", result["metrics"]["train"])
+            values.add((result["metrics"]["test"]["auc"], result["metrics"]["test"]["grouped_auc"]))
+        self.assertEqual(len(values), 1, values)
+        auc, grouped = values.pop()
+        # The model has one score for each item; what it is of the two kinds of items, labels say.
+        scores = self.scores(result["job"], "state-2")
+        expected = grouped_auc([(u, y, scores[i]) for u, i, y in self.records[1000:]])
+        self.assertAlmostEqual(grouped, expected, delta=1e-3)  # bins
+        self.assertGreater(grouped, auc)  # users differ more than items do
+        done = gradus("evaluate", result["job"], "--json", "--on", "train", "--state-dir", os.path.join(self.dir, "state-2"))
+        self.assertIn("grouped_auc", json.loads(done.stdout)["metrics"], done.stderr)
+
+    def scores(self, job, state):
+        """Of each item the logit: one line for each, measured alone."""
+        found = []
+        for item in range(20):
+            self.write("one", f"label,user,item\n1,0,{item}\n")
+            done = gradus("evaluate", job, "--json", "--state-dir", os.path.join(self.dir, state), "--set", "data.test.file=one")
+            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+            found.append(-json.loads(done.stdout)["metrics"]["loss"])  # rises with the logit
+        return found
+
+    def test_what_is_refused(self):
+        for sets, said in ((("model.group_by=nobody", "data.columns.1.width=10"), "and 'nobody' is none; user, item would fit"),
+                           (("model.metrics=[auc]",), "nothing is measured by groups")):
+            done = gradus("validate", self.file, *[word for s in sets for word in ("--set", s)])
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, " ".join(done.stderr.split()))
+        self.write("test", "label,user,item\n1,1,1\n1,,1\n")
+        done = gradus("validate", self.file, "--set", "data.missing=zero")
+        self.assertIn("test record 1 (from 0): its sparse field user has 0 keys", " ".join(done.stderr.split()))
+
+
 class Ratings(SparseFields):
     def test_learns(self):
         draw = random.Random(6)

@@ -316,7 +316,7 @@ void job_check(struct job_reader *r)
     static void (*const checks[])(const struct job_reader *) = {
         check_name,      check_input,   check_length,       check_replicas,   check_aggregate,
         check_staleness, check_overlap, check_labels,       check_sources,    check_columns,
-        check_separator, check_update,  check_update_async, job_tables_check,
+        check_separator, check_update,  check_update_async, job_tables_check, job_groups_check,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](r);

@@ -97,6 +97,7 @@ void job_check(struct job_reader *r);       /* what fits together and what does 
 void job_lists_expand(struct layer_spec *layer, const char *text, struct err *err);
 void job_lists_find(const struct job_reader *r);   /* which sparse fields layers read */
 bool job_lists_none(const struct data_spec *data); /* no entry of data.columns is sparse */
+void job_groups_check(const struct job_reader *r); /* model.group_by with the rest */
 void job_lists_release(struct data_spec *data);
 char *job_write(const struct job_spec *spec);
 struct yaml_node *job_update_node(const struct update_spec *u); /* as job_write() wants it */

@@ -35,13 +35,30 @@ static bool is_listed(const struct data_spec *data, const char *name)
     return found;
 }
 
+/* Is it one of the names of an entry of data.columns, which may be a range? */
+static bool names_field(const struct data_column *c, const char *name)
+{
+    struct column_range range;
+    bool found = false;
+    if (name == NULL || column_range_read(c->column, &range, NULL) != 0) {
+        return false;
+    }
+    for (uint64_t n = range.first; n <= range.last && !found; n++) {
+        char *one = column_range_name(&range, n);
+        found = strcmp(one, name) == 0;
+        free(one);
+    }
+    column_range_release(&range);
+    return found;
+}
+
 /* Sparse columns that the model could see neither as columns nor as lists. */
 static void check_seen(const struct job_reader *r)
 {
     const struct data_spec *data = &r->spec->data;
     for (size_t i = 0; i < data->column_count && data->list_count == 0 && !data->lists_all; i++) {
         const struct data_column *c = &data->columns[i];
-        if (c->as == COLUMN_SPARSE && c->width == 0) {
+        if (c->as == COLUMN_SPARSE && c->width == 0 && !names_field(c, data->group)) {
             char path[48];
             (void)snprintf(path, sizeof path, "data.columns.%zu", i);
             job_report(r, path,
@@ -51,6 +68,11 @@ static void check_seen(const struct job_reader *r)
                        i, ENCODE_FEATURES_MAX);
         }
     }
+}
+
+static bool has_group(const struct model_spec *model)
+{
+    return model->group_by != NULL && model->group_by[0] != '\0';
 }
 
 void job_lists_find(const struct job_reader *r)
@@ -70,7 +92,34 @@ void job_lists_find(const struct job_reader *r)
             }
         }
     }
+    data->group = has_group(model) ? model->group_by : NULL;
     check_seen(r);
+}
+
+void job_groups_check(const struct job_reader *r)
+{
+    const struct data_spec *data = &r->spec->data;
+    const struct model_spec *model = &r->spec->model;
+    const bool measured = (model->metrics & 1U << METRIC_GROUPED_AUC) != 0;
+    const bool tested =
+        (data->test.file != NULL && data->test.file[0] != '\0') || data->test_fraction > 0;
+    if (measured && !has_group(model)) {
+        job_report(r, "model.metrics",
+                   "model.group_by is missing: grouped_auc needs to know which records belong "
+                   "together; allowed: a sparse field of the data");
+    } else if (measured && job_lists_none(data)) {
+        job_report(r, "model.group_by",
+                   "model.group_by: it names a sparse field of the data, and there are none; "
+                   "allowed: one that data.columns declares, 'as: sparse'");
+    } else if (!measured && has_group(model)) {
+        job_report(r, "model.group_by",
+                   "model.group_by: nothing is measured by groups; allowed: together with "
+                   "grouped_auc in model.metrics");
+    } else if (measured && !tested) {
+        job_report(r, "model.metrics",
+                   "model.metrics: grouped_auc is measured on test records, and the job has none; "
+                   "allowed: together with data.test.file or data.test_fraction");
+    }
 }
 
 bool job_lists_none(const struct data_spec *data)
@@ -130,4 +179,21 @@ int job_spec_check_lists(const struct model *model, const struct dataset *train,
         free(length);
     }
     return rc;
+}
+
+int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,
+                          struct err *err)
+{
+    const size_t field = model_group_field(model);
+    if (field == SIZE_MAX || data == NULL) {
+        return 0;
+    }
+    const uint64_t records = dataset_info(data)->records;
+    if (records > METRIC_GROUPED_RECORDS_MAX) {
+        return err_set(err, ERR_INVALID,
+                       "metric grouped_auc keeps the score of every record, and there are %" PRIu64
+                       " %s records; at most %u are possible (data.%s.limit)",
+                       records, part, METRIC_GROUPED_RECORDS_MAX, part);
+    }
+    return dataset_check_groups(data, part, field, err);
 }

@@ -266,7 +266,7 @@ static unsigned metrics_of(enum loss_kind loss)
 static unsigned metrics_fitting(enum loss_kind loss)
 {
     static const unsigned more[LOSS_KIND_COUNT] = {
-        [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_NORMALISED_ENTROPY,
+        [LOSS_SIGMOID_CROSS_ENTROPY] = 1U << METRIC_NORMALISED_ENTROPY | 1U << METRIC_GROUPED_AUC,
         [LOSS_MEAN_SQUARED_ERROR] = 1U << METRIC_MAE,
     };
     return metrics_of(loss) | more[loss];

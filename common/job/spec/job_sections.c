@@ -50,6 +50,12 @@ static const struct field model_fields[] = {
      .choices = loss_kind_names,
      .help = "What training makes small; the cross entropies take the last layer's raw values "
              "(logits) and need no softmax or sigmoid layer before them"},
+    {.path = "group_by",
+     .type = FIELD_STRING,
+     .offset = MODEL_AT(group_by),
+     .def = "",
+     .help = "For grouped_auc: the sparse field whose key says which group a record is of, such as "
+             "its user. Layers need not read it"},
 };
 
 #define TRAINING_AT(member) offsetof(struct training_spec, member)
@@ -290,11 +296,11 @@ static const struct job_extra model_extras[] = {
      .help = "The layers from the input to the output: a name (relu) or a name with parameters "
              "(dense: {units: 10}). Each reads the one above, unless `from` says otherwise"},
     {.name = "metrics",
-     .allowed = "list of loss, accuracy, auc, rmse, mae, normalised_entropy",
+     .allowed = "list of loss, accuracy, auc, rmse, mae, normalised_entropy, grouped_auc",
      .def = "by loss",
      .help = "What evaluation reports besides the loss; by default accuracy for "
              "softmax_cross_entropy, accuracy and auc for sigmoid_cross_entropy, rmse for "
-             "mean_squared_error"},
+             "mean_squared_error. grouped_auc is of test records alone"},
     {.name = NULL},
 };
 static const struct job_extra update_extras[] = {

@@ -94,6 +94,10 @@ void job_spec_release(struct job_spec *spec);
  * ERR_INVALID a key without a row, or a list that is too long: which record, field and key. */
 int job_spec_check_lists(const struct model *model, const struct dataset *train,
                          const struct dataset *test, struct err *err);
+/* Can grouped_auc be measured on @data, if the model wants it? NULL: there is nothing to measure.
+ * Errors: ERR_INVALID a record that is not of one group, or too many records. */
+int job_spec_check_groups(const struct model *model, const struct dataset *data, const char *part,
+                          struct err *err);
 enum data_label_kind job_spec_label_kind(const struct job_spec *spec);
 uint64_t job_spec_replicas(const struct job_spec *spec); /* resolved, ≥ 1 */
 /* May `set` change @key ("training.mode") of a job that exists? NULL yes; else why not, as in

@@ -12,7 +12,7 @@
 void progress_init(struct job *j)
 {
     for (size_t i = 0; i < EPOCHS_OPEN; i++) {
-        metrics_init(&j->epochs[i].sums, j->spec.model.metrics);
+        metrics_init(&j->epochs[i].sums, metrics_of_training(j->spec.model.metrics));
         j->epochs[i].used = true;
         j->epochs[i].epoch = i;
     }
@@ -164,7 +164,7 @@ int progress_add_epoch(struct job *j, const struct master_epoch_progress *p, str
         return 0; /* long over; its evaluation has been */
     }
     struct metrics sums;
-    metrics_init(&sums, j->spec.model.metrics);
+    metrics_init(&sums, metrics_of_training(j->spec.model.metrics));
     int rc = metrics_unpack(&sums, p->sums, p->sum_count, err);
     if (rc == 0) {
         if (p->epoch > e->epoch) {

@@ -156,6 +156,15 @@ static bool is_nothing(const struct table_shaping *s)
     return !(s->clip_norm > 0) && !(s->clip_value > 0) && s->l1 == 0 && s->l2 == 0 && s->decay == 0;
 }
 
+bool shard_tables_short(const struct shard_tables *t)
+{
+    bool is_short = false;
+    for (size_t i = 0; i < t->count; i++) {
+        is_short = is_short || table_copies_short(t->tables[i]);
+    }
+    return is_short;
+}
+
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
                         uint64_t examples, const struct rule_scalars *scalars,
                         const struct table_shaping *shaping, struct err *err)
@@ -171,6 +180,9 @@ int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gr
             .shaping = is_nothing(&shaping[i]) ? NULL : &shaping[i],
         };
         rc = table_update(t->tables[i], &step, err);
+        if (rc == ERR_EXHAUSTED && table_give_up_pins(t->tables[i])) {
+            rc = table_update(t->tables[i], &step, err);
+        }
     }
     t->version++;
     return rc;
@@ -233,8 +245,6 @@ void shard_tables_pin(struct shard_tables *t)
 void shard_tables_unpin(struct shard_tables *t, uint64_t version)
 {
     for (size_t i = 0; i < t->count; i++) {
-        int rc = table_unpin(t->tables[i], version, NULL);
-        assert(rc == 0);
-        (void)rc;
+        (void)table_unpin(t->tables[i], version, NULL); /* it may have been given up */
     }
 }

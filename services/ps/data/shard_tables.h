@@ -55,9 +55,12 @@ int shard_tables_new(const struct table_config *configs, size_t count, uint64_t 
 void shard_tables_close(struct shard_tables *t);
 void shard_tables_free(struct shard_tables *t); /* NULL is fine */
 
+/* Is memory for copies short in one of them? */
+bool shard_tables_short(const struct shard_tables *t);
 /* To the next version, with @gradient (NULL: nobody brought any) of @examples and for each table
  * the scalars of the rule. Errors: ERR_EXHAUSTED a table is full, with its name; the tables are of
- * no use then, for some may have changed. */
+ * no use then, for some may have changed. Where copies are what does not fit, the table's pins are
+ * given up first: whoever reads a pinned version can do without, and the training cannot. */
 int shard_tables_update(struct shard_tables *t, const struct tables_gradient *gradient,
                         uint64_t examples, const struct rule_scalars *scalars,
                         const struct table_shaping *shaping, struct err *err);
@@ -69,7 +72,8 @@ bool shard_tables_floats(const struct shard_tables *t, const uint32_t *counts, u
 int shard_tables_gather(struct shard_tables *t, uint64_t version, const uint32_t *counts,
                         const uint64_t *keys, uint32_t shard, uint32_t shards, float *out,
                         struct err *err);
-/* The present version stays readable until shard_tables_unpin(), once for each. */
+/* The present version stays readable until shard_tables_unpin(), once for each, or until its pins
+ * are given up. */
 void shard_tables_pin(struct shard_tables *t);
 void shard_tables_unpin(struct shard_tables *t, uint64_t version);
 

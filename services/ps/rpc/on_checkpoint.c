@@ -177,11 +177,20 @@ static void free_writing(struct writing *w)
     free(w);
 }
 
+/* Updates may have waited for it. */
+static void end_writing(struct ps_shard *s)
+{
+    work_end(&s->file_work);
+    if (atomic_fetch_sub(&s->writing, 1) == 1 && s->tables != NULL) {
+        ps_shard_wake(s);
+    }
+}
+
 static void run_write(void *ctx)
 {
     struct writing *w = ctx;
     answer(w);
-    work_end(&w->request->shard->file_work);
+    end_writing(w->request->shard);
     free_writing(w);
 }
 
@@ -198,8 +207,9 @@ void ps_write(struct ps_request *r, const struct shard_action *a)
     w->generation = a->generation;
     struct err err;
     work_begin(&s->file_work, "Checkpoint", 0, "");
+    atomic_fetch_add(&s->writing, 1);
     if (pool_post(s->ps->files, run_write, w, &err) != 0) {
-        work_end(&s->file_work);
+        end_writing(s);
         (void)err_wrap(&err, "checkpoint");
         (void)ps_shard_wrap(s, &err);
         (void)rpc_fail(r->call, &err);

@@ -304,12 +304,25 @@ static void show(struct ps_shard *s)
     s->snapshots_shown = usage.held;
 }
 
-/* Updates that waited for a snapshot. */
+/* A file that is written needs the pinned rows, and nobody for it but this server: updates wait for
+ * it rather than take the room of their copies. Nothing waits for other readers of a pin, who may
+ * themselves wait for updates. */
+static bool can_update(struct ps_shard *s)
+{
+    if (s->let_go || !snapshots_can_update(&s->snapshots)) {
+        return false;
+    }
+    return s->tables == NULL || atomic_load(&s->writing) == 0 || !shard_tables_short(s->tables);
+}
+
+/* Updates that waited for a snapshot, or for a file. */
 static void go_on(struct ps_shard *s, uint64_t now_ms)
 {
     while (!s->let_go && shard_wants_snapshot(s->core)) {
-        if (!snapshots_can_update(&s->snapshots)) {
-            snapshots_want(&s->snapshots);
+        if (!can_update(s)) {
+            if (!snapshots_can_update(&s->snapshots)) {
+                snapshots_want(&s->snapshots);
+            }
             break;
         }
         struct shard_event more = {.kind = SHARD_SNAPSHOT, .now_ms = now_ms, .can_apply = true};
@@ -324,7 +337,7 @@ void ps_shard_step(struct ps_shard *s, struct shard_event *e)
     if (s->elements >= PS_SHARED_FLOATS_MIN) {
         work_begin(&s->work, e->kind == SHARD_MEMBERSHIP ? "SetMembership" : "update", 0, "");
     }
-    e->can_apply = e->ask.has_push && !s->let_go && snapshots_can_update(&s->snapshots);
+    e->can_apply = e->ask.has_push && can_update(s);
     shard_step(s->core, e, &s->actions);
     if (s->actions.err.code != 0) {
         (void)ps_shard_wrap(s, &s->actions.err);

@@ -118,6 +118,7 @@ struct ps_shard {
 
     struct work work;      /* what keeps the strand busy */
     struct work file_work; /* and the thread that writes its file, or will */
+    atomic_uint writing;   /* files */
 
     struct strand strand; /* owns what follows, up to the pools */
     struct shard *core;

@@ -117,15 +117,17 @@ static int load(struct worker_job *j, struct err *err)
         j->load_err = (struct err){0};
         uint64_t begin = chrono_now_ms();
         if (worker_model_load(&j->model, j->text, j->data, &j->load_err) == 0) {
-            char format[256];
-            log_info(
-                "data_loaded", "job=%s records=%llu test_records=%llu known=%d format=%s ms=%llu",
-                j->id, (unsigned long long)dataset_info(j->model.train)->records,
-                (unsigned long long)(j->model.test != NULL ? dataset_info(j->model.test)->records
-                                                           : 0),
-                (int)j->model.data_known,
-                log_quote(dataset_format(j->model.train), format, sizeof format),
-                (unsigned long long)(chrono_now_ms() - begin));
+            char format[256], loading[512];
+            log_info("data_loaded",
+                     "job=%s records=%llu test_records=%llu known=%d format=%s loading=%s ms=%llu",
+                     j->id, (unsigned long long)dataset_info(j->model.train)->records,
+                     (unsigned long long)(j->model.test != NULL
+                                              ? dataset_info(j->model.test)->records
+                                              : 0),
+                     (int)j->model.data_known,
+                     log_quote(dataset_format(j->model.train), format, sizeof format),
+                     log_quote(dataset_loading(j->model.train), loading, sizeof loading),
+                     (unsigned long long)(chrono_now_ms() - begin));
             tell_bad_records(j, "train", j->model.train);
             tell_bad_records(j, "test", j->model.test);
         } else if (j->load_err.code == ERR_UNAVAILABLE) {

@@ -46,7 +46,7 @@ static struct epoch_sums *sums_of(struct worker_job *j, uint64_t epoch)
         metrics_release(&room->sums);
     }
     *room = (struct epoch_sums){.used = true, .epoch = epoch};
-    metrics_init(&room->sums, j->model.spec.model.metrics);
+    metrics_init(&room->sums, metrics_of_training(j->model.spec.model.metrics));
     return room;
 }
 

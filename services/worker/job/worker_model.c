@@ -84,6 +84,7 @@ int worker_model_build(struct worker_model *m, const struct plan *plan, struct e
     if (rc == 0) {
         rc = job_spec_check_lists(m->model, m->train, m->test, err);
     }
+    rc = rc != 0 ? rc : job_spec_check_groups(m->model, m->test, "test", err);
     if (rc != 0) {
         return rc;
     }
@@ -266,8 +267,8 @@ int worker_model_evaluate(struct worker_model *m, uint64_t first, uint64_t count
         for (size_t i = 0; i < n; i++) {
             m->records[i] = first + i;
         }
-        dataset_read(m->test, m->records, n, &m->test_batch);
-        int rc = fetch_rows(m, fetch, err);
+        int rc = dataset_read(m->test, m->records, n, &m->test_batch, err);
+        rc = rc != 0 ? rc : fetch_rows(m, fetch, err);
         if (rc != 0) {
             return rc;
         }

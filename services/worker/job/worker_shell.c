@@ -29,6 +29,9 @@ const struct field worker_fields[] = {
     {"data_root", FIELD_TEXTS, offsetof(struct worker_settings, data_root), "", 0, 0, NULL,
      "Read data files below this directory or s3://BUCKET/PREFIX alone, or below one of a list "
      "([/a, /b]), and quote nothing of them in messages; empty: any file that this user can read"},
+    {"cache_dir", FIELD_STRING, offsetof(struct worker_settings, cache_dir), "", 0, 0, NULL,
+     "Write indexes of data that do not fit memory (data.loading: stream) into this directory; "
+     "empty: beside the data, but nowhere with data_root"},
 };
 const size_t worker_field_count = sizeof worker_fields / sizeof worker_fields[0];
 
@@ -219,14 +222,14 @@ static void make_meters(struct worker_meters *m, struct meter_registry *r)
 int worker_shell_start(struct service_context *sc, struct err *err)
 {
     struct worker_shell *w = mem_new(1, sizeof *w);
-    int rc = data_roots_read(((const struct worker_settings *)service_config(sc))->data_root,
-                             &w->roots, err);
+    const struct worker_settings *settings = service_config(sc);
+    int rc = data_roots_read(settings->data_root, &w->roots, err);
     if (rc != 0) {
         free(w);
         return rc;
     }
     w->sc = sc;
-    w->data = dataset_cache_new(&w->roots);
+    w->data = dataset_cache_new(&w->roots, settings->cache_dir);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);

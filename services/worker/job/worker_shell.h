@@ -11,6 +11,7 @@ struct worker_settings {
     char *name;   /* wanted node id; empty: the master chooses */
     double slow_down;
     char *data_root; /* data_roots_read() */
+    char *cache_dir; /* of indexes */
 };
 extern const struct field worker_fields[];
 extern const size_t worker_field_count;

@@ -193,7 +193,7 @@ static void what_is_kept_is_judged_again(void **state)
     make_text(in, name, "1,0\n2,1\n");
     struct data_spec spec = spec_of(name);
     spec.roots = NULL; /* the cache has its own */
-    struct dataset_cache *cache = dataset_cache_new(&roots);
+    struct dataset_cache *cache = dataset_cache_new(&roots, NULL);
     struct dataset *train = NULL, *test = NULL;
     bool known = false;
     for (int i = 0; i < 2; i++) {

@@ -42,7 +42,7 @@ static void begin(struct rig *r)
         field_set(field_find(data_fields, data_field_count, "train.file"), &r->spec, "a.csv", NULL),
         0);
     write_file(r, "a.csv", "1,2,0\n3,4,1\n5,6,0\n7,8,1\n");
-    r->cache = dataset_cache_new(NULL);
+    r->cache = dataset_cache_new(NULL, NULL);
 }
 
 static void release(struct rig *r)

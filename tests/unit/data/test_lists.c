@@ -76,6 +76,33 @@ static void some_are_columns(void **state)
                     "layer would read it, and width would feed it as columns");
 }
 
+/* The lists of a field that tells groups are there beside its columns, or without any. */
+static void lists_of_groups(void **state)
+{
+    (void)state;
+    struct data_spec spec = numbered();
+    spec.list_count = 1;
+    spec.group = "2";
+    for (int64_t width = 0; width <= 4; width += 4) {
+        columns[1].width = width;
+        struct dataset *d = fixture_open(&spec, DATA_LABEL_CLASS, NULL);
+        assert_int_equal(dataset_info(d)->features.dims[0], width);
+        struct batch b = fixture_read(d);
+        const uint64_t *second = b.lists.offsets + b.lists.capacity + 1;
+        assert_int_equal(second[2] - second[0], 2);
+        batch_release(&b);
+        struct err err = {0};
+        assert_int_equal(dataset_check_groups(d, "test", 0, &err), 0);
+        assert_int_equal(dataset_check_groups(d, "test", 1, &err), ERR_INVALID);
+        assert_string_equal(err.msg,
+                            "test record 0 (from 0): its sparse field 2 has 2 keys, but "
+                            "model.group_by takes the one that is its group; a field with one key "
+                            "in every record would fit");
+        dataset_free(d);
+    }
+    columns[1].width = 0;
+}
+
 static void limits_of_lists(void **state)
 {
     (void)state;
@@ -107,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_in_the_batch),
         cmocka_unit_test(some_are_columns),
+        cmocka_unit_test(lists_of_groups),
         cmocka_unit_test(limits_of_lists),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

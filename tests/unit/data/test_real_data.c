@@ -91,7 +91,7 @@ static void fashion_mnist_is_read(void **state)
         for (uint64_t i = 0; i < 100; i++) {
             records[i] = first + i;
         }
-        dataset_read(train, records, 100, &b);
+        assert_int_equal(dataset_read(train, records, 100, &b, NULL), 0);
         for (size_t i = 0; i < 100 * 784; i++) {
             sum += (double)b.features[i];
         }

@@ -142,7 +142,11 @@ static void keys_become_columns(void **state)
 static uint64_t sum_of(const struct sparse_fields *f)
 {
     struct checksum *c = checksum_new();
-    sparse_fields_checksum(f, c);
+    checksum_add(c, f->ends, (size_t)f->records * f->count * sizeof *f->ends);
+    checksum_add(c, f->keys, (size_t)sparse_fields_keys(f) * sizeof *f->keys);
+    if (f->weighted) {
+        checksum_add(c, f->weights, (size_t)sparse_fields_keys(f) * sizeof *f->weights);
+    }
     uint64_t value = checksum_value(c);
     checksum_free(c);
     return value;
@@ -177,34 +181,13 @@ static void copies_are_equal(void **state)
     sparse_fields_release(&f);
 }
 
-static void everything_counts_in_the_sum(void **state)
-{
-    (void)state;
-    uint64_t sums[4];
-    for (size_t i = 0; i < 4; i++) {
-        struct sparse_fields f = two_fields(i == 3 ? 5 : 4, SPARSE_FOLD_NONE);
-        struct sparse_entry e = {.key = i == 1 ? 8 : 7, .field = 0, .weight = i == 2 ? 1.5F : 1.0F};
-        add(&f, &e, 1);
-        sums[i] = sum_of(&f);
-        sparse_fields_release(&f);
-        for (size_t k = 0; k < i; k++) {
-            assert_true(sums[k] != sums[i]);
-        }
-    }
-    struct sparse_fields none = {0};
-    struct checksum *c = checksum_new();
-    uint64_t empty = checksum_value(c);
-    checksum_free(c);
-    assert_true(sum_of(&none) == empty); /* dense data keep their sum */
-}
-
 /* Random records against lists read one by one. */
 static void batches_lie_by_field(void **state)
 {
     (void)state;
     struct sparse_fields f = two_fields(0, SPARSE_FOLD_NONE);
     struct sparse_draft d = {0};
-    assert_int_equal(sparse_fields_read_lists(&f, NULL, 0, "x", NULL), 0); /* no columns */
+    assert_int_equal(sparse_fields_read_lists(&f, NULL, 0, NULL, "x", NULL), 0); /* no columns */
     for (uint64_t i = 0; i < 100; i++) {
         uint64_t n = rng_below(1, i, 9);
         for (uint64_t k = 0; k < n; k++) {
@@ -271,7 +254,6 @@ int main(void)
         cmocka_unit_test(limits_are_said),
         cmocka_unit_test(keys_become_columns),
         cmocka_unit_test(copies_are_equal),
-        cmocka_unit_test(everything_counts_in_the_sum),
         cmocka_unit_test(batches_lie_by_field),
         cmocka_unit_test(fields_are_described),
     };

@@ -245,15 +245,58 @@ static void test_rows_of_keys(void **state)
     check_pooling("embedding dim=2 rows=50 shared=true < f", expected, 2);
 }
 
+/* Records of groups that the keys of h are: what a runner measures, and what has no field. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const char *const layers[] = {"dense units=1", NULL};
+    char field[] = "h", nobody[] = "nobody";
+    struct model_spec spec;
+    struct models_rig rig;
+    struct metrics m;
+    build(&spec, LOSS_SIGMOID_CROSS_ENTROPY, layers);
+    spec.metrics = 1U << METRIC_GROUPED_AUC;
+    spec.group_by = field;
+    models_rig_init(&rig, &spec, MODELS_SHAPE(1), 2, 4, 3);
+    assert_int_equal(model_group_field(rig.model), 2);
+    struct sparse_batch *b = &rig.batch.lists;
+    static const uint64_t groups[4] = {5, 6, 5, 6};
+    static const float features[4] = {1, 2, 3, 4}, targets[4] = {1, 0, 0, 1}; /* 0 and 1 */
+    for (size_t i = 0; i < 4; i++) {
+        uint64_t *offsets = b->offsets + 2 * (b->capacity + 1);
+        offsets[i] = offsets[0] + i;
+        offsets[i + 1] = offsets[i] + 1;
+        b->keys[offsets[i]] = groups[i];
+        rig.batch.features[i] = features[i];
+        rig.batch.targets[i] = targets[i];
+    }
+    rig.values[0][0] = 1.0F;
+    metrics_init(&m, spec.metrics);
+    runner_evaluate(rig.runner, models_values(&rig), &rig.batch, &m);
+    assert_true(metrics_value(&m, METRIC_GROUPED_AUC, 1) == 0.5);
+    assert_int_equal(m.groups.items[3].group, 6);
+    metrics_release(&m);
+    models_rig_release(&rig);
+    const struct sparse_names fields = {models_field_names, MODELS_FIELDS};
+    const struct shape input = {1, {1}};
+    struct model *model = NULL;
+    struct err err = {0};
+    spec.group_by = nobody;
+    assert_int_equal(model_new(&spec, &input, &fields, 2, &model, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "model.group_by: metric grouped_auc needs the sparse field whose "
+                                 "keys are the groups, and 'nobody' is none; f, g, h would fit");
+    spec.group_by = NULL;
+    model_spec_release(&spec);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
     blas_kernels_choose(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses_fields),
-        cmocka_unit_test(test_fields_alone),
-        cmocka_unit_test(test_pooling),
-        cmocka_unit_test(test_rows_of_keys),
+        cmocka_unit_test(test_refuses_fields), cmocka_unit_test(test_fields_alone),
+        cmocka_unit_test(test_pooling),        cmocka_unit_test(test_rows_of_keys),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,6 +315,138 @@ static void test_merge_and_reset(void **state)
     metrics_release(&b);
 }
 
+static void run_grouped(size_t count, const float *y, float *targets, const uint64_t *groups,
+                        struct metrics *m)
+{
+    const struct batch b = {.capacity = count, .count = count, .targets = targets};
+    const struct loss_run r = {.width = 1, .y = y, .batch = &b, .groups = groups, .metrics = m};
+    loss_of(LOSS_SIGMOID_CROSS_ENTROPY)->run(&r);
+    m->examples += count;
+}
+
+static void test_grouped_auc_by_hand(void **state)
+{
+    (void)state;
+    /* Group 7: one pair is right, one is wrong; group 9: 1; group 2^63: no negatives; group 1: a
+     * tie. (4 · ½ + 2 · 1 + 2 · ½) / 8. */
+    const uint64_t high = UINT64_C(1) << 63;
+    const uint64_t groups[10] = {7, 9, 7, high, 7, 9, 1, 7, high, 1};
+    const float y[10] = {2, -3, 1, 0, 3, -2, 0.5F, 2, 1, 0.5F};
+    float targets[10] = {1, 0, 0, 1, 0, 1, 0, 1, 1, 1};
+    struct metrics m;
+    metrics_init(&m, 1U << METRIC_GROUPED_AUC);
+    assert_true(isnan(metrics_value(&m, METRIC_GROUPED_AUC, 1)));
+    run_grouped(10, y, targets, groups, &m);
+    assert_true(metrics_value(&m, METRIC_GROUPED_AUC, 1) == 0.625);
+    metrics_reset(&m);
+    run_grouped(1, y, targets, groups, &m); /* one label alone says nothing */
+    assert_true(isnan(metrics_value(&m, METRIC_GROUPED_AUC, 1)));
+    metrics_release(&m);
+    assert_int_equal(metrics_of_training(1U << METRIC_AUC | 1U << METRIC_GROUPED_AUC),
+                     1U << METRIC_AUC);
+}
+
+enum { GROUPED = 900 };
+
+/* The definition: all pairs of a positive and a negative of each group. */
+static double grouped_by_pairs(const float *y, const float *targets, const uint64_t *groups,
+                               uint64_t group_count)
+{
+    double sum = 0.0, weights = 0.0;
+    for (uint64_t g = 0; g < group_count; g++) {
+        double pairs = 0.0, wins = 0.0, records = 0.0;
+        for (size_t i = 0; i < GROUPED; i++) {
+            records += groups[i] == g ? 1.0 : 0.0;
+            for (size_t j = 0; j < GROUPED && groups[i] == g; j++) {
+                if (groups[j] == g && targets[i] > 0.5F && targets[j] < 0.5F) {
+                    pairs += 1.0;
+                    wins += y[i] > y[j] ? 1.0 : y[i] == y[j] ? 0.5 : 0.0;
+                }
+            }
+        }
+        sum += pairs > 0.0 ? records * wins / pairs : 0.0;
+        weights += pairs > 0.0 ? records : 0.0;
+    }
+    return sum / weights;
+}
+
+/* Random records, cut into parts that are packed, and added in another order: the same bits. */
+static void test_grouped_auc_against_all_pairs(void **state)
+{
+    (void)state;
+    float y[GROUPED], targets[GROUPED];
+    uint64_t groups[GROUPED];
+    for (size_t i = 0; i < GROUPED; i++) {
+        groups[i] = rng_below(1, i, 1 + i % 60);
+        targets[i] = rng_uniform(2, i) < 0.3 ? 1.0F : 0.0F;
+        y[i] = (float)(floor(rng_uniform(3, i) * 40) / 4 - 5) + targets[i];
+    }
+    const double expected = grouped_by_pairs(y, targets, groups, 60);
+    const unsigned kinds = 1U << METRIC_AUC | 1U << METRIC_GROUPED_AUC;
+    double values[3];
+    for (size_t cut = 0; cut < 3; cut++) {
+        const size_t part = cut == 0 ? GROUPED : cut == 1 ? 450 : 100;
+        struct metrics all, one, back;
+        metrics_init(&all, kinds);
+        for (size_t at = GROUPED; at > 0; at -= part) {
+            metrics_init(&one, kinds);
+            metrics_init(&back, kinds);
+            run_grouped(part, y + at - part, targets + at - part, groups + at - part, &one);
+            const size_t n = metrics_pack(&one, NULL);
+            double *packed = mem_new(n, sizeof *packed);
+            assert_int_equal(metrics_pack(&one, packed), n);
+            assert_int_equal(metrics_unpack(&back, packed, n, NULL), 0);
+            metrics_merge(&all, &back);
+            free(packed);
+            metrics_release(&one);
+            metrics_release(&back);
+        }
+        values[cut] = metrics_value(&all, METRIC_GROUPED_AUC, 1);
+        metrics_release(&all);
+    }
+    assert_true(expected > 0.55 && expected < 0.9);
+    assert_true(fabs(values[0] - expected) < 1e-12);
+    assert_true(values[1] == values[0] && values[2] == values[0]);
+}
+
+static void test_scores_that_are_refused(void **state)
+{
+    (void)state;
+    const float y = 0;
+    float target = 1;
+    const uint64_t group = UINT64_MAX;
+    struct metrics m;
+    struct err err = {0};
+    double packed[6];
+    metrics_init(&m, 1U << METRIC_GROUPED_AUC);
+    run_grouped(1, &y, &target, &group, &m);
+    assert_int_equal(metrics_pack(&m, packed), 6);
+    assert_int_equal(metrics_unpack(&m, packed, 6, NULL), 0);
+    assert_true(m.groups.items[0].group == UINT64_MAX && m.groups.items[0].positive);
+    assert_int_equal(m.groups.items[0].bin, METRIC_AUC_BINS / 2);
+    assert_int_equal(metrics_unpack(&m, packed, 4, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "metrics hold 4 numbers; these kinds need 6");
+    packed[0] = 0x1p52; /* examples */
+    assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+    packed[0] = 1;
+    static const double bad[][2] = {{-1, 0}, {0, -1}, {0.5, 0}, {0, 0x1p32}, {NAN, 0}, {0, NAN}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        packed[4] = bad[i][0];
+        packed[5] = bad[i][1];
+        assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+    }
+    packed[4] = METRIC_AUC_BINS * 2 * 0x1p32;
+    packed[5] = 0;
+    assert_int_equal(metrics_unpack(&m, packed, 6, &err), ERR_INVALID);
+    assert_string_equal(err.msg, "the score of record 0 of them is 3.51844e+13, 0");
+    assert_int_equal(m.groups.count, 1);
+    m.groups.count = METRIC_GROUPED_RECORDS_MAX; /* no place for more */
+    group_scores_add(&m.groups, 1, 1, true);
+    m.groups.count = 1;
+    assert_true(isnan(metrics_value(&m, METRIC_GROUPED_AUC, 1)));
+    metrics_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +460,9 @@ int main(void)
         cmocka_unit_test(test_diverged_outputs_do_no_harm),
         cmocka_unit_test(test_no_examples),
         cmocka_unit_test(test_auc_against_all_pairs),
+        cmocka_unit_test(test_grouped_auc_by_hand),
+        cmocka_unit_test(test_grouped_auc_against_all_pairs),
+        cmocka_unit_test(test_scores_that_are_refused),
         cmocka_unit_test(test_pack_and_unpack),
         cmocka_unit_test(test_unpack_refuses),
         cmocka_unit_test(test_merge_and_reset),

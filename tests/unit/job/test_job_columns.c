@@ -239,13 +239,58 @@ static void test_sparse_alone_needs_no_label(void **state)
     }
 }
 
+/* A job of clicks: what data.columns declares, data.test_fraction and the keys of the model. */
+static void check_groups(const char *columns, const char *fraction, const char *model,
+                         const char *expected)
+{
+    char *text =
+        mem_printf("name: j\ndata:\n  train: {file: x}\n  columns: [{column: y, as: label}, %s]\n"
+                   "  test_fraction: %s\nmodel: {layers: [dense: {units: 1}], loss: "
+                   "sigmoid_cross_entropy,\n  %s}\nupdate: {rule: sgd}\n",
+                   columns, fraction, model);
+    struct diags d = {0};
+    struct buf problems = {0};
+    struct job_spec spec = {0};
+    (void)job_spec_parse(text, strlen(text), "job", NULL, 0, &spec, &d);
+    diags_format(&d, &problems);
+    assert_string_equal(buf_str(&problems), expected);
+    if (d.count == 0) {
+        assert_string_equal(spec.data.group, "user7");
+        assert_non_null(strstr(spec.text, "group_by: user7"));
+    }
+    job_spec_release(&spec);
+    diags_release(&d);
+    buf_release(&problems);
+    free(text);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    static const char field[] = "{column: user1..user9, as: sparse}";
+    static const char both[] = "metrics: [grouped_auc], group_by: user7";
+    check_groups(field, "0.1", both, "");
+    check_groups("{column: user7, as: sparse, width: 100}", "0.1", both, "");
+    check_groups("{column: m}", "0.1", both,
+                 "job:7:37: model.group_by: it names a sparse field of the data, and there are "
+                 "none; allowed: one that data.columns declares, 'as: sparse'\n");
+    check_groups("{column: m}", "0.1", "metrics: [grouped_auc]",
+                 "job:7:12: model.group_by is missing: grouped_auc needs to know which records "
+                 "belong together; allowed: a sparse field of the data\n");
+    check_groups("{column: m}", "0.1", "group_by: m",
+                 "job:7:13: model.group_by: nothing is measured by groups; allowed: together with "
+                 "grouped_auc in model.metrics\n");
+    check_groups(field, "0", both,
+                 "job:7:12: model.metrics: grouped_auc is measured on test records, and the job "
+                 "has none; allowed: together with data.test.file or data.test_fraction\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_entries),
-        cmocka_unit_test(test_all_together),
-        cmocka_unit_test(test_sparse_alone_needs_no_label),
+        cmocka_unit_test(test_every_kind),   cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_all_together), cmocka_unit_test(test_sparse_alone_needs_no_label),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,10 +191,10 @@ static void test_layers(void **state)
         7, "    - relu: {name: a/b}",
         "job.yaml:7:20: model.layers.1.name: not a layer name; allowed: letters, digits, '_' "
         "and '-', at most 63\n");
-    job_line_refused(
-        5, "  layers: []\n  x:",
-        "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
-        "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, input, loss\n");
+    job_line_refused(5, "  layers: []\n  x:",
+                     "job.yaml:5:11: model.layers: allowed: a list of 1 to 256 layers\n"
+                     "job.yaml:6:3: unknown key 'x' in model; allowed: tables, layers, metrics, "
+                     "input, loss, group_by\n");
 }
 
 static void assert_from(const struct layer_spec *l, const char *names)

@@ -108,7 +108,7 @@ static void test_what_does_not_fit_together(void **state)
         11, "  metrics: [acuracy]",
         "job.yaml:11:13: model.metrics: 'acuracy' is not known (did you mean 'accuracy'?); "
         "allowed: one of loss, accuracy, auc, rmse, mae, "
-        "normalised_entropy\n");
+        "normalised_entropy, grouped_auc\n");
     job_line_refused(
         3, "  train: {file: a.csv}\n  label_kind: real",
         "job.yaml:4:15: data.label_kind: softmax_cross_entropy needs classes; allowed: class "

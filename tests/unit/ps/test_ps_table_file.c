@@ -60,15 +60,17 @@ static void *train(void *arg)
     return NULL;
 }
 
-/* Rows and counts that the one shard of @name has, as text; nobody changes them. */
+/* Rows and counts that the shards of @name have at version 7, as text. */
 static void dump(struct ps_rig *rig, const char *name, struct buf *out)
 {
     struct ps_shard *shards[PS_SHARDS_MAX];
     const size_t n = ps_list(rig->ps, name, shards);
     for (size_t s = 0; s < n; s++) {
+        struct ps_table_file *f = NULL;
+        struct err err;
+        ps_rig_expect(ps_table_file_begin(shards[s], 7, &f, &err), 0, &err, "");
+        const struct table_file_source *from = ps_table_file_source(f);
         for (size_t i = 0; i < TABLES; i++) {
-            struct table *t = shards[s]->tables->tables[i];
-            struct table_cursor rows = {0}, counts = {0};
             uint64_t key, seen;
             uint32_t sightings;
             float values[3];
@@ -78,15 +80,16 @@ static void dump(struct ps_rig *rig, const char *name, struct buf *out)
                                     .seen = &seen,
                                     .sightings = &sightings};
             struct table_counts_chunk k = {.capacity = 1, .keys = &key, .counts = &sightings};
-            while (table_walk(t, table_version(t), &rows, &c, NULL) == 0 && c.n > 0) {
+            while (from->rows(from->ctx, i, &c, &err) == 0 && c.n > 0) {
                 buf_printf(out, "%zu %llu %llu %u %a %a\n", i, (unsigned long long)key,
                            (unsigned long long)seen, sightings, (double)values[0],
                            (double)values[1]);
             }
-            while (table_walk_counts(t, table_version(t), &counts, &k, NULL) == 0 && k.n > 0) {
+            while (from->counts(from->ctx, i, &k, &err) == 0 && k.n > 0) {
                 buf_printf(out, "%zu counted %llu %u\n", i, (unsigned long long)key, sightings);
             }
         }
+        ps_table_file_end(f);
         ps_shard_unref(shards[s]);
     }
 }
@@ -236,11 +239,122 @@ static void test_a_version_that_is_given_up(void **state)
     ps_rig_stop(&rig);
 }
 
+/* Is the shard at version @version before @ms are over? */
+static bool reaches(struct ps_rig *rig, uint64_t version, unsigned ms)
+{
+    for (unsigned i = 0; i <= ms; i++) {
+        Gradus__V1__StatsRequest r = GRADUS__V1__STATS_REQUEST__INIT;
+        struct rpc_msg *reply;
+        struct err err;
+        assert_int_equal(ps_rig_call(rig, "Stats", &r.base, NULL, 0, &reply, &err), 0);
+        const bool is =
+            ((const Gradus__V1__StatsResponse *)reply->body)->shards[0]->version == version;
+        rpc_msg_unref(reply);
+        if (is) {
+            return true;
+        }
+        (void)usleep(1000);
+    }
+    return false;
+}
+
+/* ---- more changes than copies of them fit ---- */
+
+static const char NARROW[] =
+    "[{name: ads, dim: 2, memory_bytes: 64 MiB, copies_bytes: 1 MiB}, {name: users, dim: 3}]";
+
+static struct answer *read_pinned(struct client *c, char *id)
+{
+    static const uint64_t key = 5;
+    static char worker[] = "w0";
+    Gradus__V1__ExchangeRequest m = GRADUS__V1__EXCHANGE_REQUEST__INIT;
+    Gradus__V1__RowsRequest rows = GRADUS__V1__ROWS_REQUEST__INIT;
+    Gradus__V1__ShardRef ref = ps_rig_ref(job, 1);
+    struct err err;
+    uint32_t counts[TABLES] = {1, 0};
+    struct rpc_piece piece = {&key, sizeof key};
+    struct rpc_blob blob = {.pieces = &piece, .piece_count = 1};
+    forget_answer(c, 9);
+    m.exchange = 9;
+    m.shard = &ref;
+    m.worker = worker;
+    m.what_case = GRADUS__V1__EXCHANGE_REQUEST__WHAT_ROWS;
+    m.rows = &rows;
+    rows.counts = counts;
+    rows.n_counts = TABLES;
+    rows.of_case = GRADUS__V1__ROWS_REQUEST__OF_PIN_ID;
+    rows.pin_id = id;
+    m.total = 1;
+    assert_int_equal(rpc_stream_send(c->stream, &m.base, &blob, &err), 0);
+    return wait_answer(c, 9);
+}
+
+/* A pin that nobody gives back does not end the training. */
+static void test_a_pin_that_is_too_old(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    char id[] = "p", again[] = "q";
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, NARROW);
+    exchange_open(&c, &rig);
+    push_many(&c, 0, 0);
+    rows_pin(&rig, job, "Pin", id);
+    assert_int_equal(read_pinned(&c, id)->code, 0);
+    for (uint64_t step = 1; step < 20; step++) {
+        push_many(&c, step, step * MANY);
+    }
+    const struct answer *a = read_pinned(&c, id);
+    assert_int_equal(a->code, -ERR_RANGE);
+    assert_non_null(strstr(a->message, "copies for it did not fit in copies_bytes"));
+    rows_pin(&rig, job, "Unpin", id);
+    rows_pin(&rig, job, "Pin", again);
+    assert_int_equal(read_pinned(&c, again)->code, 0);
+    rows_pin(&rig, job, "Unpin", again);
+    exchange_close(&c);
+    ps_rig_stop(&rig);
+}
+
+/* While a file is written, updates wait instead. */
+static void test_a_file_is_waited_for(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct ps_shard *shards[PS_SHARDS_MAX];
+    char id[] = "p";
+    uint64_t step = 0;
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, NARROW);
+    exchange_open(&c, &rig);
+    rows_pin(&rig, job, "Pin", id);
+    assert_int_equal(ps_list(rig.ps, job, shards), 1);
+    atomic_fetch_add(&shards[0]->writing, 1);
+    do { /* until one is not made */
+        push_many(&c, step, step * MANY);
+    } while (reaches(&rig, ++step, 300));
+    assert_true(step > 1 && step < 20);
+    assert_int_equal(read_pinned(&c, id)->code, 0);
+    atomic_fetch_sub(&shards[0]->writing, 1);
+    ps_shard_wake(shards[0]);
+    assert_true(reaches(&rig, step, 60000));
+    for (size_t i = 0; i < 20; i++) {
+        push_many(&c, step, step * MANY);
+        assert_true(reaches(&rig, ++step, 60000));
+    }
+    ps_shard_unref(shards[0]);
+    exchange_close(&c);
+    ps_rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_checkpoint),
         cmocka_unit_test(test_a_version_that_is_given_up),
+        cmocka_unit_test(test_a_pin_that_is_too_old),
+        cmocka_unit_test(test_a_file_is_waited_for),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }

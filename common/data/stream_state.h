@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a streamed data set is made of, for the files that make one. */
+#ifndef GRADUS_DATA_STREAM_STATE_H
+#define GRADUS_DATA_STREAM_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/dataset_state.h"
+#include "data/digest.h"
+#include "data/fingerprint.h"
+#include "data/stream_index.h"
+#include "data/stream_part.h"
+#include "data/stream_source.h"
+
+#define STREAM_TRAIN 0
+#define STREAM_TEST 1
+
+/* One part: what was found out about all of its records. */
+struct stream_view {
+    struct stream_part part;
+    size_t source;
+    uint64_t fingerprint;
+    struct sparse_summary *summary;
+    /* While it is made. */
+    struct fingerprint *print;
+    uint64_t added;
+    struct dataset *last; /* a block, which has the shape of all */
+};
+
+struct dataset_stream {
+    atomic_uint refs;
+    struct data_spec spec; /* a copy */
+    bool label_is_class;
+    uint64_t memory;
+    struct stream_source sources[2];
+    size_t source_count;
+    struct stream_view views[2];
+    size_t view_count;
+    struct digest digest;
+    bool digest_begun;
+    struct encoding encoding;
+    char *index_path;
+    int index; /* -1: not open */
+    char *note;
+    char *settings; /* of all that decides what is read, but not what the files are */
+    /* While it is made: notes are taken, or made and written with the entries. */
+    bool making;
+    struct stream_index_writer writer;
+    struct buf made;
+    struct buf taken;
+    struct notes notes;
+};
+
+/* Find out everything by reading all records, and write the index. Errors: as
+ * dataset_stream_open(). */
+int dataset_stream_make(struct dataset_stream *st, struct err *err);
+/* Take everything from the index. Errors: ERR_NOT_FOUND there is none; ERR_STATE it is of other
+ * data, with the difference; ERR_CORRUPT it cannot be used. */
+int dataset_stream_recall(struct dataset_stream *st, struct err *err);
+/* Which records the parts have. Errors: ERR_INVALID none. */
+int dataset_stream_views(struct dataset_stream *st, struct err *err);
+/* Records of a source as their format reads them. */
+int dataset_stream_raw(struct dataset_stream *st, size_t source, const uint64_t *records,
+                       size_t count, struct records *out, struct err *err);
+/* The encoding, by walking over the records or with the sums of the notes. */
+int dataset_stream_fit(struct dataset_stream *st, struct err *err);
+/* Raw records, which are taken, become a data set in memory. */
+int dataset_stream_encode(const struct dataset_stream *st, size_t source, struct records *r,
+                          struct dataset **out, struct err *err);
+
+#endif
