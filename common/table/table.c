@@ -259,6 +259,7 @@ int table_gather(struct table *t, uint64_t version, const uint64_t *keys, size_t
         return rc;
     }
     table_rows_gather(&t->rows, &up, keys, n, out, NULL);
+    t->stats.read += n;
     for (size_t i = t->copies.count; i-- > first;) { /* what is older is right */
         const struct table_copy_set *set = t->copies.sets[i];
         for (size_t k = 0; set->map.count > 0 && k < n; k++) {

@@ -109,7 +109,8 @@ struct table_step {
 int table_update(struct table *t, const struct table_step *step, struct err *err);
 
 /* Values of @n keys, in any order, with repeats, as of @version: [n × dim] to @out. A key without a
- * row reads as what its row would begin with. Changes nothing but scratch. Errors: ERR_RANGE
+ * row reads as what its row would begin with. Changes nothing but scratch and statistics. Errors:
+ * ERR_RANGE
  * @version cannot be read: the message says which can; ERR_EXHAUSTED. */
 int table_gather(struct table *t, uint64_t version, const uint64_t *keys, size_t n, float *out,
                  struct err *err);
@@ -191,6 +192,7 @@ struct table_stats {
     uint64_t dropped;  /* rows of gradients whose key had no row */
     uint64_t updated;  /* rows of gradients that were applied */
     uint64_t refused;  /* updates: full */
+    uint64_t read;     /* keys of table_gather() */
 };
 void table_stats(const struct table *t, struct table_stats *out);
 

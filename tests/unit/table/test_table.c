@@ -33,6 +33,7 @@ struct play {
     uint64_t born; /* the version that the tables began with */
     unsigned pins[MODEL_VERSIONS];
     struct walker walker;
+    uint64_t read; /* keys of table_gather() */
 };
 
 static uint64_t draw(struct play *p, uint64_t n)
@@ -63,6 +64,7 @@ static void check_gather(struct play *p, uint64_t version)
         }
         const int rc = table_gather(p->tables[s], version, keys, n, values, &err);
         assert_int_equal(rc, can_read(p, version) ? 0 : ERR_RANGE);
+        p->read += rc == 0 ? n : 0;
         for (size_t i = 0; rc == 0 && i < n; i++) {
             const struct model_row r = model_read(&p->m, model_find(&p->m, keys[i]), version);
             assert_memory_equal(values + i * dim, r.record, dim * sizeof(float));
@@ -227,6 +229,7 @@ static void check_stats(const struct play *p)
         sum.evicted += st.evicted;
         sum.dropped += st.dropped;
         sum.updated += st.updated;
+        sum.read += st.read;
     }
     uint64_t rows = 0;
     for (uint32_t s = 0; s < p->shards; s++) {
@@ -237,6 +240,7 @@ static void check_stats(const struct play *p)
     assert_int_equal(sum.evicted, p->m.evicted);
     assert_int_equal(sum.dropped, p->m.dropped);
     assert_int_equal(sum.updated, p->m.updated);
+    assert_int_equal(sum.read, p->read);
 }
 
 /* ---- what changes ---- */
@@ -380,6 +384,7 @@ static void move(struct play *p)
     p->walker.is_on = false;
     memset(p->pins, 0, sizeof p->pins);
     p->m.admitted = p->m.evicted = p->m.dropped = p->m.updated = 0;
+    p->read = 0;
     model_restore(&p->m);
 }
 
