@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stats: each shard tells on its own strand; the last one sends the answer. */
+/* Stats: each shard tells on its own strand, of itself and its tables; the last one sends the
+ * answer. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "job/plan/plan_tables.h"
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
+
+struct telling_table {
+    Gradus__V1__TableStats message;
+    Gradus__V1__HotKey keys[TABLE_HOTTEST_MAX], *list[TABLE_HOTTEST_MAX];
+};
 
 struct telling {
     struct strand_task task;
@@ -13,10 +21,12 @@ struct telling {
     Gradus__V1__ShardStats message;
     Gradus__V1__Ledger ledger_message;
     struct ledger ledger;
+    struct telling_table *tables;
 };
 
 struct stats {
     struct rpc_call *call;
+    struct rpc_msg *msg; /* the request */
     atomic_size_t missing;
     size_t count;
     struct telling shards[];
@@ -35,8 +45,11 @@ static void send_stats(struct stats *st)
     free(list);
     for (size_t i = 0; i < st->count; i++) {
         ledger_release(&st->shards[i].ledger);
+        free(st->shards[i].message.tables);
+        free(st->shards[i].tables);
         ps_shard_unref(st->shards[i].shard);
     }
+    rpc_msg_unref(st->msg);
     rpc_call_unref(st->call);
     free(st);
 }
@@ -45,6 +58,62 @@ static void told(struct stats *st)
 {
     if (atomic_fetch_sub(&st->missing, 1) == 1) {
         send_stats(st);
+    }
+}
+
+static void tell_hottest(const struct table *table, struct telling_table *to)
+{
+    struct table_hot_key keys[TABLE_HOTTEST_MAX];
+    const size_t n = table_hottest(table, keys);
+    for (size_t i = 0; i < n; i++) {
+        gradus__v1__hot_key__init(&to->keys[i]);
+        to->keys[i].key = keys[i].key;
+        to->keys[i].sightings = keys[i].sightings;
+        to->list[i] = &to->keys[i];
+    }
+    to->message.hottest = to->list;
+    to->message.n_hottest = n;
+}
+
+static void tell_table(const struct ps_shard *s, size_t i, Gradus__V1__TableStats *m)
+{
+    struct table_config config;
+    struct table_stats stats;
+    plan_table_config(&s->spec, i, NULL, s->number, s->plan.shard_count, &config);
+    table_stats(s->tables->tables[i], &stats);
+    gradus__v1__table_stats__init(m);
+    m->name = s->spec.model.tables[i].name;
+    m->dim = (uint32_t)config.dim;
+    m->rows = stats.rows;
+    m->bytes = stats.bytes;
+    m->bytes_max = config.bytes_max;
+    m->copied_rows = stats.copied_rows;
+    m->copies_bytes = stats.copies_bytes;
+    m->copies_bytes_max = config.copies_bytes_max;
+    m->admitted = stats.admitted;
+    m->evicted = stats.evicted;
+    m->dropped = stats.dropped;
+    m->updated = stats.updated;
+    m->refused = stats.refused;
+    m->read = stats.read;
+}
+
+static void tell_tables(struct telling *t, const char *hottest)
+{
+    const struct ps_shard *s = t->shard;
+    if (s->tables == NULL || s->let_go) { /* they are gone */
+        return;
+    }
+    const size_t count = s->tables->count;
+    t->tables = mem_new(count, sizeof *t->tables);
+    t->message.tables = mem_new(count, sizeof(Gradus__V1__TableStats *));
+    t->message.n_tables = count;
+    for (size_t i = 0; i < count; i++) {
+        tell_table(s, i, &t->tables[i].message);
+        t->message.tables[i] = &t->tables[i].message;
+        if (strcmp(hottest, t->tables[i].message.name) == 0) {
+            tell_hottest(s->tables->tables[i], &t->tables[i]);
+        }
     }
 }
 
@@ -76,6 +145,7 @@ static void tell(struct strand_task *task)
         wire_ledger_to_proto(&t->ledger, &t->ledger_message);
         m->ledger = &t->ledger_message;
     }
+    tell_tables(t, ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest);
     told(t->stats);
 }
 
@@ -86,6 +156,7 @@ void ps_on_stats(struct rpc_call *call, struct rpc_msg *msg, void *service)
     size_t n = ps_list(service, r->job, shards);
     struct stats *st = mem_new(1, sizeof *st + n * sizeof st->shards[0]);
     st->call = rpc_call_ref(call);
+    st->msg = rpc_msg_ref(msg);
     st->count = n;
     atomic_store(&st->missing, n + 1); /* one for this loop */
     for (size_t i = 0; i < n; i++) {

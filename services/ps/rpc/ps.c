@@ -35,6 +35,13 @@ static struct meter *decision_counter(struct meter_registry *r, const char *dire
                          &label, 1);
 }
 
+static struct meter *rows_counter(struct meter_registry *r, const char *event)
+{
+    struct meter_label label = {"event", event};
+    return meter_counter(r, "ps_table_row_events_total", "What became of rows of tables", &label,
+                         1);
+}
+
 static void register_meters(struct ps *ps, struct meter_registry *r)
 {
     static const double staleness[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
@@ -75,6 +82,14 @@ static void register_meters(struct ps *ps, struct meter_registry *r)
                             METER_SECONDS, METER_SECONDS_COUNT, NULL, 0),
         .checkpoint_bytes =
             meter_counter(r, "ps_checkpoint_bytes_total", "Bytes of shard files", NULL, 0),
+        .table_rows = meter_gauge(r, "ps_table_rows", "Rows of tables", NULL, 0),
+        .table_bytes = meter_gauge(r, "ps_table_bytes",
+                                   "Bytes of tables, copies for old versions too", NULL, 0),
+        .rows_admitted = rows_counter(r, "admitted"),
+        .rows_evicted = rows_counter(r, "evicted"),
+        .rows_dropped = rows_counter(r, "dropped"),
+        .rows_updated = rows_counter(r, "updated"),
+        .rows_read = rows_counter(r, "read"),
     };
     meter_on_collect(r, collect, ps);
 }

@@ -47,6 +47,8 @@ void ps_tables_apply(struct ps_shard *s, const struct shard_action *a,
 /* The tables of the job of @s, empty or from a checkpoint later. Errors: ERR_INVALID, ERR_RANGE,
  * ERR_EXHAUSTED. */
 int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err);
+/* Their part of the meters, as of now. */
+void ps_tables_show(struct ps_shard *s);
 
 /* ---- files (ps_table_file.c) ---- */
 

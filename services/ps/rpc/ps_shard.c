@@ -302,6 +302,7 @@ static void show(struct ps_shard *s)
     s->parked_shown = info.parked;
     s->queued_shown = info.queued;
     s->snapshots_shown = usage.held;
+    ps_tables_show(s);
 }
 
 /* A file that is written needs the pinned rows, and nobody for it but this server: updates wait for

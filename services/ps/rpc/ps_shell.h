@@ -45,6 +45,8 @@ struct ps_meters {
     struct meter *values_received, *values_sent;
     struct meter *checkpoint_seconds;
     struct meter *checkpoint_bytes;
+    struct meter *table_rows, *table_bytes;
+    struct meter *rows_admitted, *rows_evicted, *rows_dropped, *rows_updated, *rows_read;
 };
 
 /* Reference counted: its user holds one, and so does every shard, because gRPC may return the last
@@ -148,6 +150,7 @@ struct ps_shard {
     uint64_t updates_skipped;
     struct err failed; /* code 0: not. No update will be right any more: whoever asks hears why */
     size_t parked_shown, queued_shown, snapshots_shown; /* its part of the gauges */
+    struct table_stats tables_shown;                    /* and of the meters of tables */
 
     struct gradient_pool gradients;
     struct buffer_pool slot_copies; /* all slots, one behind the other */

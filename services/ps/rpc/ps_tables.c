@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the tables of a shard, as the job file says. */
+/* Makes the tables of a shard, as the job file says, and shows their part of the server's meters.
+ */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -24,4 +25,41 @@ int ps_tables_open(struct ps_shard *s, uint64_t version, struct err *err)
         shard_tables_new(configs, model->table_count, version, &s->ps->budget, &s->tables, err);
     free(configs);
     return rc;
+}
+
+/* All tables of @s together; nothing when they are gone. */
+static void sum_up(const struct ps_shard *s, struct table_stats *sum)
+{
+    for (size_t i = 0; !s->let_go && i < s->tables->count; i++) {
+        struct table_stats t;
+        table_stats(s->tables->tables[i], &t);
+        sum->rows += t.rows;
+        sum->bytes += t.bytes + t.copies_bytes;
+        sum->admitted += t.admitted;
+        sum->evicted += t.evicted;
+        sum->dropped += t.dropped;
+        sum->updated += t.updated;
+        sum->read += t.read;
+    }
+}
+
+void ps_tables_show(struct ps_shard *s)
+{
+    const struct ps_meters *m = &s->ps->meters;
+    const struct table_stats *shown = &s->tables_shown;
+    struct table_stats now = {0};
+    if (s->tables == NULL) {
+        return;
+    }
+    sum_up(s, &now);
+    meter_change(m->table_rows, (double)now.rows - (double)shown->rows);
+    meter_change(m->table_bytes, (double)now.bytes - (double)shown->bytes);
+    if (!s->let_go) {
+        meter_add(m->rows_admitted, now.admitted - shown->admitted);
+        meter_add(m->rows_evicted, now.evicted - shown->evicted);
+        meter_add(m->rows_dropped, now.dropped - shown->dropped);
+        meter_add(m->rows_updated, now.updated - shown->updated);
+        meter_add(m->rows_read, now.read - shown->read);
+    }
+    s->tables_shown = now;
 }

@@ -4,6 +4,8 @@
 #define ROWS 4
 #include "rows_rig.h"
 
+#include <sched.h>
+
 #include "table/table_bucket.h"
 
 static char job[] = "t-1";
@@ -308,6 +310,93 @@ static void test_memory_is_reserved(void **state)
     ps_rig_stop(&rig);
 }
 
+static const Gradus__V1__ShardStats *stats_of(struct ps_rig *rig, char *hottest,
+                                              struct rpc_msg **reply)
+{
+    Gradus__V1__StatsRequest q = GRADUS__V1__STATS_REQUEST__INIT;
+    struct err err;
+    q.job = job;
+    q.hottest = hottest;
+    ps_rig_expect(ps_rig_call(rig, "Stats", &q.base, NULL, 0, reply, &err), 0, &err, "");
+    const Gradus__V1__StatsResponse *r = (const Gradus__V1__StatsResponse *)(*reply)->body;
+    assert_int_equal(r->n_shards, 1);
+    return r->shards[0];
+}
+
+static double meter_of(struct ps_rig *rig, const char *line)
+{
+    struct buf page = {0};
+    meter_expose(rig->meters, &page);
+    const char *at = strstr(buf_str(&page), line);
+    assert_non_null(at);
+    const double value = strtod(at + strlen(line), NULL);
+    buf_release(&page);
+    return value;
+}
+
+#define EVENTS "\ngradus_ps_table_row_events_total"
+
+/* What Stats and the page of meters say of two tables, of which the second wants three sightings.
+ */
+static void test_what_tables_hold(void **state)
+{
+    (void)state;
+    struct ps_rig rig;
+    struct client c;
+    struct rpc_msg *reply;
+    char none[] = "", ads[] = "ads";
+    ps_rig_start(&rig, 0);
+    rows_open(&rig, job, 1, SPEC);
+    exchange_open(&c, &rig);
+    push_well(&c, 1, 0, 0, &(struct brought){{5, 7}, 4});
+    push_well(&c, 2, 1, 0, &(struct brought){{9, 7}, 4});
+    push_well(&c, 3, 2, 0, &(struct brought){{9, 7}, 4});
+    (void)read_rows(&c, job, usual(4, -1));
+    const Gradus__V1__ShardStats *s = stats_of(&rig, none, &reply);
+    assert_int_equal(s->n_tables, 2);
+    const Gradus__V1__TableStats *first = s->tables[0], *second = s->tables[1];
+    assert_string_equal(first->name, "ads");
+    assert_string_equal(second->name, "users");
+    assert_int_equal(first->dim, 2);
+    assert_int_equal(first->rows, 2);
+    assert_int_equal(first->admitted, 2);
+    assert_int_equal(first->updated, 3);
+    assert_int_equal(first->dropped, 0);
+    assert_int_equal(first->read, 2);
+    assert_int_equal(first->copied_rows, 1); /* key 9, for the version before */
+    assert_int_equal(first->bytes_max, 1 << 20);
+    assert_in_range(first->bytes, 1, first->bytes_max);
+    assert_in_range(first->copies_bytes, 1, first->copies_bytes_max);
+    assert_int_equal(second->rows, 1);
+    assert_int_equal(second->dropped, 2); /* until it had been seen three times */
+    assert_int_equal(second->updated, 1);
+    assert_int_equal(second->read, 1);
+    assert_int_equal(first->refused + second->refused + first->evicted + second->evicted, 0);
+    assert_int_equal(first->n_hottest + second->n_hottest, 0);
+    assert_true(meter_of(&rig, "\ngradus_ps_table_rows ") == 3);
+    assert_true(meter_of(&rig, "\ngradus_ps_table_bytes ") >= (double)first->bytes);
+    assert_true(meter_of(&rig, EVENTS "{event=\"admitted\"} ") == 3);
+    assert_true(meter_of(&rig, EVENTS "{event=\"updated\"} ") == 4);
+    assert_true(meter_of(&rig, EVENTS "{event=\"dropped\"} ") == 2);
+    assert_true(meter_of(&rig, EVENTS "{event=\"read\"} ") == 3);
+    rpc_msg_unref(reply);
+    s = stats_of(&rig, ads, &reply);
+    assert_int_equal(s->tables[1]->n_hottest, 0);
+    assert_int_equal(s->tables[0]->n_hottest, 2);
+    assert_int_equal(s->tables[0]->hottest[0]->key, 9);
+    assert_int_equal(s->tables[0]->hottest[0]->sightings, 2);
+    assert_int_equal(s->tables[0]->hottest[1]->key, 5);
+    rpc_msg_unref(reply);
+    exchange_close(&c);
+    ps_drop(rig.ps, job, 0);
+    while (meter_of(&rig, "\ngradus_ps_table_rows ") > 0) {
+        (void)sched_yield();
+    }
+    assert_true(meter_of(&rig, "\ngradus_ps_table_bytes ") == 0);
+    assert_true(meter_of(&rig, EVENTS "{event=\"admitted\"} ") == 3); /* they were */
+    ps_rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_requests_that_are_wrong),
         cmocka_unit_test(test_a_key_of_another_shard),
         cmocka_unit_test(test_memory_is_reserved),
+        cmocka_unit_test(test_what_tables_hold),
     };
     return cmocka_run_group_tests(tests, ps_rig_setup, ps_rig_teardown);
 }
