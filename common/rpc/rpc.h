@@ -170,7 +170,7 @@ struct rpc_server_options {
 };
 
 enum rpc_method_flag {
-    /* A stream that nobody needs to end in order: stop fails it at once with ERR_UNAVAILABLE. */
+    /* A call that nobody needs to end in order: stop fails it at once with ERR_UNAVAILABLE. */
     RPC_END_ON_STOP = 1,
 };
 

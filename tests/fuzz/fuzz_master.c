@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All requests to a master (jobs.proto, cluster.proto), one after the other, and what nodes answer
  * to the calls that follow: the codec, the handlers of services/master/shell, the core behind them,
- * the answers taken apart (shell_call.c, trace_calls.c, wire/wire_data.c, ...), and every row that
- * is stored, read again (job_wire.c). The store is in memory; checkpoints are written by nobody.
+ * the answers taken apart (shell_call.c, trace_calls.c, on_tables.c, wire/wire_data.c, ...), and
+ * every row that is stored, read again (job_wire.c). The store is in memory; checkpoints are
+ * written by nobody.
  *
  * Input: a byte with the size of slices and one with flags; then calls (message.h), behind those of
  * the methods the types of answers. */
@@ -26,7 +27,7 @@
 #include "service/access.h"
 
 #define HEAD_BYTES 2
-#define METHODS_MAX 24
+#define METHODS_MAX 32
 #define ROWS_MAX 8
 #define STEPS_MAX 2000 /* of one input */
 
@@ -250,7 +251,8 @@ static void begin(void)
         &gradus__v1__checkpoint_shard_response__descriptor,
         &gradus__v1__evaluate_response__descriptor,
         &gradus__v1__assign_response__descriptor,
-        &gradus__v1__trace_response__descriptor};
+        &gradus__v1__trace_response__descriptor,
+        &gradus__v1__stats_response__descriptor};
     static uint8_t packed[256];
     served_methods(&gradus__v1__jobs__descriptor, jobs_methods, jobs_method_count, &shell, methods,
                    &method_count);

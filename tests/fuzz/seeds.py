@@ -312,9 +312,13 @@ def row(head, methods, calls):
 # worker_shell_methods.
 PS = ["OpenShard", "SetMembership", "CloseShard", "Pull", "Push", "PushPull", "Exchange", "Pin", "Unpin", "Checkpoint",
       "Stats", "Trace"]
-MASTER = ["Get", "List", "Cancel", "Checkpoint", "Nodes", "Submit", "Set", "Trace", "Watch", "Join", "Heartbeat", "Leave",
+MASTER = ["Get", "List", "Cancel", "Checkpoint", "Pause", "Resume", "Nodes", "Submit", "Set", "Trace", "Tables", "Watch", "Join", "Heartbeat", "Leave",
           "LeaseSplit", "ReportSplit", "ReportProgress", "ReportFailure", "DataInfo", "ShardState",
-          "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse"]
+          "CheckpointShardResponse", "EvaluateResponse", "AssignResponse", "TraceResponse", "StatsResponse"]
+
+
+TABLES = ('tables { name: "a" dim: 2 rows: 3 bytes: 4 bytes_max: 5 admitted: 3 updated: 7 read: 9 hottest { key: 5 sightings: 2 } } '
+          'tables { name: "b" dim: 1 }')
 
 
 def ps_calls():
@@ -364,7 +368,7 @@ def ps_calls():
     write("ps", "open", row([0, 0, 5], PS, [
         ("OpenShard", "OpenShardRequest", f'shard {{ job: "j-2" shard: 1 generation: 1 opening: 9 secret: "0123456789abcdef" }} '
          f'text: "{text}" {plan} {ledger} workers: "w0" {same} restore: "j-1/step-1"'),
-        ("Stats", "StatsRequest", 'job: "j-2"')]))
+        ("Stats", "StatsRequest", 'job: "j-2" hottest: "a"')]))
 
 
 def master_calls():
@@ -387,6 +391,8 @@ def master_calls():
         ("Nodes", "NodesRequest", ""), ("Set", "SetJobRequest", 'job: "j-1" sets: "training.mode=async"'),
         ("Checkpoint", "GetJobRequest", 'job: "j-1"'), ("Trace", "TraceJobRequest", 'job: "j-1" steps: 2 timeout_ms: 9'),
         ("TraceResponse", "TraceResponse", 'clock_ns: 9 boot: "b" spans { kind: SPAN_STEP ns: 3 } workers: "w" steps: 2'),
+        ("Tables", "TablesRequest", 'job: "j-1" table: "a"'),
+        ("StatsResponse", "StatsResponse", f'shards {{ job: "j-1" version: 3 {TABLES} }}'),
         ("Cancel", "CancelRequest", 'job: "j-1" now: true')]))
     write("master", "answers", row([9, 0], MASTER, nodes + [
         submit, ("DataInfo", "DataInfo", "train_records: 20 test_records: 5 feature_dims: [2] classes: 2 label_is_class: true "
@@ -424,7 +430,7 @@ def worker_calls():
 
 
 def answers():
-    types = ["Job", "ListJobsResponse", "NodesResponse", "TraceJobResponse", "Row"]
+    types = ["Job", "ListJobsResponse", "NodesResponse", "TraceJobResponse", "Row", "TablesResponse"]
     times = "times { steps: 2 load_us: 1 compute_us: 2 wire_us: 3 apply_us: 4 wait_us: 5 }"
     ledger = "ledger { records: 50 batch_records: 10 split_batches: 2 done: [1, 0, 0] }"
     job = (f'id: "j-1" name: "j" state: RUNNING reason: "r" submitted_ms: 1 started_ms: 2 step: 3 steps_total: 9 epoch: 1.5 epochs_total: 2 '
@@ -444,6 +450,9 @@ def answers():
     write("answers", "ended", row([30], types, [("Job", "Job", job.replace("RUNNING", "FAILED").replace("ASYNC", "SYNC"))]))
     write("answers", "lists", row([60], types, [("ListJobsResponse", "ListJobsResponse", f"jobs {{ {job} }} jobs {{ id: \"j-2\" }}"),
                                                 ("NodesResponse", "NodesResponse", node)]))
+    write("answers", "tables", row([0], types, [("TablesResponse", "TablesResponse", f'job: "j-1" shards {{ ps: "ps-1" {TABLES} }} '
+                                                'shards { ps: "ps-2" problem: "gone" }'),
+                                               ("TablesResponse", "TablesResponse", f'table: "a" shards {{ ps: "ps-1" {TABLES} }}')]))
     write("answers", "trace", row([0], types, [("TraceJobResponse", "TraceJobResponse", trace)]))
 
 

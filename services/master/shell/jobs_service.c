@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Jobs service, but for Submit, Set, Trace and Watch, which have files of their own. */
+/* The Jobs service, but for Submit, Set, Trace, Tables and Watch, which have files of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,6 +240,7 @@ const struct rpc_method jobs_methods[] = {
         {.name = "Submit", .request = on_submit_call},
     {.name = "Set", .request = on_set_call},
     {.name = "Trace", .request = on_trace_call, .done = on_trace_done},
+    {.name = "Tables", .request = on_tables_call, .flags = RPC_END_ON_STOP},
     {.name = "Watch", .request = on_watch, .done = on_watch_done, .flags = RPC_END_ON_STOP},
 };
 const size_t jobs_method_count = sizeof jobs_methods / sizeof *jobs_methods;

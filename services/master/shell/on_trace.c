@@ -132,25 +132,12 @@ static void stop(void *ctx)
 
 /* ---- the request ---- */
 
-static bool find_node(struct shell *s, const char *id, struct master_node_info *out)
-{
-    bool found = false;
-    struct master_node_info info;
-    for (size_t i = 0; master_node_at(s->master, i, chrono_now_ms(), &info); i++) {
-        if (strcmp(info.id, id) == 0 && (!found || info.alive)) {
-            *out = info;
-            found = true;
-        }
-    }
-    return found;
-}
-
 static void add_nodes(struct tracing *t, const struct job_names *names, enum master_role role)
 {
     for (size_t i = 0; i < names->count; i++) {
         struct traced_node *n = &t->nodes[t->count++];
         struct master_node_info info;
-        bool found = find_node(t->shell, names->items[i], &info);
+        bool found = shell_find_node(t->shell, names->items[i], &info);
         *n = (struct traced_node){.trace = t, .role = role, .id = mem_strdup(names->items[i])};
         n->address = mem_strdup(found ? info.address : "");
         n->host = mem_strdup(found ? info.host : "");
@@ -165,7 +152,7 @@ static void add_nodes(struct tracing *t, const struct job_names *names, enum mas
 
 /* Why there is nothing to trace. */
 static int check_job(struct shell *s, const Gradus__V1__TraceJobRequest *q,
-                     const struct job_record *record, struct err *err)
+                     const struct job_record **record, struct err *err)
 {
     if (q->steps == 0 || q->steps > STEPS_MAX) {
         return err_set(err, ERR_INVALID, "%" PRIu32 " steps; from 1 to %d are possible", q->steps,
@@ -175,17 +162,9 @@ static int check_job(struct shell *s, const Gradus__V1__TraceJobRequest *q,
         return err_set(err, ERR_INVALID, "a timeout of %" PRIu32 " ms; 1 to %d are possible",
                        q->timeout_ms, TIMEOUT_MS_MAX);
     }
-    if (record == NULL) {
-        struct buf packed = {0};
-        int rc = s->store->ops->get(s->store, q->job, &packed, err);
-        buf_release(&packed);
-        return rc == 0               ? err_set(err, ERR_STATE, "job %s has ended", q->job)
-               : rc == ERR_NOT_FOUND ? err_set(err, rc, "no job %.128s", q->job)
-                                     : rc;
-    }
-    if (record->state != JOB_RUNNING) {
-        return err_set(err, ERR_STATE, "job %s is %s; only a running job can be traced", record->id,
-                       job_state_name(record->state));
+    int rc = shell_running_job(s, q->job, "traced", record, err);
+    if (rc != 0) {
+        return rc;
     }
     if (s->trace_count == TRACES_MAX) {
         return err_set(err, ERR_EXHAUSTED, "%d traces are being recorded", TRACES_MAX);
@@ -197,12 +176,12 @@ static void run_trace(struct request *r)
 {
     struct shell *s = r->shell;
     const Gradus__V1__TraceJobRequest *q = (const Gradus__V1__TraceJobRequest *)r->msg->body;
-    const struct job_record *record = master_job(s->master, q->job, chrono_now_ms());
+    const struct job_record *record = NULL;
     struct err err = {0};
     if (!request_may_change(r, "trace", q->job)) {
         return;
     }
-    if (check_job(s, q, record, &err) != 0) {
+    if (check_job(s, q, &record, &err) != 0) {
         request_fail(r, &err);
         return;
     }

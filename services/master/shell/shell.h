@@ -77,6 +77,7 @@ struct shell {
     atomic_bool ending;
     struct tracing *traces;
     size_t trace_count;
+    atomic_size_t tables_asked; /* calls of Jobs.Tables under way; any thread */
     struct shell_meters meters;
     struct master_counts told; /* what the counters have been told */
 };
@@ -135,6 +136,14 @@ void shell_call(struct shell *s, const struct master_call *call);
 struct rpc_channel *peer_channel(struct shell *s, const char *address, struct err *err);
 void peers_free(struct shell *s);
 
+/* shell_nodes.c */
+/* Job @id, which runs; @what is to be done to it: "traced". Errors: ERR_NOT_FOUND; ERR_STATE it
+ * does not run; those of the store. */
+int shell_running_job(struct shell *s, const char *id, const char *what,
+                      const struct job_record **out, struct err *err);
+/* The node of this name, the one that lives if there is one. */
+bool shell_find_node(struct shell *s, const char *id, struct master_node_info *out);
+
 /* shell_probe.c */
 void probes_begin(struct shell *s); /* look after late nodes from now on */
 
@@ -172,6 +181,9 @@ void on_set_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_trace_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 void on_trace_done(struct rpc_call *call, bool cancelled, void *service);
 void traces_end(struct shell *s, const char *why);
+
+/* on_tables.c */
+void on_tables_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
 
 /* on_submit.c */
 void on_submit_call(struct rpc_call *call, struct rpc_msg *msg, void *service);
