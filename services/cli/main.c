@@ -24,6 +24,7 @@ extern char **environ;
     X(resume)                                                                                      \
     X(set)                                                                                         \
     X(checkpoint)                                                                                  \
+    X(table)                                                                                       \
     X(trace)                                                                                       \
     X(validate)                                                                                    \
     X(schema)                                                                                      \

@@ -48,6 +48,28 @@ training: {{mode: sync, batch_size: 64, replicas: 8, epochs: {epochs}}}
 cluster: {{workers: 1, ps: 1}}
 """
 
+# The same with rows under keys.
+JOB_OF_TABLES = """name: clicks
+data:
+  format: libffm
+  dir: {data}
+  train: {{file: clicks}}
+  columns: [{{column: 0..3, as: sparse}}]
+model:
+  tables:
+    - {{name: weights, dim: 1, init: zeros, memory_bytes: 4 MiB}}
+    - {{name: factors, dim: 4, memory_bytes: 8 MiB}}
+  layers:
+    - linear: {{name: first_order, from: 0..3, table: weights, bias: true}}
+    - embedding: {{name: vectors, from: 0..3, table: factors}}
+    - factorization: {{name: second_order}}
+    - add: {{from: [first_order, second_order]}}
+  loss: sigmoid_cross_entropy
+update: {{rule: adagrad, learning_rate: 0.02}}
+training: {{batch_size: 16, epochs: 100000, evaluate_every: never}}
+cluster: {{workers: 1, ps: 1}}
+"""
+
 # (page, command, who runs it)
 BY_CONTAINERS = "script/test-containers, on a docker engine"
 BY_CLEAN_CLONE = "script/test-documents, in a clean tree"
@@ -210,9 +232,12 @@ class Page:
         """A new cluster with one job, digits-1, that is running."""
         self.write_job("digits", epochs)
         self.start_cluster()
-        self.run("build/bin/gradus submit job.yaml")
-        wait_for("digits-1 to run", lambda: '"state": "RUNNING"' in self.run(
-            "build/bin/gradus status digits-1 --json"))
+        self.submit_to_run("job.yaml", "digits-1")
+
+    def submit_to_run(self, file, job):
+        self.run(f"build/bin/gradus submit {file}")
+        wait_for(f"{job} to run", lambda: '"state": "RUNNING"' in self.run(
+            f"build/bin/gradus status {job} --json"))
 
 
 def job_file(page):
@@ -226,6 +251,17 @@ def cluster(page):
 
 def running_job(page):
     page.submit(epochs=5000)
+
+
+def job_of_tables(page):
+    draw = random.Random(2)
+    with open(page.scratch + "/clicks", "w") as f:
+        for _ in range(400):
+            f.write(f"{draw.randrange(2)} " + " ".join(f"{k}:{draw.randrange(100)}:1" for k in range(4)) + "\n")
+    with open(page.tree + "/clicks.yaml", "w") as f:
+        f.write(JOB_OF_TABLES.format(data=page.scratch))
+    page.start_cluster()
+    page.submit_to_run("clicks.yaml", "clicks-1")
 
 
 def short_job(page):
@@ -274,6 +310,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus (run|validate|plan) job\.yaml", job_file),
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
     ("docs/cli.md", r"gradus (status|cancel|pause|resume|set|checkpoint|trace) ", running_job),
+    ("docs/cli.md", r"gradus table ", job_of_tables),
     ("docs/cli.md", r"gradus watch ", short_job),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a master answers to clients (jobs.proto), shown as `gradus` shows it: text and JSON of jobs,
- * nodes, progress and evaluations (services/cli/output*.c, text_*.c), the document of a trace
- * (trace_json.c); and a job as a row of the store, which the client reads, too
+ * nodes, tables, progress and evaluations (services/cli/output*.c, text_*.c), the document of a
+ * trace (trace_json.c); and a job as a row of the store, which the client reads, too
  * (services/master/shell/job_wire.c).
  *
  * Input: a byte with the columns of the terminal; a call (message.h), whose method is the type of
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/output.h"
+#include "cli/output_tables.h"
 #include "cli/trace_json.h"
 #include "json/json_doc.h"
 #include "master/shell/job_wire.h"
@@ -20,11 +21,14 @@
 
 #define HEAD_BYTES 1
 
-enum { JOB, LIST, NODES, TRACE, ROW, TYPES };
+enum { JOB, LIST, NODES, TRACE, ROW, TABLES, TYPES };
 static const ProtobufCMessageDescriptor *const types[TYPES] = {
-    &gradus__v1__job__descriptor, &gradus__v1__list_jobs_response__descriptor,
-    &gradus__v1__nodes_response__descriptor, &gradus__v1__trace_job_response__descriptor,
-    &gradus__v1__job__descriptor};
+    &gradus__v1__job__descriptor,
+    &gradus__v1__list_jobs_response__descriptor,
+    &gradus__v1__nodes_response__descriptor,
+    &gradus__v1__trace_job_response__descriptor,
+    &gradus__v1__job__descriptor,
+    &gradus__v1__tables_response__descriptor};
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t n_max, unsigned seed)
 {
@@ -74,6 +78,12 @@ static void show(unsigned what, const ProtobufCMessage *body, size_t columns)
     case NODES:
         output_nodes_json(nodes->nodes, nodes->n_nodes, &out);
         output_nodes_text(nodes->nodes, nodes->n_nodes, &out);
+        break;
+    case TABLES:
+        output_tables_text((const Gradus__V1__TablesResponse *)body, &out);
+        buf_reset(&out);
+        output_tables_json((const Gradus__V1__TablesResponse *)body, &out);
+        is_json(&out);
         break;
     default:
         trace_json((const Gradus__V1__TraceJobResponse *)body, &out);

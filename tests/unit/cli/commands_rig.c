@@ -275,13 +275,39 @@ static void on_trace(struct rpc_call *call, struct rpc_msg *msg, void *service)
     (void)rpc_fail(call, &err);
 }
 
+/* One server of a table, and one that is gone. */
+static void on_tables(struct rpc_call *call, struct rpc_msg *msg, void *service)
+{
+    (void)service;
+    hear("Tables", msg);
+    char ids[][8] = {"ps-1", "ps-2"}, none[] = "", problem[] = "it is gone", name[] = "ads";
+    Gradus__V1__TableStats table = GRADUS__V1__TABLE_STATS__INIT, *tables[] = {&table};
+    Gradus__V1__ShardTables shards[2], *list[2];
+    Gradus__V1__TablesResponse r = GRADUS__V1__TABLES_RESPONSE__INIT;
+    table.name = name;
+    table.rows = 12;
+    for (size_t i = 0; i < 2; i++) {
+        gradus__v1__shard_tables__init(&shards[i]);
+        shards[i].ps = ids[i];
+        shards[i].problem = i == 0 ? none : problem;
+        shards[i].tables = tables;
+        shards[i].n_tables = i == 0;
+        list[i] = &shards[i];
+    }
+    r.job = ID;
+    r.table = ((const Gradus__V1__TablesRequest *)msg->body)->table;
+    r.shards = list;
+    r.n_shards = 2;
+    (void)rpc_reply(call, &r.base, NULL);
+}
+
 static const struct rpc_method METHODS[] = {
     {.name = "Submit", .request = on_submit}, {.name = "Get", .request = on_get},
     {.name = "List", .request = on_list},     {.name = "Watch", .request = on_watch},
     {.name = "Cancel", .request = on_cancel}, {.name = "Checkpoint", .request = on_checkpoint},
     {.name = "Set", .request = on_set},       {.name = "Nodes", .request = on_nodes},
     {.name = "Trace", .request = on_trace},   {.name = "Pause", .request = on_pause},
-    {.name = "Resume", .request = on_resume},
+    {.name = "Resume", .request = on_resume}, {.name = "Tables", .request = on_tables},
 };
 
 void cli_put(const char *name, const char *text)

@@ -103,6 +103,28 @@ static void test_checkpoints(void **state)
     cli_says(&err_out, "no job nobody-1");
 }
 
+static void test_tables(void **state)
+{
+    (void)state;
+    cli_expect_of(0, "table digits-7");
+    const Gradus__V1__TablesRequest *q = cli_heard("Tables");
+    assert_string_equal(q->job, "digits-7");
+    assert_string_equal(q->table, "");
+    cli_says(&out, "ads                 0      12");
+    cli_says(&err_out, "warning: ps-2 is missing: it is gone");
+    cli_expect_of(0, "table digits-7 ads");
+    q = cli_heard("Tables");
+    assert_string_equal(q->table, "ads");
+    cli_says(&out, "table       ads\njob         digits-7\n");
+    cli_expect_of(0, "table digits-7 ads --json");
+    cli_says(&out, "\"rows\": 12");
+    cli_says(&out, "\"problem\": \"it is gone\"");
+    cli_expect_of(2, "table");
+    cli_expect_of(2, "table digits-7 ads users");
+    cli_expect_of(5, "table nobody-1");
+    cli_says(&err_out, "no job nobody-1");
+}
+
 static void test_sets(void **state)
 {
     (void)state;
@@ -213,10 +235,11 @@ static void test_watches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_cancels),
-        cmocka_unit_test(test_pauses),  cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_sets),    cmocka_unit_test(test_submits),
-        cmocka_unit_test(test_watches), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_lists),    cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_pauses),   cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_tables),   cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_submits),  cmocka_unit_test(test_watches),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("commands", tests, cli_set_up, cli_tear_down);
 }

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradus table: what the tables of a running job hold on its servers. Servers that do not answer
+ * are named in a warning; the rest is shown. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli/output_tables.h"
+#include "cli/query.h"
+
+#define ANSWER_MS 15000 /* the master waits for 5 s of that */
+
+struct options {
+    struct cli_common common;
+};
+
+static const struct field fields[] = {CLI_MASTER_ROWS(struct options),
+                                      CLI_JSON_ROW(struct options)};
+
+static void show(const struct cli_common *common, const ProtobufCMessage *reply, struct buf *out)
+{
+    const Gradus__V1__TablesResponse *r = (const Gradus__V1__TablesResponse *)reply;
+    for (size_t i = 0; i < r->n_shards; i++) {
+        if (r->shards[i]->problem[0] != '\0') {
+            cli_note("warning: %s is missing: %s", r->shards[i]->ps, r->shards[i]->problem);
+        }
+    }
+    (common->json ? output_tables_json : output_tables_text)(r, out);
+}
+
+static int run(const struct cli_args *args)
+{
+    const struct options *o = args->options;
+    const char *job = args->positional[0];
+    Gradus__V1__TablesRequest request = GRADUS__V1__TABLES_REQUEST__INIT;
+    request.job = mem_strdup(job);
+    request.table = mem_strdup(args->positional_count > 1 ? args->positional[1] : "");
+    int code = query_job(&o->common, job, "Tables", &request.base, ANSWER_MS, show);
+    free(request.job);
+    free(request.table);
+    return code;
+}
+
+const struct cli_command cmd_table = {
+    .name = "table",
+    .summary = "Show what the tables of a running job hold",
+    .usage = "JOB [TABLE]",
+    .examples = "  gradus table clicks-1\n  gradus table clicks-1 factors --json\n",
+    .notes =
+        "With the name of a table its shards and the keys that were seen most often are shown, "
+        "too, which servers look for among all its rows. Counts are of the time since the "
+        "shards were opened. ADMITTED: keys that got rows; EVICTED: rows that went; DROPPED: "
+        "rows of gradients whose key had no row; LOAD: rows updated and read on the busiest "
+        "server, in times of the mean of all. M stands for a million.",
+    .fields = fields,
+    .field_count = sizeof fields / sizeof fields[0],
+    .options_bytes = sizeof(struct options),
+    .positional_min = 1,
+    .positional_max = 2,
+    .run = run,
+};
