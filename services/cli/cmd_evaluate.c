@@ -203,7 +203,7 @@ const struct cli_command cmd_evaluate = {
                 "  gradus evaluate state/checkpoints/iris-1 --set data.dir=/data --on train\n",
     .notes = "The data, the model and the metrics are those of the checkpoint's job, and so is "
              "whether the moving average of the parameters is measured (update.evaluate_average); "
-             "--set changes them.\n" CLI_PLACES_NOTE,
+             "--set changes them. Variables and tables are read into memory.\n" CLI_PLACES_NOTE,
     .fields = fields,
     .field_count = sizeof fields / sizeof fields[0],
     .options_bytes = sizeof(struct options),

@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/find_checkpoint.h"
 #include "cli/job_file.h"
-#include "cli/output.h"
 #include "cli/saved_tables.h"
+#include "json/json_write.h"
 
 enum format { FORMAT_SAFETENSORS };
 static const char *const formats[] = {"safetensors", NULL};
@@ -62,7 +62,31 @@ static int export(struct checkpoint *c, const char *path, const char *slot, cons
     return rc;
 }
 
-/* "  ads: 1,234 rows of 16 floats" for each table. */
+static void print_json(const char *path, const char *out_path, const struct manifest *m)
+{
+    struct buf out = {0};
+    json_t *object = json_object(), *tables = json_array();
+    json_put(object, "checkpoint", json_text(path));
+    json_put(object, "file", json_text(out_path));
+    for (size_t i = 0; i < m->table_count; i++) {
+        const struct table_file_info *t = &m->tables[i].info;
+        json_t *table = json_object();
+        json_put(table, "name", json_text(t->name));
+        json_put(table, "rows", json_integer((json_int_t)t->rows));
+        json_put(table, "dim", json_integer((json_int_t)t->dim));
+        json_append(tables, table);
+    }
+    if (m->table_count > 0) {
+        json_put(object, "tables", tables);
+    } else {
+        json_decref(tables);
+    }
+    json_print(object, 9, true, &out);
+    (void)fputs(buf_str(&out), stdout);
+    buf_release(&out);
+}
+
+/* "  table ads: 1234 rows of 16 floats" for each. */
 static void print_tables(const struct manifest *m)
 {
     for (size_t i = 0; i < m->table_count; i++) {
@@ -99,10 +123,7 @@ static int run(const struct cli_args *args)
         rc = export(checkpoint, path, o->average ? "average" : NULL, out_path, &err);
     }
     if (rc == 0 && o->common.json) {
-        struct buf out = {0};
-        output_object(&out, "checkpoint", path, "file", out_path, (const char *)NULL);
-        (void)fputs(buf_str(&out), stdout);
-        buf_release(&out);
+        print_json(path, out_path, checkpoint_manifest(checkpoint));
     } else if (rc == 0) {
         (void)printf("%s written from %s\n", out_path, path);
         print_tables(checkpoint_manifest(checkpoint));

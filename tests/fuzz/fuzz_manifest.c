@@ -53,7 +53,7 @@ static void write_again(const struct manifest *m)
                      "a manifest that was written is read");
         fuzz_require(strcmp(again.job, m->job) == 0 && again.step == m->step &&
                          again.variable_count == m->variable_count &&
-                         again.shard_count == m->shard_count,
+                         again.shard_count == m->shard_count && again.table_count == m->table_count,
                      "a manifest is the same when it is read again");
         manifest_release(&again);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of checkpoints (checkpoint/safetensors_read.c, checkpoint/shard_file.c): the header
- * with all rules of the format, the seal, what a shard's file says of itself, and every tensor
- * read, with its checksums where there are some.
+ * with all rules of the format, the seal, what a shard's file says of itself, every tensor read,
+ * with its checksums where there are some, and its tables, part by part.
  *
  * Input: the length of the header in two bytes instead of eight, so that it is mostly right, and a
  * byte of flags; the header; the data. */
@@ -32,6 +32,23 @@ static void read_tensors(const struct safetensors *f)
     }
 }
 
+static void read_table(const struct shard_file *f, const struct table_file_info *t, bool counts)
+{
+    const struct table_file_slots slots = {1, {"m"}, {RULE_SLOT_PARAMETER}};
+    struct err err = {0};
+    size_t tensors = 0, n = 1;
+    int rc = table_file_check(f, t, &slots, &tensors, &err);
+    fuzz_require_error(rc, &err);
+    struct table_reader *r = rc == 0 ? table_reader_new(f, t, &slots, counts) : NULL;
+    uint64_t rows = 0;
+    for (; rc == 0 && n > 0; rows += n) {
+        rc = table_reader_next(r, &n, &err);
+        fuzz_require_error(rc, &err);
+    }
+    fuzz_require(rc != 0 || rows == (counts ? t->counts : t->rows), "all rows are read");
+    table_reader_free(r);
+}
+
 static void read_shard(const char *path)
 {
     static uint8_t out[READ_BYTES_MAX];
@@ -46,6 +63,10 @@ static void read_shard(const char *path)
         const struct safetensors_tensor *t = &f.file.tensors[i];
         size_t bytes = t->bytes < sizeof out ? (size_t)t->bytes : sizeof out;
         fuzz_require_error(shard_file_read(&f, t, 0, out, bytes, &err), &err);
+    }
+    for (size_t i = 0; i < f.table_count && i < 16; i++) {
+        read_table(&f, &f.tables[i], false);
+        read_table(&f, &f.tables[i], true);
     }
     shard_file_close(&f);
 }

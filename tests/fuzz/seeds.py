@@ -168,6 +168,17 @@ def checkpoints():
     write("safetensors", "shard", b"".join(safetensors_header(shard, meta)))
     meta = dict(meta, checksums="0123456789abcdef" * 3, seal="0" * 16)
     write("safetensors", "sealed", b"".join(safetensors_header(shard, meta)))
+    tables = [{"name": "ads", "dim": 2, "admission": "counted", "rows": 3, "counts": 1},
+              {"name": "b", "dim": 1, "admission": "bloom", "rows": 0, "counts": 1}]
+    parts = [("ads/c00000.counts", "U32", [1], 4), ("ads/c00000.keys", "U64", [1], 8), ("ads/c00000.sum", "U64", [1], 8),
+             *((f"ads/r0000{i}{name}", kind, [n, *more], size * n) for i, n in ((0, 2), (1, 1)) for name, kind, more, size in (
+                 ("#m", "F32", [2], 8), (".keys", "U64", [], 8), (".seen", "U64", [], 8), (".sightings", "U32", [], 4),
+                 (".values", "F32", [2], 8))),
+             *((f"ads/r0000{i}.sum", "U64", [1], 8) for i in range(2)),
+             ("b/c00000.counters", "U8", [1, 64], 64), ("b/c00000.keys", "U64", [1], 8), ("b/c00000.sum", "U64", [1], 8)]
+    of_tables = dict(meta, format_version="2", tables=json.dumps({"tables": tables}))
+    del of_tables["checksums"], of_tables["seal"]
+    write("safetensors", "tables", b"".join(safetensors_header(parts, of_tables)))
     kinds = [(k, k, [1], n) for k, n in (("F64", 8), ("I64", 8), ("BF16", 2), ("U16", 2), ("BOOL", 1), ("I8", 1))]
     write("safetensors", "kinds", b"".join(safetensors_header(kinds, {})))
     write("safetensors", "empty", b"".join(safetensors_header([("z", "F32", [0, 3], 0)], {"a": "b"})))
@@ -186,6 +197,8 @@ def checkpoints():
     owner = b"gradus-owner 1\nowner " + b"0123456789abcdef" * 2 + b"\njob j-1\nsubmitted 1700000000000\n"
     text = json.dumps(manifest).encode()[:-1] + b",\n"
     write("manifest", "sync", text + b"\0" + owner)
+    tables = b'"format_version": 2, "tables": [{"name": "ads", "dim": 2, "admission": "counted", "rows": [3], "counts": [1]}]'
+    write("manifest", "tables", text.replace(b'"format_version": 1', tables) + b"\0" + owner)
     text = text.replace(b'"slots": ["m"]', b'"slots": []').replace(b'"slot_kinds": ["parameter"], ', b"")
     write("manifest", "two-shards", text.replace(b"0-of-1.", b"0-of-2-g7.").replace(
         b'cdef"}]', b'cdef"}, {"file": "shard-1-of-2.safetensors", "version": 3, "bytes": 0, "checksum": "0x%016x"}]' % 7))

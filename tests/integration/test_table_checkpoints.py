@@ -9,6 +9,7 @@ import struct
 import unittest
 
 from cluster import ClusterTest, gradus
+from s3_server import Store
 
 # Each table does something else: counts sightings, evicts, catches up.
 JOB = """name: clicks
@@ -66,8 +67,8 @@ class TableCheckpoints(ClusterTest):
             TableCheckpoints.expected = self.export(result["job"], "plain")
         return TableCheckpoints.expected
 
-    def submit(self, master):
-        done = gradus("submit", self.file, "--master", master.address, "--json")
+    def submit(self, master, **sets):
+        done = gradus("submit", self.file, "--master", master.address, "--json", *self.job(**sets))
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["job"]
 
@@ -96,6 +97,9 @@ class TableCheckpoints(ClusterTest):
         data = exported[8 + struct.unpack("<Q", exported[:8])[0]:]
         keys = struct.unpack(f"<{rows}Q", data[begin:end])
         self.assertEqual(len(set(keys)), rows)
+        done = gradus("export", result["job"], self.dir + "/again", "--state-dir", self.dir + "/three", "--json")
+        self.assertEqual(json.loads(done.stdout)["tables"], [{"name": "wide", "rows": header["wide.keys"]["shape"][0], "dim": 1},
+                                                             {"name": "deep", "rows": rows, "dim": 4}])
         done = gradus("evaluate", result["job"], "--state-dir", self.dir + "/three", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertAlmostEqual(json.loads(done.stdout)["metrics"]["loss"], result["metrics"]["test"]["loss"], places=6)
@@ -112,6 +116,43 @@ class TableCheckpoints(ClusterTest):
         self.start("ps", f"--master={master.address}", f"--checkpoint-dir={self.dir}/cluster/checkpoints")
         self.assert_bits(master, job)
         self.assertEqual(master.job(job)["recoveries"], 1)
+
+    def test_a_server_killed_where_nothing_is_shared_but_a_store(self):
+        with Store() as store:
+            before = dict(os.environ)
+            os.environ.update(store.environment())
+            try:
+                place = "--checkpoint-dir=s3://bucket/clicks"
+                master = self.start("master", f"--state-dir={self.dir}/cluster", place)
+                servers = [self.start("ps", f"--master={master.address}", place) for _ in range(2)]
+                for _ in range(2):
+                    self.start("worker", f"--master={master.address}", "--slow-down=4")
+                job = self.submit(master)
+                self.wait_steps(master, job, 250)
+                servers[0].stop(signal.SIGKILL)
+                self.start("ps", f"--master={master.address}", place)
+                self.assert_bits(master, job)
+                self.assertFalse(os.path.exists(self.dir + "/cluster/checkpoints"))
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
+
+    def test_without_the_same_bits(self):
+        for mode in "async", "bounded":
+            with self.subTest(mode=mode):
+                state = f"{self.dir}/{mode}"
+                master = self.start("master", f"--state-dir={state}")
+                servers = [self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints") for _ in range(2)]
+                for _ in range(2):
+                    self.start("worker", f"--master={master.address}", "--slow-down=4")
+                job = self.submit(master, training__mode=mode, training__replicas=0)
+                self.wait_steps(master, job, 250)
+                servers[1].stop(signal.SIGKILL)
+                self.start("ps", f"--master={master.address}", f"--checkpoint-dir={state}/checkpoints")
+                self.assertEqual(self.wait_state(master, job, "SUCCEEDED", "FAILED")["state"], "SUCCEEDED", master.job(job))
+                self.assertEqual(master.job(job)["recoveries"], 1)
+                metrics = json.loads(gradus("evaluate", job, "--state-dir", state, "--json").stdout)["metrics"]
+                self.assertGreater(metrics["auc"], 0.8)
 
     def test_a_job_paused_and_resumed(self):
         master, _, _ = self.start_cluster(2, 2, slow_down=4)
