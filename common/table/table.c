@@ -295,27 +295,30 @@ void table_stats(const struct table *t, struct table_stats *out)
     }
 }
 
-size_t table_hottest(const struct table *t, struct table_hot_key out[TABLE_HOTTEST_MAX])
+static void add_hot(struct table_hottest *h, uint64_t key, uint32_t sightings)
+{
+    struct table_hot_key *keys = h->keys;
+    size_t at = h->count;
+    while (at > 0 && (keys[at - 1].sightings < sightings ||
+                      (keys[at - 1].sightings == sightings && keys[at - 1].key > key))) {
+        at--;
+    }
+    if (at < TABLE_HOTTEST_MAX) {
+        h->count += h->count < TABLE_HOTTEST_MAX;
+        memmove(keys + at + 1, keys + at, (h->count - 1 - at) * sizeof *keys);
+        keys[at] = (struct table_hot_key){key, sightings};
+    }
+}
+
+bool table_hottest(const struct table *t, struct table_hottest *h, size_t rows)
 {
     struct table_entry entries[READ_AT_ONCE];
-    struct table_cursor cursor = {0};
-    size_t count = 0, n;
-    while ((n = table_index_next(&t->rows.index, &cursor, entries, READ_AT_ONCE)) > 0) {
+    size_t n = 1;
+    for (size_t read = 0; n > 0 && read < rows; read += n) {
+        n = table_index_next(&t->rows.index, &h->cursor, entries, READ_AT_ONCE);
         for (size_t i = 0; i < n; i++) {
-            const uint32_t sightings = table_rows_note(&t->rows, entries[i].row)->sightings;
-            size_t at = count;
-            while (at > 0 &&
-                   (out[at - 1].sightings < sightings ||
-                    (out[at - 1].sightings == sightings && out[at - 1].key > entries[i].key))) {
-                at--;
-            }
-            if (at == TABLE_HOTTEST_MAX) {
-                continue;
-            }
-            count += count < TABLE_HOTTEST_MAX;
-            memmove(out + at + 1, out + at, (count - 1 - at) * sizeof *out);
-            out[at] = (struct table_hot_key){entries[i].key, sightings};
+            add_hot(h, entries[i].key, table_rows_note(&t->rows, entries[i].row)->sightings);
         }
     }
-    return count;
+    return n > 0;
 }

@@ -200,8 +200,15 @@ struct table_hot_key {
     uint64_t key;
     uint32_t sightings;
 };
-/* The keys with the most sightings, of rows; with as many, the smaller key first. Returns how many,
- * TABLE_HOTTEST_MAX at most. Reads the notes of all rows. */
-size_t table_hottest(const struct table *t, struct table_hot_key out[TABLE_HOTTEST_MAX]);
+/* The keys with the most sightings, of rows; with as many, the smaller key first. */
+struct table_hottest { /* begins zeroed */
+    struct table_cursor cursor;
+    size_t count;
+    struct table_hot_key keys[TABLE_HOTTEST_MAX];
+};
+/* Reads the notes of @rows more rows, or a few more than that; false: it has read all, and @h is
+ * what there is. The table may change between the calls: then numbers are those of when a row was
+ * read, and rows that come or go meanwhile may be left out. */
+bool table_hottest(const struct table *t, struct table_hottest *h, size_t rows);
 
 #endif

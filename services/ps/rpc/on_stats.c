@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stats: each shard tells on its own strand, of itself and its tables; the last one sends the
- * answer. */
+ * answer. Hottest keys are looked for some rows at a time, so that training goes on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +9,7 @@
 #include "ps/rpc/ps_shell.h"
 #include "wire/wire.h"
 
-struct telling_table {
-    Gradus__V1__TableStats message;
-    Gradus__V1__HotKey keys[TABLE_HOTTEST_MAX], *list[TABLE_HOTTEST_MAX];
-};
+#define HOTTEST_ROWS 16384 /* at a time: a millisecond or two */
 
 struct telling {
     struct strand_task task;
@@ -21,7 +18,10 @@ struct telling {
     Gradus__V1__ShardStats message;
     Gradus__V1__Ledger ledger_message;
     struct ledger ledger;
-    struct telling_table *tables;
+    Gradus__V1__TableStats *tables;
+    size_t hot; /* the table whose hottest keys are asked for */
+    struct table_hottest hottest;
+    Gradus__V1__HotKey keys[TABLE_HOTTEST_MAX], *key_list[TABLE_HOTTEST_MAX];
 };
 
 struct stats {
@@ -61,20 +61,6 @@ static void told(struct stats *st)
     }
 }
 
-static void tell_hottest(const struct table *table, struct telling_table *to)
-{
-    struct table_hot_key keys[TABLE_HOTTEST_MAX];
-    const size_t n = table_hottest(table, keys);
-    for (size_t i = 0; i < n; i++) {
-        gradus__v1__hot_key__init(&to->keys[i]);
-        to->keys[i].key = keys[i].key;
-        to->keys[i].sightings = keys[i].sightings;
-        to->list[i] = &to->keys[i];
-    }
-    to->message.hottest = to->list;
-    to->message.n_hottest = n;
-}
-
 static void tell_table(const struct ps_shard *s, size_t i, Gradus__V1__TableStats *m)
 {
     struct table_config config;
@@ -98,28 +84,57 @@ static void tell_table(const struct ps_shard *s, size_t i, Gradus__V1__TableStat
     m->read = stats.read;
 }
 
-static void tell_tables(struct telling *t, const char *hottest)
+/* True: the hottest keys of one of them are asked for. */
+static bool tell_tables(struct telling *t)
 {
+    const char *hottest = ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest;
     const struct ps_shard *s = t->shard;
+    bool asked = false;
     if (s->tables == NULL || s->let_go) { /* they are gone */
-        return;
+        return false;
     }
     const size_t count = s->tables->count;
     t->tables = mem_new(count, sizeof *t->tables);
     t->message.tables = mem_new(count, sizeof(Gradus__V1__TableStats *));
     t->message.n_tables = count;
     for (size_t i = 0; i < count; i++) {
-        tell_table(s, i, &t->tables[i].message);
-        t->message.tables[i] = &t->tables[i].message;
-        if (strcmp(hottest, t->tables[i].message.name) == 0) {
-            tell_hottest(s->tables->tables[i], &t->tables[i]);
+        tell_table(s, i, &t->tables[i]);
+        t->message.tables[i] = &t->tables[i];
+        if (strcmp(hottest, t->tables[i].name) == 0) {
+            t->hot = i;
+            asked = true;
         }
     }
+    return asked;
+}
+
+static struct telling *telling_of(struct strand_task *task)
+{
+    return (struct telling *)((char *)task - offsetof(struct telling, task));
+}
+
+static void tell_hottest(struct strand_task *task)
+{
+    struct telling *t = telling_of(task);
+    struct ps_shard *s = t->shard;
+    if (!s->let_go && table_hottest(s->tables->tables[t->hot], &t->hottest, HOTTEST_ROWS)) {
+        (void)strand_post(&s->strand, task, tell_hottest); /* behind what came meanwhile */
+        return;
+    }
+    for (size_t i = 0; i < t->hottest.count; i++) {
+        gradus__v1__hot_key__init(&t->keys[i]);
+        t->keys[i].key = t->hottest.keys[i].key;
+        t->keys[i].sightings = t->hottest.keys[i].sightings;
+        t->key_list[i] = &t->keys[i];
+    }
+    t->tables[t->hot].hottest = t->key_list;
+    t->tables[t->hot].n_hottest = t->hottest.count;
+    told(t->stats);
 }
 
 static void tell(struct strand_task *task)
 {
-    struct telling *t = (struct telling *)((char *)task - offsetof(struct telling, task));
+    struct telling *t = telling_of(task);
     struct ps_shard *s = t->shard;
     struct shard_info info;
     struct snapshots_usage usage;
@@ -145,7 +160,10 @@ static void tell(struct strand_task *task)
         wire_ledger_to_proto(&t->ledger, &t->ledger_message);
         m->ledger = &t->ledger_message;
     }
-    tell_tables(t, ((const Gradus__V1__StatsRequest *)t->stats->msg->body)->hottest);
+    if (tell_tables(t)) {
+        (void)strand_post(&s->strand, task, tell_hottest);
+        return;
+    }
     told(t->stats);
 }
 

@@ -143,27 +143,59 @@ static void test_bad_restores(void **state)
     table_free(t);
 }
 
+/* Of all rows, however many are read at a time. */
+static struct table_hottest hottest_of(const struct table *t, size_t rows)
+{
+    struct table_hottest h = {.count = 0};
+    while (table_hottest(t, &h, rows)) {
+    }
+    return h;
+}
+
 static void test_hottest(void **state)
 {
     (void)state;
     const struct table_config c = model_config("sgd", 2);
     struct table *t = rig_open(&c);
-    struct table_hot_key hot[TABLE_HOTTEST_MAX];
-    assert_int_equal(table_hottest(t, hot), 0);
+    assert_int_equal(hottest_of(t, 1000).count, 0);
     for (size_t n = 30; n > 0; n--) { /* key number i comes 30 - i times, but for the last ones */
         assert_int_equal(rig_update(t, 0, n < 25 ? n : 30, NULL), 0);
     }
-    assert_int_equal(table_hottest(t, hot), TABLE_HOTTEST_MAX);
+    struct table_hottest h = hottest_of(t, 1000);
+    assert_int_equal(h.count, TABLE_HOTTEST_MAX);
     for (size_t i = 0; i < TABLE_HOTTEST_MAX; i++) {
-        assert_int_equal(hot[i].key, rng_u64(9, i));
-        assert_int_equal(hot[i].sightings, 30 - i);
+        assert_int_equal(h.keys[i].key, rng_u64(9, i));
+        assert_int_equal(h.keys[i].sightings, 30 - i);
     }
     table_free(t);
     t = rig_open(&c);
     assert_int_equal(rig_update(t, 0, 30, NULL), 0);
-    assert_int_equal(table_hottest(t, hot), TABLE_HOTTEST_MAX);
+    h = hottest_of(t, 1);
+    assert_int_equal(h.count, TABLE_HOTTEST_MAX);
     for (size_t i = 0; i < TABLE_HOTTEST_MAX; i++) { /* as many each: by key */
-        assert_int_equal(hot[i].key, rig_keys[i]);
+        assert_int_equal(h.keys[i].key, rig_keys[i]);
+    }
+    table_free(t);
+}
+
+/* A call reads no more than it is told to, or a few; rows may change meanwhile. */
+static void test_hottest_in_parts(void **state)
+{
+    (void)state;
+    const struct table_config c = model_config("sgd", 2);
+    struct table *t = rig_open(&c);
+    struct table_hottest h = {.count = 0};
+    size_t calls = 1;
+    assert_int_equal(rig_update(t, 0, 3000, NULL), 0);
+    while (table_hottest(t, &h, 500)) {
+        assert_int_equal(rig_update(t, 0, 10, NULL), 0);
+        calls++;
+    }
+    assert_in_range(calls, 3000 / 1000, 3000 / 500 + 1);
+    for (size_t i = 0; i < h.count; i++) {
+        for (size_t k = 0; k < i; k++) {
+            assert_int_not_equal(h.keys[k].key, h.keys[i].key); /* none comes twice */
+        }
     }
     table_free(t);
 }
@@ -171,10 +203,9 @@ static void test_hottest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_configs),
-        cmocka_unit_test(test_bad_calls),
-        cmocka_unit_test(test_bad_restores),
-        cmocka_unit_test(test_hottest),
+        cmocka_unit_test(test_configs),          cmocka_unit_test(test_bad_calls),
+        cmocka_unit_test(test_bad_restores),     cmocka_unit_test(test_hottest),
+        cmocka_unit_test(test_hottest_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
