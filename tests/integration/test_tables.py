@@ -144,6 +144,46 @@ class ClicksOnce(Clicks, FaultTest):
         self.assert_learned(status)
 
 
+CATCH_UP = """name: catch-up
+data: {format: libffm, train: {file: train}, columns: [{column: 0..5, as: sparse}]}
+model:
+%s
+  layers: [linear: {name: linear, %s, hashing: none, shared: true, bias: true}]
+  loss: sigmoid_cross_entropy
+update: {%s}
+training: {batch_size: 16, epochs: 3, evaluate_every: never}
+"""
+
+
+class CatchUp(Clicks, FaultTest):
+    def train(self, name, tables, rows, update):
+        path = os.path.join(self.dir, name + ".yaml")
+        with open(path, "w") as f:
+            f.write(CATCH_UP % (tables, rows, update))
+        result = self.run_job(name, path, data__dir=self.shared, training__epochs=3)
+        return self.tensors(result["job"], name)
+
+    def test_a_row_is_as_a_dense_one(self):
+        """A whole training run, of the same weights in a variable and in a table that catches up."""
+        for i, update in enumerate(("rule: momentum, learning_rate: 0.05", "rule: adam, learning_rate: 0.01",
+                                    "rule: adamw, learning_rate: 0.01, weight_decay: 0.1",
+                                    "rule: ftrl, learning_rate: 0.1, l1: 0.001, l2: 0.01",
+                                    "rule: adagrad, learning_rate: 0.1",
+                                    "rule: adam, learning_rate: 0.01, schedule: {kind: step, every: 50, rate: 0.5}")):
+            with self.subTest(update):
+                dense = self.train(f"dense-{i}", "", "rows: 4000", update)
+                sparse = self.train(f"table-{i}", "  tables: [{name: t, dim: 1, init: zeros, catch_up: true, "
+                                    "memory_bytes: 4 MiB, copies_bytes: 4 MiB}]", "table: t", update)
+                weights = struct.unpack("<4000f", dense["linear.weights"][2])
+                keys = struct.unpack(f"<{sparse['t.keys'][1][0]}Q", sparse["t.keys"][2])
+                rows = struct.unpack(f"<{len(keys)}f", sparse["t.values"][2])
+                largest = max(abs(w) for w in weights)
+                self.assertGreater(largest, 0.01)
+                self.assertGreater(len(keys), 400)
+                for key, row in zip(keys, rows):
+                    self.assertLessEqual(abs(row - weights[key]), 1e-5 * max(abs(weights[key]), 0.01 * largest), key)
+
+
 class Refusals(Clicks, FaultTest):
     def test_a_table_that_is_full(self):
         done = self.run_job("full", self.file, expect=1, data__dir=self.shared, model__tables__2__memory_bytes="1 MiB",
