@@ -299,12 +299,85 @@ static void test_copies_are_limited(void **state)
     }
 }
 
+/* A table that is full, and counts that are, go into others of the same size, whatever they went
+ * through before. */
+static void test_what_is_full_is_restored(void **state)
+{
+    (void)state;
+    static const size_t dims[] = {1, 16, RIG_DIM_MAX};
+    for (size_t i = 0; i < 2 * sizeof dims / sizeof dims[0]; i++) {
+        struct table_config c = model_config(i % 2 == 0 ? "sgd" : "adam", dims[i / 2]);
+        struct table *from = NULL, *to = NULL;
+        struct err err;
+        c.bytes_max = 2 << 20;
+        c.on_full = TABLE_FULL_EVICT;
+        c.admission.kind = TABLE_ADMIT_COUNTED;
+        c.admission.sightings = 1 + (uint32_t)(i % 3);
+        c.admission.bytes = 1 << 20;
+        from = rig_open(&c);
+        for (uint64_t first = 0, step = 0; step < 120; step++, first += step % 4 == 0 ? 900 : 0) {
+            if (rig_update(from, first, 2000, &err) != 0) {
+                break; /* no more counts fit */
+            }
+        }
+        struct rig_listing was = rig_list(from, table_version(from)), is;
+        struct counts counted = list_counts(from), counts;
+        assert_int_equal(table_new(&c, table_version(from), &to, NULL), 0);
+        assert_int_equal(table_restore_reserve(to, was.n, counted.n, NULL), 0);
+        if (table_restore_rows(to, &was.chunk, &err) != 0 ||
+            table_restore_counts(to, &counted.chunk, &err) != 0) {
+            fail_msg("%s", err.msg);
+        }
+        is = rig_list(to, table_version(to));
+        counts = list_counts(to);
+        rig_assert_same(&was, &is, c.dim);
+        assert_same_counts(&counted, &counts);
+        rig_drop(&was);
+        rig_drop(&is);
+        table_free(from);
+        table_free(to);
+    }
+}
+
+/* Pins are given up for the update, and say why. */
+static void test_pins_are_given_up(void **state)
+{
+    (void)state;
+    struct table_config c = model_config("sgd", RIG_DIM_MAX);
+    struct err err;
+    uint64_t version = 0, count = 0;
+    c.copies_bytes_max = 1 << 20;
+    struct table *t = rig_open(&c);
+    assert_false(table_give_up_pins(t));
+    assert_int_equal(rig_update(t, 0, 4000, NULL), 0);
+    assert_int_equal(table_pin(t, &version, NULL), 0);
+    assert_false(table_copies_short(t));
+    assert_int_equal(rig_update(t, 0, 2000, NULL), 0);
+    assert_true(table_copies_short(t));
+    assert_int_equal(rig_update(t, 2000, 2000, &err), ERR_EXHAUSTED);
+    assert_true(table_give_up_pins(t));
+    assert_int_equal(table_count(t, version, &count, &err), ERR_RANGE);
+    assert_non_null(strstr(err.msg, "version 1 cannot be read; 2 can; copies for it did not fit"));
+    assert_int_equal(table_unpin(t, version, &err), ERR_RANGE);
+    assert_false(table_copies_short(t));
+    assert_int_equal(rig_update(t, 2000, 2000, NULL), 0);
+    assert_int_equal(table_pin(t, &version, NULL), 0); /* as before */
+    assert_int_equal(rig_update(t, 0, 1, NULL), 0);
+    assert_int_equal(table_count(t, version, &count, NULL), 0);
+    table_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_full_refuses),           cmocka_unit_test(test_full_of_counts),
-        cmocka_unit_test(test_full_takes_counts_back), cmocka_unit_test(test_full_evicts),
-        cmocka_unit_test(test_full_for_long),          cmocka_unit_test(test_copies_are_limited),
+        cmocka_unit_test(test_full_refuses),
+        cmocka_unit_test(test_full_of_counts),
+        cmocka_unit_test(test_full_takes_counts_back),
+        cmocka_unit_test(test_full_evicts),
+        cmocka_unit_test(test_what_is_full_is_restored),
+        cmocka_unit_test(test_pins_are_given_up),
+        cmocka_unit_test(test_full_for_long),
+        cmocka_unit_test(test_copies_are_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
