@@ -35,11 +35,14 @@ struct init {
 
 #define VARIABLE_NAME_BYTES 128
 
-/* A trainable tensor of a model. Plain data. */
+/* A tensor of a model, which the servers keep. Plain data. */
 struct variable_spec {
     char name[VARIABLE_NAME_BYTES]; /* "dense_1.kernel" */
     struct shape shape;             /* partitions are ranges along dims[0] */
     struct init init;
+    /* 0: gradients train it. Else no gradients come but what the batches have of a statistic, and
+     * each update takes it so far, up to 1, towards their mean. */
+    double statistic;
 };
 
 /* Elements @first .. @first+@count-1 (flat, row-major) of variable @name into @out. */

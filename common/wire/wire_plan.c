@@ -30,6 +30,7 @@ void wire_plan_to_proto(const struct plan *plan, Gradus__V1__Plan *out)
         to->init_b = v->init.b;
         to->fan_in = v->init.fan_in;
         to->fan_out = v->init.fan_out;
+        to->statistic = v->statistic;
     }
     for (size_t i = 0; i < plan->partition_count; i++) {
         const struct partition *p = &plan->partitions[i];
@@ -77,6 +78,7 @@ static int read_variable(const Gradus__V1__Variable *in, struct variable_spec *o
     }
     out->init = (struct init){(enum init_kind)in->init_kind, in->init_a, in->init_b, in->fan_in,
                               in->fan_out};
+    out->statistic = in->statistic;
     return 0;
 }
 

@@ -300,6 +300,7 @@ static json_t *patterns_of(const struct output_update *o)
         const struct update_pattern *p = output_update_pattern(o, v);
         json_t *variable = json_object();
         json_put(variable, "name", json_text(o->plan->variables[v].name));
+        json_put(variable, "statistic", json_boolean(o->plan->variables[v].statistic > 0));
         json_put(variable, "pattern", p == NULL ? json_null() : json_text(p->match));
         if (p != NULL) {
             json_put(variable, "frozen", json_boolean(p->frozen));

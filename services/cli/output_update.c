@@ -147,7 +147,10 @@ static void say_patterns(const struct output_update *o, struct buf *out)
     for (size_t v = 0; v < o->plan->variable_count; v++) {
         const struct update_pattern *p = output_update_pattern(o, v);
         const char *name = o->plan->variables[v].name;
-        if (p == NULL) {
+        if (o->plan->variables[v].statistic > 0) {
+            buf_printf(out, "%-*s  %-20s  %13s\n", width, name, p == NULL ? "-" : p->match,
+                       p != NULL && p->frozen ? "frozen" : "statistic");
+        } else if (p == NULL) {
             buf_printf(out, "%-*s  -\n", width, name);
         } else if (p->frozen) {
             buf_printf(out, "%-*s  %-20s  %13s\n", width, name, p->match, "frozen");

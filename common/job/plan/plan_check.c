@@ -31,6 +31,11 @@ static int check_variable(const struct variable_spec *v, size_t index, struct er
         return err_set(err, ERR_INVALID, "variable %s: unknown initialiser %d", v->name,
                        (int)v->init.kind);
     }
+    if (!(v->statistic >= 0 && v->statistic <= 1)) {
+        return err_set(err, ERR_INVALID,
+                       "variable %s: a statistic that goes %g of the way; from 0 to 1 would fit",
+                       v->name, v->statistic);
+    }
     return 0;
 }
 

@@ -16,6 +16,7 @@ static struct update_variable *variables_of(const struct plan *plan)
             .name = spec->name,
             .elements = shape_count(&spec->shape),
             .width = (size_t)plan_row_elements(&spec->shape),
+            .statistic = (float)spec->statistic,
         };
     }
     return v;

@@ -52,7 +52,7 @@ static int take_variables(struct update *u, const struct update_variable *variab
             .group = update_spec_match(u->spec, v->name),
             .local = SIZE_MAX,
         };
-        u->counted += !u->groups[u->variables[i].group].frozen;
+        u->counted += !update_is_apart(u, (uint32_t)i);
         u->factors[i] = 1.0;
     }
     return 0;
@@ -93,7 +93,7 @@ static int take_parts(struct update *u, const struct update_part *parts, struct 
     for (size_t i = 0; i < u->variable_count; i++) {
         const struct update_variable_state *v = &u->variables[i];
         uint64_t here = v->local == SIZE_MAX ? 0 : u->locals[v->local].elements_here;
-        if (!u->groups[v->group].frozen) {
+        if (!update_is_apart(u, (uint32_t)i)) {
             u->is_whole = u->is_whole && (here == 0 || here == v->spec.elements);
             u->is_complete = u->is_complete && here == v->spec.elements;
         }
@@ -186,12 +186,18 @@ static void add_piece(struct update *u, size_t *capacity, size_t part, uint64_t 
     u->pieces[u->piece_count++] = (struct update_piece){part, at, n};
 }
 
+static bool is_statistic(const struct update *u, size_t part)
+{
+    return u->variables[u->parts[part].part.variable].spec.statistic > 0;
+}
+
 /* Where a run of parts ends that one call of the rule may cover. */
 static size_t run_end(const struct update *u, size_t part)
 {
     size_t end = part + 1;
     while (rule_is_elementwise(u->spec->rule) && u->spec->clip_norm == 0 && end < u->part_count &&
-           u->parts[end].group == u->parts[part].group) {
+           u->parts[end].group == u->parts[part].group && !is_statistic(u, part) &&
+           !is_statistic(u, end)) {
         end++;
     }
     return end;

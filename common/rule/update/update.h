@@ -45,6 +45,11 @@ struct update_variable {
     const char *name; /* borrowed for the life of the update */
     uint64_t elements;
     size_t width; /* elements of a row: plan_row_elements() */
+    /* 0: gradients train it. Else it is a statistic, and its gradient the sum over examples of what
+     * it is of them: w += statistic · (mean − w), whatever the rule. Of all the above a statistic
+     * knows accumulation, the mean, the check for finite values and the moving average. What is not
+     * finite leaves it as it is. */
+    float statistic;
 };
 
 /* A piece of a variable in a shard: whole rows. Parts come in the order of their offsets, which run

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The passes over memory of an update. */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -97,18 +98,36 @@ static void follow(float *restrict average, const float *restrict values, float 
     }
 }
 
+/* A statistic towards the mean of what the records have of it. */
+VECTOR_CLONES
+static void approach(float *out, const float *in, const float *gradient, float scale, float share,
+                     size_t n)
+{
+    VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        const float moved = in[i] + share * (gradient[i] * scale - in[i]);
+        out[i] = fabsf(moved) <= FLT_MAX ? moved : in[i];
+    }
+}
+
 /* ---- what stands in the gradient ---- */
 
-static void gather(const struct update *u, uint64_t at, size_t n)
+static float statistic_of(const struct update *u, size_t part)
+{
+    return u->variables[u->parts[part].part.variable].spec.statistic;
+}
+
+static void gather(const struct update *u, size_t part, uint64_t at, size_t n)
 {
     const struct update_step *step = &u->step;
+    const float lambda = statistic_of(u, part) > 0 ? 0.0F : step->lambda;
     float *gradient = step->gradient + at;
     if (step->more != NULL) {
         add(gradient, step->more + at, n);
     }
     if (step->then != NULL) {
-        compensate(gradient, step->in + at, step->then + at, 1.0F / (float)step->examples,
-                   step->lambda, n);
+        compensate(gradient, step->in + at, step->then + at, 1.0F / (float)step->examples, lambda,
+                   n);
     }
     if (u->accumulated != SIZE_MAX && u->kind != UPDATE_COLLECTING) {
         accumulate(gradient, step->slots[u->accumulated] + at, gradient, u->weight, n);
@@ -124,7 +143,7 @@ static bool has_to_gather(const struct update *u)
 static void gather_piece(void *ctx, size_t i)
 {
     const struct update *u = ctx;
-    gather(u, u->pieces[i].at, (size_t)u->pieces[i].n);
+    gather(u, u->pieces[i].part, u->pieces[i].at, (size_t)u->pieces[i].n);
 }
 
 void update_gather(struct update *u)
@@ -138,6 +157,9 @@ void update_gather(struct update *u)
 static bool has_to_shape(const struct update *u, size_t part)
 {
     const struct update_group *g = &u->groups[u->parts[part].group];
+    if (statistic_of(u, part) > 0) {
+        return false;
+    }
     return u->spec->clip_value > 0 || u->factors[u->parts[part].part.variable] != 1.0 ||
            g->l1 != 0 || g->l2 != 0;
 }
@@ -147,6 +169,10 @@ static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
     const struct update_group *g = &u->groups[u->parts[part].group];
     float limit = u->spec->clip_value > 0 ? (float)u->spec->clip_value : INFINITY;
     float factor = (float)u->factors[u->parts[part].part.variable];
+    if (statistic_of(u, part) > 0) { /* the mean alone */
+        clip(u->step.gradient + at, u->scale, INFINITY, 1.0F, n);
+        return;
+    }
     clip(u->step.gradient + at, u->scale, limit, factor, n);
     if (g->l1 != 0 || g->l2 != 0) {
         penalize(u->step.gradient + at, u->step.in + at, (float)g->l1, (float)g->l2, n);
@@ -339,12 +365,12 @@ static void run_piece(const struct update *u, const struct update_piece *piece,
     const struct update_step *step = &u->step;
     const struct passes p = passes_of(u, piece->part);
     const uint64_t block = block_of(u, piece, &p), end = piece->at + piece->n;
-    const float decay = (float)u->spec->average;
+    const float decay = (float)u->spec->average, statistic = statistic_of(u, piece->part);
     const float fresh = (float)(1.0 - u->spec->average);
     for (uint64_t at = piece->at; at < end; at += block) {
         size_t n = (size_t)(end - at < block ? end - at : block);
         if (p.gather) {
-            gather(u, at, n);
+            gather(u, piece->part, at, n);
         }
         if (p.check && !all_finite(step->gradient + at, n)) {
             report_bad(u, piece->part, step->gradient + at, at, n, result);
@@ -353,8 +379,12 @@ static void run_piece(const struct update *u, const struct update_piece *piece,
         if (p.shape) {
             shape(u, piece->part, at, n);
         }
-        run_rule(u, piece->part, at, n, p.shape ? 1.0F : u->scale);
-        if (p.group->decay != 0) {
+        if (statistic > 0) {
+            approach(u->out + at, step->in + at, step->gradient + at, u->scale, statistic, n);
+        } else {
+            run_rule(u, piece->part, at, n, p.shape ? 1.0F : u->scale);
+        }
+        if (p.group->decay != 0 && statistic == 0) {
             shrink(u->out + at, step->in + at, p.group->decay, n);
         }
         if (p.average != NULL) {
@@ -375,7 +405,7 @@ static void collect_piece(const struct update *u, const struct update_piece *pie
         n = end - at < UPDATE_BLOCK_FLOATS ? end - at : UPDATE_BLOCK_FLOATS;
         float *sum = u->step.slots[u->accumulated] + at;
         if (gathers) {
-            gather(u, at, n);
+            gather(u, piece->part, at, n);
         }
         accumulate(sum, sum, u->step.gradient + at, u->weight, n);
         if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !all_finite(sum, n)) {

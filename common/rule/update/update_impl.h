@@ -68,7 +68,7 @@ struct update {
     const struct update_spec *spec;
     struct update_variable_state *variables;
     size_t variable_count;
-    size_t counted; /* variables that are not frozen */
+    size_t counted; /* variables that are not apart: update_is_apart() */
     struct update_part_state *parts;
     size_t part_count;
     struct update_local *locals;
@@ -117,6 +117,13 @@ struct update {
     bool failed;           /* found here, before the rounds */
     bool alone;            /* the totals to settle are of variables that lie here, no others */
 };
+
+/* Nothing of the rule, nor of norms, is about it. */
+static inline bool update_is_apart(const struct update *u, uint32_t variable)
+{
+    const struct update_variable_state *v = &u->variables[variable];
+    return u->groups[v->group].frozen || v->spec.statistic > 0;
+}
 
 /* ---- update_apply.c ---- */
 

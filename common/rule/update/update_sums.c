@@ -182,7 +182,7 @@ void update_reduce(struct update *u, unsigned round, struct buf *out)
     blob_begin(out, BLOB_PARTS, round, u->step.version);
     for (size_t i = 0; i < u->part_count && u->kind == UPDATE_DUE; i++) {
         const struct update_part *p = &u->parts[i].part;
-        if (!u->groups[u->parts[i].group].frozen) {
+        if (!update_is_apart(u, p->variable)) {
             reduce_part(u, round, i);
             blob_add_part(out, p->variable, p->first, p->count, &u->sums[0]);
         }
@@ -191,10 +191,10 @@ void update_reduce(struct update *u, unsigned round, struct buf *out)
 
 /* ---- settle ---- */
 
-/* The next variable that is not frozen, from @v on. */
+/* The next variable that sums are of, from @v on. */
 static uint32_t next_counted(const struct update *u, uint32_t v)
 {
-    while (v < u->variable_count && u->groups[u->variables[v].group].frozen) {
+    while (v < u->variable_count && update_is_apart(u, v)) {
         v++;
     }
     return v;
@@ -361,7 +361,7 @@ int update_norms(struct update *u, const float *gradient, uint64_t examples, dou
     blob_begin(&mine, BLOB_PARTS, 0, 0);
     for (size_t i = 0; i < u->part_count; i++) {
         const struct update_part *p = &u->parts[i].part;
-        if (!u->groups[u->parts[i].group].frozen) {
+        if (!update_is_apart(u, p->variable)) {
             reduce_norm(u, gradient + p->offset, p->first, p->count,
                         examples == 0 ? 0.0F : 1.0F / (float)examples, &u->sums[0]);
             blob_add_part(&mine, p->variable, p->first, p->count, &u->sums[0]);

@@ -243,7 +243,7 @@ static void run_backwards(void *team, size_t count, void (*one)(void *ctx, size_
 static void test_pieces_in_any_order(void **state)
 {
     (void)state;
-    struct update_variable v[] = {{"w", UINT64_C(1100) * 512, 512}, {"b", 70000, 1}};
+    struct update_variable v[] = {{"w", UINT64_C(1100) * 512, 512, 0}, {"b", 70000, 1, 0}};
     struct update_part parts[] = {{0, 0, v[0].elements, 0}, {1, 0, 70000, v[0].elements}};
     static const char *const rules[] = {"adam", "adafactor", "sgld"};
     const uint64_t n = v[0].elements + v[1].elements;

@@ -235,8 +235,8 @@ static void test_parts_that_are_none(void **state)
     struct update_spec spec;
     rig_spec(&spec, "adam", "");
     new_refused(&spec, NULL, 0, "update: a shard without a part of a variable");
-    new_refused(&spec, &(struct update_part){4, 0, 5, 0}, 1,
-                "update: part 0: there is no variable 4");
+    new_refused(&spec, &(struct update_part){5, 0, 5, 0}, 1,
+                "update: part 0: there is no variable 5");
     new_refused(&spec, &(struct update_part){0, 0, 6, 0}, 1,
                 "update: part 0: elements 0 to 6 are no rows of 'dense_1.kernel'");
     new_refused(&spec, &(struct update_part){0, 180, 10, 0}, 1,

@@ -108,9 +108,65 @@ static void test_apply_applies(void **state)
     update_spec_release(&spec);
 }
 
+static float bad_statistic(uint64_t version, uint32_t variable, uint64_t element)
+{
+    return variable == STATISTIC && element == 7 ? INFINITY : rig_usual(version, variable, element);
+}
+
+/* It fails the job as any gradient does; where others may be left out, it alone is. */
+static void test_statistics_that_are_not_finite(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct update_spec spec;
+        struct rig r;
+        rig_spec(&spec, "adam", "");
+        spec.non_finite = way == 0   ? UPDATE_NON_FINITE_FAIL
+                          : way == 1 ? UPDATE_NON_FINITE_SKIP
+                                     : UPDATE_NON_FINITE_APPLY;
+        rig_init(&r, &spec, 2, 3, 4);
+        const float before = *rig_find(&r, STATISTIC, 7, -1),
+                    next = *rig_find(&r, STATISTIC, 8, -1);
+        const struct update_result result = rig_train(&r, bad_statistic, 8);
+        assert_int_equal(result.outcome, way == 0 ? UPDATE_FAILED : UPDATE_APPLIED);
+        if (way == 0) {
+            assert_int_equal(result.variable, STATISTIC);
+            assert_int_equal(result.element, 7);
+        } else {
+            assert_true(*rig_find(&r, STATISTIC, 7, -1) == before);
+            assert_true(*rig_find(&r, STATISTIC, 8, -1) != next);
+        }
+        rig_release(&r);
+        update_spec_release(&spec);
+    }
+}
+
+static float bad_scale(uint64_t version, uint32_t variable, uint64_t element)
+{
+    return variable == 3 ? NAN : rig_usual(version, variable, element);
+}
+
+static void test_frozen_counts_nowhere(void **state)
+{
+    (void)state;
+    struct update_spec spec;
+    struct rig r;
+    rig_spec(&spec, "adam", "");
+    spec.clip_global_norm = 1;
+    rig_pattern(&spec, "sc?le")->frozen = true;
+    rig_init(&r, &spec, 1, 1, 0);
+    assert_int_equal(rig_train(&r, bad_scale, 8).outcome, UPDATE_APPLIED);
+    float before = rig_value(3, 0);
+    assert_memory_equal(rig_find(&r, 3, 0, -1), &before, sizeof before);
+    rig_release(&r);
+    update_spec_release(&spec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frozen_counts_nowhere),
+        cmocka_unit_test(test_statistics_that_are_not_finite),
         cmocka_unit_test(test_fail_names_the_first),
         cmocka_unit_test(test_skip_leaves_all_as_it_is),
         cmocka_unit_test(test_skip_remembers),

@@ -31,7 +31,7 @@ static float *fill(float scale)
 
 static void open_run(struct run *r, struct update_spec *spec, const char *rule)
 {
-    const struct update_variable variable = {"w", ELEMENTS, WIDTH};
+    const struct update_variable variable = {"w", ELEMENTS, WIDTH, 0};
     const struct update_part part = {.variable = 0, .count = ELEMENTS};
     struct err err;
     *spec = (struct update_spec){.rule = rule_find(rule)};

@@ -15,13 +15,13 @@
 #include "rule/update/update.h"
 
 #define RIG_SHARDS_MAX 4
-#define RIG_VARIABLES 4
+#define RIG_VARIABLES 5
+#define STATISTIC (RIG_VARIABLES - 1) /* the last of them */
 
 static const struct update_variable rig_variables[RIG_VARIABLES] = {
-    {"dense_1.kernel", 37 * 5, 5},
-    {"dense_1.bias", 11, 1},
-    {"dense_2.kernel", 301 * 9, 9},
-    {"scale", 1, 1},
+    {"dense_1.kernel", 37 * 5, 5, 0},  {"dense_1.bias", 11, 1, 0},
+    {"dense_2.kernel", 301 * 9, 9, 0}, {"scale", 1, 1, 0},
+    {"norm_1.mean", 23, 1, 0.25F},
 };
 
 /* @settings: "key=value …" of the rule. */

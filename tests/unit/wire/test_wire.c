@@ -33,8 +33,8 @@ static void test_ids(void **state)
 static void make_plan(struct plan *plan)
 {
     struct variable_spec variables[2] = {
-        {"dense_1.kernel", {2, {5, 3}}, {INIT_GLOROT_UNIFORM, 0.5, 0.25, 5, 3}},
-        {"dense_1.bias", {1, {3}}, {INIT_ZEROS, 0, 0, 0, 0}},
+        {"dense_1.kernel", {2, {5, 3}}, {INIT_GLOROT_UNIFORM, 0.5, 0.25, 5, 3}, 0},
+        {"dense_1.bias", {1, {3}}, {INIT_ZEROS, 0, 0, 0, 0}, 0.125},
     };
     struct cluster_spec cluster = {
         .workers = {1, 1}, .ps = 2, .partitioner = PARTITIONER_FIXED, .partitions = 2};
@@ -76,6 +76,7 @@ static void test_plan_round_trip(void **state)
         assert_string_equal(back.variables[i].name, plan.variables[i].name);
         assert_true(shape_equal(&back.variables[i].shape, &plan.variables[i].shape));
         assert_int_equal(back.variables[i].init.kind, plan.variables[i].init.kind);
+        assert_true(back.variables[i].statistic == plan.variables[i].statistic);
         assert_true(back.variables[i].init.a == plan.variables[i].init.a);
         assert_int_equal(back.variables[i].init.fan_out, plan.variables[i].init.fan_out);
     }
@@ -127,6 +128,10 @@ static void spoil_kind(Gradus__V1__Plan *p)
 {
     p->variables[1]->init_kind = 1000;
 }
+static void spoil_statistic(Gradus__V1__Plan *p)
+{
+    p->variables[1]->statistic = 1.5;
+}
 static void spoil_order(Gradus__V1__Plan *p)
 {
     p->partitions[0]->shard = 1;
@@ -165,6 +170,7 @@ static void test_plan_refused(void **state)
     refuse_plan(spoil_variable, ERR_INVALID, "variable number 99");
     refuse_plan(spoil_dims, ERR_INVALID, "dense_1.kernel");
     refuse_plan(spoil_kind, ERR_INVALID, "unknown initialiser 1000");
+    refuse_plan(spoil_statistic, ERR_INVALID, "a statistic that goes 1.5 of the way");
     refuse_plan(spoil_order, ERR_INVALID, "shard");
     refuse_plan(spoil_shards, ERR_INVALID, "shards");
     refuse_plan(spoil_empty, ERR_INVALID, "0 variables");
