@@ -26,6 +26,7 @@
     X(dropout)           \
     X(flatten)           \
     X(layer_norm)        \
+    X(batch_norm)        \
     X(concat)            \
     X(add)               \
     X(multiply)          \

@@ -397,6 +397,20 @@ size_t model_variable_count(const struct model *m)
     return m->variable_count;
 }
 
+int model_check_batch(const struct model *m, size_t records, struct err *err)
+{
+    for (size_t i = 0; i < m->layer_count; i++) {
+        const struct layer *l = &m->layers[i].layer;
+        if (l->records_min > records) {
+            return err_set(err, ERR_INVALID,
+                           "layer '%s' takes statistics of a mini-batch, and training.batch_size: "
+                           "%zu leaves none; %zu records or more would fit",
+                           l->name, records, l->records_min);
+        }
+    }
+    return 0;
+}
+
 const struct variable_spec *model_variable(const struct model *m, size_t i)
 {
     return m->variables[i];

@@ -30,6 +30,8 @@ int model_new(const struct model_spec *spec, const struct shape *input,
 void model_free(struct model *m);
 size_t model_variable_count(const struct model *m);
 const struct variable_spec *model_variable(const struct model *m, size_t i);
+/* Is a mini-batch of @records enough for every layer? Errors: ERR_INVALID which needs more. */
+int model_check_batch(const struct model *m, size_t records, struct err *err);
 /* Append a table: a line per layer with name, kind, output shape and parameters, and the total. */
 void model_describe(const struct model *m, struct buf *out);
 
@@ -93,7 +95,8 @@ void runner_set_rows(struct runner *r, const struct runner_rows *rows);
 /* Forward and backward over @b, whose count is at most batch_max and whose classes lie below the
  * model's (mean_squared_error and sigmoid_cross_entropy read targets). @values[i] holds variable i.
  * @gradients[i] receives d(sum over the batch of the loss)/d(variable i): a SUM over examples,
- * overwritten, not added to. An empty batch gives zeros.
+ * overwritten, not added to; of a statistic, the batch's times its examples. An empty batch gives
+ * zeros.
  * @metrics (may be NULL) gets this batch's contribution added.
  * @need (may be NULL) is called for each variable before it is read for the first time, first
  * layers first, and for all before anything is told to @ready. When it refuses, its answer is

@@ -14,7 +14,7 @@
 #include "tensor/init.h"
 #include "tensor/window.h"
 
-#define LAYER_VARIABLES_MAX 3
+#define LAYER_VARIABLES_MAX 4
 /* Elements of a record or variable: what BLAS can index. */
 #define LAYER_ELEMENTS_MAX INT32_MAX
 
@@ -50,10 +50,12 @@ struct layer {
     int activation; /* index into activation_names; 0: none */
     struct variable_spec variables[LAYER_VARIABLES_MAX];
     size_t variable_count;
-    size_t state_bytes;   /* per record, kept from forward to backward */
-    size_t scratch_bytes; /* in total, for the length of one call */
-    struct window window; /* of conv2d and the pools */
-    bool has_table;       /* it looks keys up in table `table` of the model, as `lookup` says */
+    size_t state_bytes;       /* per record, kept from forward to backward */
+    size_t batch_state_bytes; /* in total, kept likewise; in place of state_bytes */
+    size_t scratch_bytes;     /* in total, for the length of one call */
+    size_t records_min;       /* that a mini-batch must have to be of use; 0: 1 */
+    struct window window;     /* of conv2d and the pools */
+    bool has_table;           /* it looks keys up in table `table` of the model, as `lookup` says */
     size_t table;
     const struct lookup_params *lookup;
 
@@ -67,7 +69,8 @@ struct layer_run {
     bool training;
     const struct runner_step *step;   /* when training */
     const float *const *values;       /* of the layer's variables */
-    float *const *gradients;          /* overwritten by backward() */
+    float *const *gradients;          /* overwritten by backward(); of a statistic it is records
+                                         times what the batch has */
     const float *x;                   /* the first input; all of them are in xs */
     const float *const *xs;           /* [input_count] */
     const struct sparse_batch *lists; /* of sparse fields */

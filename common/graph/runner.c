@@ -209,14 +209,14 @@ static bool place_gradients(struct runner *r, size_t *used)
 static bool place_rest(struct runner *r, size_t *used)
 {
     size_t scratch = r->model->outputs * sizeof(float); /* a row for the loss */
-    for (size_t i = 0; i < r->model->layer_count; i++) {
+    bool fits = true;
+    for (size_t i = 0; i < r->model->layer_count && fits; i++) {
         const struct layer *l = &r->model->layers[i].layer;
         scratch = l->scratch_bytes > scratch ? l->scratch_bytes : scratch;
-        if (!take(used, r->batch_max, l->state_bytes, &r->places[i].state)) {
-            return false;
-        }
+        fits = take(used, r->batch_max, l->state_bytes, &r->places[i].state) &&
+               take(used, 1, l->batch_state_bytes, &(size_t){0});
     }
-    return take(used, scratch, 1, &r->scratch);
+    return fits && take(used, scratch, 1, &r->scratch);
 }
 
 /* ---- the runner ---- */

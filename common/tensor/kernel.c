@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops over rows that layers share: sums, layer normalisation, dropout masks. Sums always
- * run in 16 lanes that are joined in one order, whatever the processor's vectors. */
+/* The loops over rows that layers share: sums, layer and batch normalisation, dropout masks. Sums
+ * always run in 16 lanes that are joined in one order, whatever the processor's vectors. */
 #include "tensor/kernel.h"
 
 #include <math.h>
@@ -234,6 +234,119 @@ void kernel_layer_norm_backward(size_t rows, size_t width, const float *x, const
             layer_norm_row_backward(width, row, gamma, mean[i], rstd[i], dy + i * width,
                                     dx + i * width);
         }
+    }
+}
+
+VECTOR_CLONES
+static void add_row(size_t width, const float *row, double *restrict sums)
+{
+    VECTOR_LOOP
+    for (size_t j = 0; j < width; j++) {
+        sums[j] += (double)row[j];
+    }
+}
+
+VECTOR_CLONES
+static void add_squares(size_t width, const float *row, const float *mean, double *restrict sums)
+{
+    VECTOR_LOOP
+    for (size_t j = 0; j < width; j++) {
+        const double d = (double)row[j] - (double)mean[j];
+        sums[j] += d * d;
+    }
+}
+
+void kernel_column_moments(size_t rows, size_t width, const float *x, double *sums, float *mean,
+                           float *variance)
+{
+    memset(sums, 0, width * sizeof *sums);
+    for (size_t i = 0; i < rows; i++) {
+        add_row(width, x + i * width, sums);
+    }
+    for (size_t j = 0; j < width; j++) {
+        mean[j] = (float)(sums[j] / (double)rows);
+        sums[j] = 0.0;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        add_squares(width, x + i * width, mean, sums);
+    }
+    for (size_t j = 0; j < width; j++) {
+        variance[j] = (float)(sums[j] / (double)rows);
+    }
+}
+
+VECTOR_CLONES
+static void batch_norm_row(size_t width, const float *x, const float *mean, const float *factors,
+                           const float *beta, float *y)
+{
+    VECTOR_LOOP
+    for (size_t j = 0; j < width; j++) {
+        y[j] = (x[j] - mean[j]) * factors[j] + beta[j];
+    }
+}
+
+static void deviations(size_t width, float epsilon, const float *variance, float *rstd)
+{
+    for (size_t j = 0; j < width; j++) {
+        rstd[j] = 1.0F / sqrtf(variance[j] + epsilon);
+    }
+}
+
+void kernel_batch_norm(size_t rows, size_t width, float epsilon, const float *x, const float *mean,
+                       const float *variance, const float *gamma, const float *beta, float *factors,
+                       float *y)
+{
+    deviations(width, epsilon, variance, factors);
+    for (size_t j = 0; j < width; j++) {
+        factors[j] *= gamma[j];
+    }
+    for (size_t i = 0; i < rows; i++) {
+        batch_norm_row(width, x + i * width, mean, factors, beta, y + i * width);
+    }
+}
+
+VECTOR_CLONES
+static void add_batch_gradients(size_t width, const float *x, const float *mean, const float *rstd,
+                                const float *dy, double *restrict dgamma, double *restrict dbeta)
+{
+    VECTOR_LOOP
+    for (size_t j = 0; j < width; j++) {
+        dgamma[j] += (double)(dy[j] * ((x[j] - mean[j]) * rstd[j]));
+        dbeta[j] += (double)dy[j];
+    }
+}
+
+/* With h = (x - mean) · rstd: dx = gamma · rstd · (dy - mean(dy) - h · mean(dy · h)). */
+VECTOR_CLONES
+static void batch_norm_row_backward(size_t width, float over, const float *x, const float *mean,
+                                    const float *rstd, const float *gamma, const float *dgamma,
+                                    const float *dbeta, const float *dy, float *dx)
+{
+    VECTOR_LOOP
+    for (size_t j = 0; j < width; j++) {
+        const float h = (x[j] - mean[j]) * rstd[j];
+        dx[j] = gamma[j] * rstd[j] * (dy[j] - dbeta[j] * over - h * (dgamma[j] * over));
+    }
+}
+
+void kernel_batch_norm_backward(size_t rows, size_t width, float epsilon, const float *x,
+                                const float *mean, const float *variance, const float *gamma,
+                                const float *dy, double *sums, float *factors, float *dx,
+                                float *dgamma, float *dbeta)
+{
+    memset(sums, 0, 2 * width * sizeof *sums);
+    deviations(width, epsilon, variance, factors);
+    for (size_t i = 0; i < rows; i++) {
+        add_batch_gradients(width, x + i * width, mean, factors, dy + i * width, sums,
+                            sums + width);
+    }
+    for (size_t j = 0; j < width; j++) {
+        dgamma[j] = (float)sums[j];
+        dbeta[j] = (float)sums[width + j];
+    }
+    for (size_t i = 0; i < rows && dx != NULL; i++) {
+        batch_norm_row_backward(width, 1.0F / (float)rows, x + i * width, mean, factors, gamma,
+                                dgamma, dbeta, dy + i * width, dx + i * width);
     }
 }
 

@@ -32,6 +32,22 @@ void kernel_layer_norm_backward(size_t rows, size_t width, const float *x, const
                                 const float *mean, const float *rstd, const float *dy, float *dx,
                                 float *dgamma, float *dbeta);
 
+/* Mean and variance (of the rows themselves, biased) of every column of @x; @sums [width] scratch.
+ */
+void kernel_column_moments(size_t rows, size_t width, const float *x, double *sums, float *mean,
+                           float *variance);
+/* Batch normalisation (Ioffe, Szegedy 2015) of every column: y = (x - mean) · gamma / √(variance +
+ * epsilon) + beta. y may be x. @factors [width] scratch. */
+void kernel_batch_norm(size_t rows, size_t width, float epsilon, const float *x, const float *mean,
+                       const float *variance, const float *gamma, const float *beta, float *factors,
+                       float *y);
+/* Where mean and variance are those of @x. Writes @dgamma, @dbeta, and @dx unless NULL. @sums
+ * [2 · width] and @factors [width] are scratch. */
+void kernel_batch_norm_backward(size_t rows, size_t width, float epsilon, const float *x,
+                                const float *mean, const float *variance, const float *gamma,
+                                const float *dy, double *sums, float *factors, float *dx,
+                                float *dgamma, float *dbeta);
+
 /* A dropout mask: keep[i] is 0 with probability @rate, else 1; element i is word i % 4 of Philox
  * block i / 4 under @key, so it depends on nothing else. */
 void kernel_dropout_mask(uint64_t key, double rate, size_t n, uint8_t *keep);

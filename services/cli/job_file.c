@@ -139,6 +139,7 @@ int job_file_model(const struct job_spec *spec, struct model **model, struct dat
     }
     rc = model_new(&spec->model, &input, *train == NULL ? NULL : &dataset_info(*train)->fields,
                    classes, model, err);
+    rc = rc != 0 ? rc : model_check_batch(*model, (size_t)spec->training.batch_size, err);
     if (rc != 0 || *train == NULL) {
         return rc;
     }

@@ -19,6 +19,19 @@ ADAFACTOR = "rule: adafactor"
 ADAM = "rule: adam, learning_rate: 0.001"
 
 
+def variables_of(exported):
+    """Of a file of safetensors, by their names."""
+    (size,) = struct.unpack("<Q", exported[:8])
+    header = json.loads(exported[8:8 + size])
+    header.pop("__metadata__", None)
+    found = {}
+    for name, tensor in header.items():
+        first, last = tensor["data_offsets"]
+        data = exported[8 + size + first:8 + size + last]
+        found[name] = numpy.frombuffer(data, "<f4").reshape(tensor["shape"]).astype("f8")
+    return found
+
+
 class Update(ClusterTest):
     def job_file(self, update):
         """The digits job with another `update` section."""
@@ -128,29 +141,27 @@ class Modes(Update):
             self.assertEqual(results[0], results[1], update)
 
 
-class EvaluatedAverage(Update):
-    """What is measured with `evaluate_average` is the average that a checkpoint holds."""
+class Measured(Update):
+    """What a checkpoint holds, computed apart from all code of ours."""
 
-    UPDATE = ADAM + ", average: 0.9, evaluate_average: "
+    EPSILON = 0.01
 
-    def test_records(self):
+    def records(self, part):
         def read(name, offset):
-            with gzip.open(f"{self.shared}/digits/t10k-{name}-ubyte.gz") as f:
+            with gzip.open(f"{self.shared}/digits/{part}-{name}-ubyte.gz") as f:
                 return numpy.frombuffer(f.read(), "u1", offset=offset)
         labels = read("labels-idx1", 8)
         return read("images-idx3", 16).reshape(len(labels), 784) / 255.0, labels
 
     def loss(self, exported):
-        """Of the digits model, computed apart from all code of ours."""
-        (size,) = struct.unpack("<Q", exported[:8])
-        header = json.loads(exported[8:8 + size])
-        def variable(name):
-            first, last = header[name]["data_offsets"]
-            data = exported[8 + size + first:8 + size + last]
-            return numpy.frombuffer(data, "<f4").reshape(header[name]["shape"]).astype("f8")
-        x, labels = self.test_records()
+        """Of the digits model on its test records."""
+        variables = variables_of(exported)
+        x, labels = self.records("t10k")
         for layer in (1, 2, 3):
-            x = x @ variable(f"dense_{layer}.kernel") + variable(f"dense_{layer}.bias")
+            if f"batch_norm_{layer}.mean" in variables:
+                gamma, beta, mean, variance = (variables[f"batch_norm_{layer}.{part}"] for part in ("gamma", "beta", "mean", "variance"))
+                x = (x - mean) / numpy.sqrt(variance + self.EPSILON) * gamma + beta
+            x = x @ variables[f"dense_{layer}.kernel"] + variables[f"dense_{layer}.bias"]
             x = numpy.maximum(x, 0) if layer < 3 else x
         x -= x.max(axis=1, keepdims=True)
         return float(numpy.mean(numpy.log(numpy.exp(x).sum(axis=1)) - x[numpy.arange(len(labels)), labels]))
@@ -159,6 +170,12 @@ class EvaluatedAverage(Update):
         done = gradus("evaluate", checkpoint, "--json", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["metrics"]["loss"]
+
+
+class EvaluatedAverage(Measured):
+    """What is measured with `evaluate_average` is the average that a checkpoint holds."""
+
+    UPDATE = ADAM + ", average: 0.9, evaluate_average: "
 
     def test_it(self):
         sets = {"training__epochs": 1, "cluster__ps": 2, "cluster__partitions": 2}
@@ -178,6 +195,53 @@ class EvaluatedAverage(Update):
         self.assertAlmostEqual(self.evaluate(checkpoint), losses["true"], places=5)
         self.assertAlmostEqual(self.evaluate(checkpoint, "--set", "update.evaluate_average=false"),
                                losses["false"], places=5)
+
+
+class Statistics(Measured):
+    """batch_norm before two of the dense layers: its running mean and variance."""
+
+    model = {"model.layers.dense_1.units": 64, "model.layers.dense_2.units": 32}
+    HARD = "rule: lamb, learning_rate: 0.003, l2: 0.1, weight_decay: 0.1, clip_global_norm: 0.1, clip_value: 0.01"
+
+    def job_file(self, update):
+        path = super().job_file(update)
+        with open(path) as f:
+            text = f.read()
+        norm = f"    - batch_norm: {{epsilon: {self.EPSILON}}}\n"
+        text, count = re.subn(r"( *- flatten\n|.*units: 256.*\n)", r"\1" + norm, text)
+        self.assertEqual(count, 2)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+    def test_the_same_bits(self):
+        for update in (ADAM, self.HARD, ADAM + ", accumulate: 3, average: 0.9"):
+            exports = {self.train(f"w{workers}", update, training__replicas=3, cluster__workers=workers, cluster__ps=ps,
+                                  cluster__partitions=ps) for workers, ps in ((1, 1), (3, 1), (3, 3))}
+            self.assertEqual(len(exports), 1, update)
+
+    def test_what_is_measured(self):
+        result = self.run_job(file=self.job_file(ADAM))
+        loss = result["metrics"]["test"]["loss"]
+        self.assertLess(loss, 1.2)  # of a model that knows nothing: 2.3
+        self.assertAlmostEqual(loss, self.loss(self.export(result["job"])), places=4)
+        self.assertAlmostEqual(loss, self.evaluate(result["checkpoint"]), places=5)
+
+    def test_they_are_those_of_the_data_in_all_modes(self):
+        """Whatever the rule makes of gradients, and however old these are."""
+        data, _ = self.records("train")
+        for update, sets in ((self.HARD, {"training__replicas": 2}),
+                             (ADAM, {"training__mode": "async", "training__staleness_policy": "delay_compensation"})):
+            variables = variables_of(self.train("state", update, cluster__workers=2, **sets))
+            mean, variance = variables["batch_norm_1.mean"], variables["batch_norm_1.variance"]
+            self.assertLess(numpy.abs(mean - data.mean(axis=0)).mean(), 0.03)
+            self.assertLess(numpy.abs(variance - data.var(axis=0)).mean(), 0.02)
+
+    def test_a_batch_of_one_is_refused(self):
+        done = gradus("validate", self.job_file(ADAM), *self.job(training__batch_size=1))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("layer 'batch_norm_1' takes statistics of a mini-batch, and training.batch_size: 1 leaves none",
+                      " ".join(done.stderr.split()))
 
 
 class NotFinite(Update):

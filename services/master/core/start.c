@@ -132,6 +132,11 @@ int start_plan(const struct job *j, const struct job_spec *spec, struct plan *ou
     if (rc < 0) {
         return err_wrap(err, "model");
     }
+    rc = model_check_batch(model, (size_t)spec->training.batch_size, err);
+    if (rc < 0) {
+        model_free(model);
+        return err_wrap(err, "model");
+    }
     size_t count = model_variable_count(model);
     struct variable_spec *variables = mem_new(count == 0 ? 1 : count, sizeof *variables);
     for (size_t i = 0; i < count; i++) {

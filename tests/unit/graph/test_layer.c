@@ -219,6 +219,9 @@ static void check_model(const struct model_spec *spec, struct shape input, uint3
     const double loss = models_gradients(&rig, 3);
     assert_true(isfinite(loss));
     for (size_t i = 0; i < rig.count; i++) {
+        if (i < rig.variables && model_variable(rig.model, i)->statistic > 0) {
+            continue; /* test_normalisation.c */
+        }
         float *gradient = mem_new(rig.sizes[i], sizeof(float));
         models_gradients(&rig, 3);
         memcpy(gradient, rig.gradients[i], rig.sizes[i] * sizeof(float));
