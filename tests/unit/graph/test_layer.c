@@ -103,6 +103,7 @@ static size_t variants_of(const struct layer_kind *kind, char out[VARIANTS_MAX][
             assert_true(n < VARIANTS_MAX);
             (void)snprintf(out[n++], sizeof out[0], "%s%s", base, combinations[i]);
         }
+        field_release(fields, count, params);
     }
     free(params);
     return n;
