@@ -191,8 +191,8 @@ const struct field data_fields[] = {
      .choices = loadings,
      .help =
          "Whether records are read into memory, or from their files when they are needed, which "
-         "takes an index beside them or in --cache-dir; auto streams plain LIBSVM, libFFM, "
-         "Criteo and CSV files that are larger than a third of the memory"},
+         "takes an index beside them or in --cache-dir; auto streams LIBSVM, libFFM, Criteo, "
+         "CSV and TFRecord files that are larger than a third of the memory"},
     {.path = "memory",
      .type = FIELD_BYTES,
      .offset = AT(memory),

@@ -99,6 +99,11 @@ const char *dataset_format(const struct dataset *d)
     return d->format;
 }
 
+bool dataset_is_streamed(const struct dataset *d)
+{
+    return d->stream != NULL;
+}
+
 const char *dataset_loading(const struct dataset *d)
 {
     return d->stream == NULL ? "memory" : dataset_stream_note(d->stream);

@@ -60,6 +60,7 @@ const struct dataset_info *dataset_info(const struct dataset *d);
 uint64_t dataset_bad_records(const struct dataset *d, const char **first);
 /* The format of the files, and why data.format: auto took it. */
 const char *dataset_format(const struct dataset *d);
+bool dataset_is_streamed(const struct dataset *d); /* its records are not in memory */
 /* Where its records are: "memory", or which index leads to them. */
 const char *dataset_loading(const struct dataset *d);
 uint64_t dataset_bytes(const struct dataset *d);                     /* of its records in memory */

@@ -31,11 +31,12 @@ struct format_choice {
     bool sure; /* nothing in what was looked at speaks against it */
 };
 
-/* Whole lines of a file that are in memory, in place of all of the file. */
+/* Whole lines or records of a file that are in memory, in place of all of the file. */
 struct format_part {
     const char *bytes;
     size_t count;
-    uint64_t line; /* number of the first */
+    uint64_t line;   /* number of the first, or of the first record where they are no lines */
+    uint64_t offset; /* of the bytes in the file, where that is known */
     /* Of formats whose first row says what the columns are (CSV): that row. */
     const char *first_row;
     size_t first_row_bytes;

@@ -347,7 +347,7 @@ static int add_records(struct tfrecord_load *l, struct tfrecord *file, struct er
                                    (uint64_t)l->request->spec->bad_records, rc, &cause, err);
         }
     }
-    if (rc != 0 || l->out.count > 0) {
+    if (rc != 0 || l->out.count > 0 || l->request->part != NULL) {
         return rc;
     }
     if (l->out.bad_count > 0) {
@@ -421,7 +421,12 @@ static int tfrecord_read(const struct format_request *q, struct records *out, st
     struct tfrecord *file = NULL;
     int rc = check_request(q, err);
     rc = rc != 0 ? rc : tfrecord_slots_init(&load.slots, q, &load.out, err);
-    rc = rc != 0 ? rc : tfrecord_open(q->path, q->spec->roots, &file, err);
+    if (rc == 0 && q->part != NULL) {
+        tfrecord_of_bytes(q->path, q->part->bytes, q->part->count, q->part->line, q->part->offset,
+                          &file);
+    } else if (rc == 0) {
+        rc = tfrecord_open(q->path, q->spec->roots, &file, err);
+    }
     rc = rc != 0 ? rc : add_records(&load, file, err);
     tfrecord_close(file);
     tfrecord_slots_release(&load.slots, q->spec->column_count);
@@ -442,4 +447,4 @@ static void tfrecord_look(const uint8_t *head, size_t n, struct format_look *loo
 }
 
 const struct format format_tfrecord = {
-    .name = "tfrecord", .look = tfrecord_look, .read = tfrecord_read};
+    .name = "tfrecord", .parts = true, .look = tfrecord_look, .read = tfrecord_read};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prepares the next mini-batches while the current one is computed. The thread and its owner
+/* Prepares the next mini-batches while the current one is computed. The threads and their owner
  * share a few slots; the state of a slot, under one mutex, says which of the two may touch its
  * batch. */
 #include "data/loader.h"
@@ -10,8 +10,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/host_cpus.h"
 #include "base/mem.h"
 #include "data/order.h"
+
+#define LOADER_THREADS_MIN 2U /* of streamed data; half of the processors, but */
+#define LOADER_THREADS_MAX 4U
 
 /* In this order, so that those that can be given up, and those that can be found, are ranges. */
 enum slot_state { SLOT_FREE, SLOT_DECODING, SLOT_REQUESTED, SLOT_READY, SLOT_TAKEN };
@@ -32,8 +36,9 @@ struct loader {
     const struct dataset *data;
     uint64_t seed;
     size_t batch_records;
-    uint64_t *thread_records, *owner_records; /* [batch_records] scratch */
-    pthread_t thread;
+    uint64_t *records; /* [thread_count + 1][batch_records] scratch; the last is the owner's */
+    pthread_t threads[LOADER_THREADS_MAX];
+    size_t thread_count, started;
     pthread_mutex_t mutex;
     pthread_cond_t requested, decoded;
     bool stop;
@@ -70,6 +75,7 @@ static void *loader_main(void *arg)
 {
     struct loader *l = arg;
     pthread_mutex_lock(&l->mutex);
+    uint64_t *records = l->records + l->started++ * l->batch_records;
     while (!l->stop) {
         struct slot *s = oldest(l, SLOT_REQUESTED, SLOT_REQUESTED);
         if (s == NULL) {
@@ -78,7 +84,7 @@ static void *loader_main(void *arg)
         }
         s->state = SLOT_DECODING;
         pthread_mutex_unlock(&l->mutex);
-        decode(l, s, l->thread_records);
+        decode(l, s, records);
         pthread_mutex_lock(&l->mutex);
         s->state = s->unwanted ? SLOT_FREE : SLOT_READY;
         s->unwanted = false;
@@ -97,9 +103,34 @@ static void release(struct loader *l)
     pthread_cond_destroy(&l->requested);
     pthread_mutex_destroy(&l->mutex);
     free(l->slots);
-    free(l->thread_records);
-    free(l->owner_records);
+    free(l->records);
     free(l);
+}
+
+/* Ends all threads. */
+static void stop(struct loader *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    l->stop = true;
+    pthread_cond_broadcast(&l->requested);
+    pthread_mutex_unlock(&l->mutex);
+    for (size_t i = 0; i < l->thread_count; i++) {
+        pthread_join(l->threads[i], NULL);
+    }
+}
+
+/* One copies records from memory faster than anybody computes. Streamed ones are read, for which a
+ * thread waits, and parsed. */
+static size_t threads_for(const struct dataset *data, size_t depth)
+{
+    if (!dataset_is_streamed(data)) {
+        return 1;
+    }
+    const size_t half = host_cpus("").count / 2, most = depth - 1;
+    const size_t threads = half < LOADER_THREADS_MIN   ? LOADER_THREADS_MIN
+                           : half > LOADER_THREADS_MAX ? LOADER_THREADS_MAX
+                                                       : half;
+    return threads < most ? threads : most;
 }
 
 int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, size_t depth,
@@ -116,21 +147,24 @@ int loader_new(const struct dataset *data, uint64_t seed, size_t batch_records, 
     pthread_cond_init(&l->requested, NULL);
     pthread_cond_init(&l->decoded, NULL);
     int rc = 0;
-    l->thread_records = mem_try_aligned(batch_records, sizeof(uint64_t), "loader", err);
-    l->owner_records = l->thread_records != NULL
-                           ? mem_try_aligned(batch_records, sizeof(uint64_t), "loader", err)
-                           : NULL;
-    if (l->owner_records == NULL) {
+    const size_t threads = threads_for(data, depth);
+    size_t records;
+    l->records = mem_mul(threads + 1, batch_records, &records)
+                     ? mem_try_aligned(records, sizeof(uint64_t), "loader", err)
+                     : NULL;
+    if (l->records == NULL) {
         rc = ERR_EXHAUSTED;
     }
     for (size_t i = 0; rc == 0 && i < depth; i++) {
         rc = batch_init(&l->slots[i].batch, data, batch_records, err);
     }
-    if (rc == 0) {
-        int e = pthread_create(&l->thread, NULL, loader_main, l);
+    for (size_t i = 0; rc == 0 && i < threads; i++) {
+        int e = pthread_create(&l->threads[i], NULL, loader_main, l);
         rc = e == 0 ? 0 : err_errno(err, e, "start the loader thread");
+        l->thread_count += rc == 0;
     }
     if (rc != 0) {
+        stop(l);
         release(l);
         return rc;
     }
@@ -143,11 +177,7 @@ void loader_free(struct loader *l)
     if (l == NULL) {
         return;
     }
-    pthread_mutex_lock(&l->mutex);
-    l->stop = true;
-    pthread_cond_signal(&l->requested);
-    pthread_mutex_unlock(&l->mutex);
-    pthread_join(l->thread, NULL);
+    stop(l);
     release(l);
 }
 
@@ -241,7 +271,7 @@ static void get_ready(struct loader *l, struct slot *s)
     if (s->state == SLOT_REQUESTED) {
         s->state = SLOT_TAKEN;
         pthread_mutex_unlock(&l->mutex);
-        decode(l, s, l->owner_records);
+        decode(l, s, l->records + l->thread_count * l->batch_records);
         pthread_mutex_lock(&l->mutex);
     }
     while (s->state == SLOT_DECODING) {

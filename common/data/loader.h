@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that decodes mini-batches ahead of the compute thread.
+/* Threads that decode mini-batches ahead of the compute thread: one for records in memory, more for
+ * those that stay in their files.
  *
  * The owner asks for batches in the order in which it expects to take them, and takes whichever it
  * needs: what was asked for in vain is forgotten, what was not asked for is decoded at once. A

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The content of a data file of this machine at any place of it: of a plain file. Packed files that
- * can be read from the beginning only are refused.
+/* The content of a data file of this machine at any place of it: of a plain file, or of a zstd file
+ * with a table of its frames (zstd_seek.h). Packed files that can be read from the beginning only
+ * are refused.
  *
  * Any thread may read. */
 #ifndef GRADUS_DATA_RANGED_FILE_H
@@ -12,6 +13,7 @@
 
 #include "base/err.h"
 #include "data/data_roots.h"
+#include "data/frame_cache.h"
 
 struct ranged_file;
 
@@ -22,10 +24,10 @@ struct ranged_stamp {
     uint64_t samples;   /* checksum of some of its bytes */
 };
 
-/* Errors: as raw_file_open(); ERR_UNSUPPORTED an object, or packed so that its content has to be
- * read from the beginning. */
-int ranged_file_open(const char *path, const struct data_roots *roots, struct ranged_file **out,
-                     struct err *err);
+/* @cache (borrowed) keeps what is unpacked. Errors: as raw_file_open(); ERR_UNSUPPORTED an object,
+ * or packed so that its content has to be read from the beginning. */
+int ranged_file_open(const char *path, const struct data_roots *roots, struct frame_cache *cache,
+                     struct ranged_file **out, struct err *err);
 void ranged_file_close(struct ranged_file *f);           /* NULL is fine */
 uint64_t ranged_file_bytes(const struct ranged_file *f); /* of the content, when it was opened */
 const char *ranged_file_path(const struct ranged_file *f);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/csv.h"
+#include "data/tfrecord.h"
 
 static bool is_separator(const struct row_kind *k, char c)
 {
@@ -41,8 +42,35 @@ static const char *line_end(const char *p, const char *end)
     return c == NULL ? NULL : c + 1;
 }
 
+/* Behind the record at @p. What is none ends nowhere before @end, so its reader says what it is. */
+static const char *frame_end(const char *p, const char *end)
+{
+    const uint8_t *head = (const uint8_t *)p;
+    const size_t n = (size_t)(end - p);
+    uint64_t bytes = 0;
+    if (n < TFRECORD_HEAD_BYTES) {
+        return NULL;
+    }
+    if (!tfrecord_begins(head, n)) {
+        return end;
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes |= (uint64_t)head[i] << (8 * i);
+    }
+    return bytes <= n && TFRECORD_AROUND_BYTES <= n - bytes ? p + TFRECORD_AROUND_BYTES + bytes
+                                                            : NULL;
+}
+
+const char *row_step(const struct row_kind *k, const char *p, const char *end)
+{
+    return k->framed ? frame_end(p, end) : line_end(p, end);
+}
+
 const char *row_end(const struct row_kind *k, const char *p, const char *end)
 {
+    if (k->framed) {
+        return frame_end(p, end);
+    }
     const char *plain = line_end(p, end);
     if (!k->quoted || (plain != NULL && memchr(p, '"', (size_t)(plain - p)) == NULL)) {
         return plain;
@@ -83,9 +111,8 @@ size_t row_cut(const struct row_kind *k, const char *text, size_t n, uint64_t ro
         }
         next = next == NULL ? end : next;
         for (const char *c = p; c != NULL && c < next;) {
-            c = memchr(c, '\n', (size_t)(next - c));
+            c = row_step(k, c, next);
             *lines += c != NULL;
-            c = c == NULL ? NULL : c + 1;
         }
         p = next;
     }

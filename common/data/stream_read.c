@@ -89,8 +89,9 @@ static int find_starts(struct gather *g, struct err *err)
 {
     const struct group *group = &g->group;
     struct records r = {0};
-    int rc = stream_source_parse(g->s, group->file, g->text.data, g->text.len, 2, group->records,
-                                 INT64_MAX, &r, err);
+    const struct stream_text text = {
+        .bytes = g->text.data, .count = g->text.len, .line = 2, .offset = group->begin};
+    int rc = stream_source_parse(g->s, group->file, &text, group->records, INT64_MAX, &r, err);
     if (rc == 0 && r.count != group->records) {
         rc = changed(g, group->file, err);
     }
@@ -99,8 +100,7 @@ static int find_starts(struct gather *g, struct err *err)
     uint32_t line = 2;
     for (uint64_t i = 0; i < r.count && rc == 0; i++) {
         for (; line < r.places[i].number && c != NULL; line++) {
-            c = memchr(c, '\n', (size_t)(end - c));
-            c = c == NULL ? NULL : c + 1;
+            c = row_step(&g->s->rows, c, end);
         }
         if (c == NULL) {
             rc = changed(g, group->file, err);
@@ -155,17 +155,16 @@ static int add_text(struct gather *g, uint64_t i, struct err *err)
         behind = text + g->starts[i + 1];
     } else {
         for (uint64_t k = 0; k < i; k++) {
-            const char *c = memchr(begin, '\n', (size_t)(end - begin));
-            if (c == NULL) {
+            begin = row_step(&g->s->rows, begin, end);
+            if (begin == NULL) {
                 return changed(g, g->group.file, err);
             }
-            begin = c + 1;
         }
-        const char *c = memchr(begin, '\n', (size_t)(end - begin));
-        behind = c == NULL ? end : c + 1;
+        const char *next = row_step(&g->s->rows, begin, end);
+        behind = next == NULL ? end : next;
     }
     buf_add(&g->found, begin, (size_t)(behind - begin));
-    if (behind > begin && behind[-1] != '\n') {
+    if (!g->s->rows.framed && behind > begin && behind[-1] != '\n') {
         buf_add_char(&g->found, '\n'); /* the last line of a file */
     }
     return 0;
@@ -214,7 +213,8 @@ int stream_source_read(struct stream_source *s, int index, uint64_t entries_at,
     int rc = gather_text(&g, records, count, err);
     if (rc == 0) {
         /* Not line 1, where a mark may stand. */
-        rc = stream_source_parse(s, 0, g.found.data, g.found.len, 2, 0, INT64_MAX, out, err);
+        const struct stream_text text = {.bytes = g.found.data, .count = g.found.len, .line = 2};
+        rc = stream_source_parse(s, 0, &text, 0, INT64_MAX, out, err);
         rc = rc == 0 && out->count != count
                  ? changed(&g, count > 0 ? file_of(s, records[0]) : 0, err)
                  : rc;

@@ -74,12 +74,11 @@ static int index_block(struct pass *p, const struct stream_file *f, const struct
     for (uint64_t i = 0; i < r->count && rc == 0; i++) {
         const uint32_t number = r->places[i].number;
         for (; (uint32_t)line != number; line++) {
-            c = memchr(c, '\n', (size_t)(behind - c));
+            c = row_step(&p->s->rows, c, behind);
             if (c == NULL) {
                 return err_set(err, ERR_INTERNAL, "%s:%" PRIu32 ": this line is not found", f->path,
                                number);
             }
-            c++;
         }
         rc = add_record(p, at + (uint64_t)(c - text), line, err);
     }
@@ -105,7 +104,8 @@ static int visit_block(struct pass *p, size_t i, uint64_t at, uint64_t line, siz
     struct stream_block block = {.first = p->first};
     const uint64_t left = limit_of(s) == 0 || s->scanned ? 0 : limit_of(s) - s->records;
     const uint64_t allowed = s->scanned ? INT64_MAX : (uint64_t)s->spec.bad_records;
-    int rc = stream_source_parse(s, i, p->text, bytes, line, left, allowed, &block.records, err);
+    const struct stream_text text = {.bytes = p->text, .count = bytes, .line = line, .offset = at};
+    int rc = stream_source_parse(s, i, &text, left, allowed, &block.records, err);
     if (rc != 0) {
         return rc;
     }

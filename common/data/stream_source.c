@@ -15,6 +15,7 @@
 #define BLOCK_BYTES_MIN ((size_t)256)
 #define BLOCK_BYTES_MAX ((size_t)4 << 20)
 #define MEMORY_PER_BLOCK 16 /* a block of text takes several times its bytes when it is decoded */
+#define MEMORY_FOR_FRAMES 3 /* its share for what is unpacked, of each source */
 #define ROW_BYTES_MAX ((size_t)64 << 20)
 
 static bool is_mark(const char *text, size_t n)
@@ -75,8 +76,8 @@ static int look_at_beginning(struct stream_source *s, struct stream_file *f, str
         if (rc == 0 && s->rows.quoted) {
             found = find_first_row(s, f, text, take, last || n > ROW_BYTES_MAX);
         } else if (rc == 0) {
-            f->begin = is_mark(text, take) ? 3 : 0;
-            f->line = 1;
+            f->begin = !s->rows.framed && is_mark(text, take) ? 3 : 0;
+            f->line = s->rows.framed ? 0 : 1;
             found = true;
         }
         free(text);
@@ -95,7 +96,7 @@ static int look_at_file(struct stream_source *s, struct stream_file *f, struct e
 {
     struct ranged_file *in = NULL;
     int rc = data_roots_check(s->spec.roots, f->path, err);
-    rc = rc != 0 ? rc : ranged_file_open(f->path, s->spec.roots, &in, err);
+    rc = rc != 0 ? rc : ranged_file_open(f->path, s->spec.roots, s->cache, &in, err);
     rc = rc != 0 ? rc : ranged_file_stamp(in, &f->stamp, err);
     rc = rc != 0 ? rc : look_at_beginning(s, f, in, err);
     if (rc == 0) {
@@ -130,6 +131,7 @@ int stream_source_open(struct stream_source *s, const struct data_spec *spec, co
                      : block > BLOCK_BYTES_MAX ? BLOCK_BYTES_MAX
                                                : (size_t)block;
     pthread_mutex_init(&s->lock, NULL);
+    s->cache = frame_cache_new(memory / MEMORY_FOR_FRAMES);
     struct file_list files = {0}, labels = {0};
     struct format_choice choice = {0};
     int rc = parts_files(spec, key, &files, &labels, err);
@@ -143,13 +145,14 @@ int stream_source_open(struct stream_source *s, const struct data_spec *spec, co
     }
     if (rc == 0 && !choice.format->parts) {
         rc = err_set(err, ERR_UNSUPPORTED,
-                     "%s: data.loading: stream reads LIBSVM, libFFM, Criteo and CSV; %s files are "
-                     "read as a whole (data.loading: memory)",
+                     "%s: data.loading: stream reads LIBSVM, libFFM, Criteo, CSV and TFRecord; %s "
+                     "files are read as a whole (data.loading: memory)",
                      files.paths[0], choice.format->name);
     }
     if (rc == 0 && labels.count > 0) {
         s->labels_path = mem_strdup(labels.paths[0]); /* which these formats refuse */
     }
+    s->rows.framed = rc == 0 && strcmp(choice.format->name, "tfrecord") == 0;
     if (rc == 0 && strcmp(choice.format->name, "csv") == 0) {
         s->rows.quoted = true;
         rc = csv_separator(spec->separator, &s->rows.separator, err);
@@ -178,6 +181,7 @@ void stream_source_release(struct stream_source *s)
         free(s->files[i].path);
         free(s->files[i].first_row);
     }
+    frame_cache_free(s->cache);
     free(s->files);
     free(s->choice);
     free(s->doubt);
@@ -188,14 +192,14 @@ void stream_source_release(struct stream_source *s)
     *s = (struct stream_source){.key = NULL};
 }
 
-int stream_source_parse(const struct stream_source *s, size_t i, const char *text, size_t bytes,
-                        uint64_t line, uint64_t limit, uint64_t allowed, struct records *out,
-                        struct err *err)
+int stream_source_parse(const struct stream_source *s, size_t i, const struct stream_text *text,
+                        uint64_t limit, uint64_t allowed, struct records *out, struct err *err)
 {
     const struct stream_file *f = &s->files[i];
-    const struct format_part part = {.bytes = text,
-                                     .count = bytes,
-                                     .line = line,
+    const struct format_part part = {.bytes = text->bytes,
+                                     .count = text->count,
+                                     .line = text->line,
+                                     .offset = text->offset,
                                      .first_row = f->first_row,
                                      .first_row_bytes = f->first_row_bytes,
                                      .first_row_line = f->first_row_line};
@@ -210,8 +214,8 @@ int stream_source_parse(const struct stream_source *s, size_t i, const char *tex
                                            .bad_had = s->scanned ? 0 : s->bad_count,
                                            .label_is_class = s->label_is_class,
                                            .part = &part};
-    if (s->rows.quoted && row_has_lone_cr(text, bytes)) {
-        return lone_cr(f->path, line, err);
+    if (s->rows.quoted && row_has_lone_cr(text->bytes, text->count)) {
+        return lone_cr(f->path, text->line, err);
     }
     return s->format->read(&request, out, err);
 }
@@ -223,7 +227,7 @@ int stream_source_take(struct stream_source *s, size_t i, struct ranged_file **o
     int rc = 0;
     *out = f->open;
     if (f->open == NULL) {
-        rc = ranged_file_open(f->path, s->spec.roots, out, err);
+        rc = ranged_file_open(f->path, s->spec.roots, s->cache, out, err);
         if (rc == 0 && s->open_count < STREAM_OPEN_MAX) {
             f->open = *out;
             s->open_count++;

@@ -58,7 +58,8 @@ struct stream_source {
     bool scanned;       /* all of the above is known */
     size_t block_bytes; /* of text, read at once */
     uint64_t block_records;
-    pthread_mutex_t lock; /* of the open files */
+    struct frame_cache *cache; /* of packed files */
+    pthread_mutex_t lock;      /* of the open files */
     size_t open_count;
 };
 
@@ -92,10 +93,15 @@ int stream_source_read(struct stream_source *s, int index, uint64_t entries_at,
 
 /* ---- for its own files ---- */
 
-/* Read rows of file @i that are in memory. @allowed: how many bad ones are left out. */
-int stream_source_parse(const struct stream_source *s, size_t i, const char *text, size_t bytes,
-                        uint64_t line, uint64_t limit, uint64_t allowed, struct records *out,
-                        struct err *err);
+/* Rows of a file that are in memory. */
+struct stream_text {
+    const char *bytes;
+    size_t count;
+    uint64_t line, offset; /* as struct format_part */
+};
+/* Read rows of file @i. @allowed: how many bad ones are left out. */
+int stream_source_parse(const struct stream_source *s, size_t i, const struct stream_text *text,
+                        uint64_t limit, uint64_t allowed, struct records *out, struct err *err);
 /* The file @i for reading, and back. Errors: as ranged_file_open(); ERR_CORRUPT it has been
  * changed. */
 int stream_source_take(struct stream_source *s, size_t i, struct ranged_file **out,

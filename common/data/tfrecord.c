@@ -20,6 +20,7 @@ struct tfrecord {
     uint8_t *bytes; /* of the record in hand and its sum */
     size_t capacity;
     uint64_t number, offset;
+    uint64_t begin; /* of the source in the file */
 };
 
 static uint32_t read_32(const uint8_t *p)
@@ -43,6 +44,15 @@ int tfrecord_open(const char *path, const struct data_roots *roots, struct tfrec
         (*out)->source = source;
     }
     return rc;
+}
+
+void tfrecord_of_bytes(const char *path, const char *bytes, size_t n, uint64_t number,
+                       uint64_t offset, struct tfrecord **out)
+{
+    struct tfrecord *t = mem_new(1, sizeof *t);
+    *t = (struct tfrecord){.number = number, .offset = offset, .begin = offset};
+    source_of_bytes(path, bytes, n, &t->source);
+    *out = t;
 }
 
 void tfrecord_close(struct tfrecord *t)
@@ -78,7 +88,7 @@ static int read_bytes(struct tfrecord *t, size_t size, struct err *err)
             (void)snprintf(what, sizeof what,
                            "the file is cut off: it ends at byte %" PRIu64
                            ", and the record has %zu bytes and a checksum",
-                           source_offset(t->source), size);
+                           t->begin + source_offset(t->source), size);
             return record_error(t, ERR_CORRUPT, what, err);
         }
     }
@@ -122,6 +132,6 @@ int tfrecord_next(struct tfrecord *t, struct tfrecord_item *item, bool *framed, 
         rc = record_error(t, ERR_CORRUPT, "the checksum of its bytes is wrong: it is damaged", err);
     }
     t->number++;
-    t->offset = source_offset(t->source);
+    t->offset = t->begin + source_offset(t->source);
     return rc;
 }

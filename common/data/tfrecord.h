@@ -16,7 +16,8 @@
 #include "data/data_roots.h"
 
 #define TFRECORD_HEAD_BYTES 12
-#define TFRECORD_BYTES_MAX (64U << 20) /* of one record */
+#define TFRECORD_AROUND_BYTES (TFRECORD_HEAD_BYTES + 4) /* what is not of the record itself */
+#define TFRECORD_BYTES_MAX (64U << 20)                  /* of one record */
 
 struct tfrecord;
 
@@ -33,6 +34,10 @@ bool tfrecord_begins(const uint8_t *head, size_t n);
 /* Errors: as source_open(). */
 int tfrecord_open(const char *path, const struct data_roots *roots, struct tfrecord **out,
                   struct err *err);
+/* Records that are in memory; the first is number @number, @offset bytes from the beginning of the
+ * file. All is borrowed. */
+void tfrecord_of_bytes(const char *path, const char *bytes, size_t n, uint64_t number,
+                       uint64_t offset, struct tfrecord **out);
 void tfrecord_close(struct tfrecord *t); /* NULL is fine */
 /* The next record. Errors, with file, record and byte: ERR_CORRUPT a wrong sum, or the file ends in
  * the record; ERR_EXHAUSTED a record that is too long; as source_read(). After a wrong sum of the

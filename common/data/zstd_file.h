@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unpacks a zstd file from its beginning to its end, frame after frame. The only user of libzstd.
+/* Unpacks a zstd file from its beginning to its end, frame after frame.
  *
  * Owner: one thread. Memory: the window of the file, of at most 128 MiB (zstd refuses larger ones).
  */

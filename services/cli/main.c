@@ -32,6 +32,7 @@ extern char **environ;
     X(plan)                                                                                        \
     X(nodes)                                                                                       \
     X(generate)                                                                                    \
+    X(convert)                                                                                     \
     X(export)                                                                                      \
     X(evaluate)                                                                                    \
     X(certificates)                                                                                \

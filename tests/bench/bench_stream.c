@@ -5,7 +5,8 @@
  *
  * Writes a LIBSVM file of MEGABYTES (500) into DIR, unless it is there, 30 real values in each
  * line, read as one sparse field. Each way in a process of its own: data.loading: memory; stream
- * with data.memory: MEMORY (64) MiB, the first time, which makes the index, and again. A line for
+ * with data.memory: MEMORY (64) MiB, the first time, which makes the index, and again; and so once
+ * more of the file as `gradus convert` packs it. A line for
  * each: NAME, seconds until the data are open, records per second of batches of 64 in the order of
  * the file and MB of it per second, records per second in the order of an epoch, MB that the
  * process had at most. Times are of the clock, medians of 5 where they are short.
@@ -23,6 +24,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "data/convert.h"
 #include "data/dataset.h"
 #include "data/order.h"
 
@@ -143,6 +145,22 @@ static void measure_apart(const char *name, const struct data_spec *spec, double
     }
 }
 
+/* As `gradus convert` does, which gives its rate on stderr. */
+static void pack(const char *path, const char *output)
+{
+    const struct convert_request q = {
+        .inputs = &path, .count = 1, .output = output, .block_bytes = 256U << 10, .level = 3};
+    struct convert_result result;
+    struct err err = {0};
+    const uint64_t begin = chrono_now_ns();
+    if (convert_files(&q, &result, &err) != 0) {
+        fail(&err);
+    }
+    (void)fprintf(stderr, "packed: %.1f MB into %.1f MB, %.1f MB/s\n", (double)result.content / 1e6,
+                  (double)result.packed / 1e6,
+                  (double)result.content / 1e6 / ((double)(chrono_now_ns() - begin) * 1e-9));
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -169,6 +187,12 @@ int main(int argc, char **argv)
     spec.loading = DATA_LOADING_STREAM;
     measure_apart("stream, new", &spec, (double)bytes / 1e6);
     measure_apart("stream", &spec, (double)bytes / 1e6);
+    char *packed = mem_printf("%s.zst", path);
+    pack(path, packed);
+    free(spec.train.file);
+    spec.train.file = packed;
+    measure_apart("packed, new", &spec, (double)bytes / 1e6);
+    measure_apart("packed", &spec, (double)bytes / 1e6);
     spec.column_count = 0; /* the columns are not the table's */
     spec.columns = NULL;
     field_release(data_fields, data_field_count, &spec);

@@ -115,10 +115,20 @@ class Streamed(ClusterTest):
         self.write("job.yaml", [CLICKS])
         with gzip.open(os.path.join(self.dir, "packed.tsv"), "wt") as f:
             f.write("\t".join(["0"] + ["1"] * 13 + ["ab"] * 26) + "\n")
-        done = gradus("validate", os.path.join(self.dir, "job.yaml"),
-                      *self.job(data__dir=self.dir, data__loading="stream", data__train__file="packed.tsv"))
+        arguments = [os.path.join(self.dir, "job.yaml"), *self.job(data__dir=self.dir, data__loading="stream")]
+        done = gradus("validate", *arguments, "--set", "data.train.file=packed.tsv")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("a gzip file has to be read from its beginning", done.stderr.replace("\n    ", " "))
+        self.assertIn("'gradus convert'", done.stderr)
+        done = gradus("convert", os.path.join(self.dir, "packed.tsv"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--output FILE is missing", done.stderr)
+        packed = os.path.join(self.dir, "packed.zst")
+        done = gradus("convert", os.path.join(self.dir, "packed.tsv"), "--output", packed)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("in 1 blocks, packed into", done.stdout)
+        done = gradus("validate", *arguments, "--set", "data.train.file=packed.zst")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class Parts(ClusterTest):

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "data/dataset_cache.h"
+#include "data/loader.h"
 
 static char none[] = "", train_name[] = "t.libsvm";
 static char *cache; /* where indexes go */
@@ -230,6 +230,45 @@ static void what_changes_meanwhile_is_an_error(void **state)
     dataset_free(d);
 }
 
+/* Several threads decode ahead; what they are asked for is what is taken. */
+static void batches_are_decoded_ahead(void **state)
+{
+    (void)state;
+    write_records("t.libsvm", 1000, 0);
+    struct data_spec spec = streamed();
+    struct dataset *d[2] = {NULL, NULL}, *test = NULL;
+    struct loader *l[2];
+    struct err err = {0};
+    for (int i = 0; i < 2; i++) {
+        spec.loading = i == 0 ? DATA_LOADING_MEMORY : DATA_LOADING_STREAM;
+        assert_int_equal(dataset_open(&spec, DATA_LABEL_CLASS, &d[i], &test, &err), 0);
+        assert_int_equal(dataset_is_streamed(d[i]), i);
+        assert_int_equal(loader_new(d[i], 3, 50, 6, &l[i], &err), 0);
+    }
+    for (uint64_t step = 0; step < 100; step++) {
+        const struct batch *b[2];
+        for (int i = 0; i < 2; i++) {
+            for (uint64_t ahead = step; ahead < step + 5; ahead++) {
+                assert_int_equal(loader_request(l[i], ahead / 20, ahead % 20 * 50, 50, &err), 0);
+            }
+            assert_int_equal(loader_take(l[i], step / 20, step % 20 * 50, 50, &b[i], &err), 0);
+        }
+        assert_memory_equal(b[0]->features, b[1]->features, sizeof(float) * 50 * 3);
+        assert_memory_equal(b[0]->classes, b[1]->classes, sizeof(int32_t) * 50);
+        loader_return(l[0], b[0]);
+        loader_return(l[1], b[1]);
+    }
+    write_records("t.libsvm", 100, 0);
+    const struct batch *b = NULL;
+    assert_int_equal(loader_take(l[1], 90, 0, 50, &b, &err), ERR_CORRUPT);
+    assert_non_null(strstr(err.msg, "t.libsvm has been changed since"));
+    assert_int_equal(loader_take(l[0], 90, 0, 50, &b, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        loader_free(l[i]);
+        dataset_free(d[i]);
+    }
+}
+
 static void bad_records_name_their_line(void **state)
 {
     (void)state;
@@ -345,6 +384,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_damaged_index_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(an_index_of_other_data_is_made_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(what_changes_meanwhile_is_an_error, setup, teardown),
+        cmocka_unit_test_setup_teardown(batches_are_decoded_ahead, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_records_name_their_line, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_streamed_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_index_needs_a_place, setup, teardown),
