@@ -9,6 +9,7 @@ With GRADUS_CLEAN_CLONE=1 (script/test-documents) the programs are built by the 
 say how; otherwise they are those of GRADUS_BIN_DIR."""
 
 import glob
+import gzip
 import os
 import random
 import re
@@ -303,6 +304,15 @@ def plugins(page):
             page.run(command.text)
 
 
+def data_files(page):
+    """clicks.tsv.gz, and two CSV files with a header line each."""
+    with gzip.open(page.tree + "/clicks.tsv.gz", "wt") as f:
+        f.write("".join(f"{n % 2}\t{n}\n" for n in range(1000)))
+    for part in (1, 2):
+        with open(f"{page.tree}/part-{part}.csv", "w") as f:
+            f.write("label,number\n" + "".join(f"{n % 2},{n}\n" for n in range(100)))
+
+
 # (page, command, what comes before it)
 PREPARATIONS = [
     ("README.md", r"build/bin/gradus submit job\.yaml", job_of_the_readme),
@@ -311,6 +321,7 @@ PREPARATIONS = [
     ("docs/cli.md", r"gradus (submit|nodes|list)", cluster),
     ("docs/cli.md", r"gradus (status|cancel|pause|resume|set|checkpoint|trace) ", running_job),
     ("docs/cli.md", r"gradus table ", job_of_tables),
+    ("docs/cli.md", r"gradus convert ", data_files),
     ("docs/cli.md", r"gradus watch ", short_job),
     ("docs/cli.md", r"gradus export --from state/", checkpoint_of_the_text),
     ("docs/cli.md", r"gradus evaluate state/checkpoints/iris-1", iris),
