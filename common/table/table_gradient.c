@@ -2,7 +2,6 @@
 /* Adds, writes and reads the gradients of a table. */
 #include "table/table_gradient.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,16 +262,7 @@ size_t table_gradient_clip_rows(struct table_gradient *g, float scale, double no
 {
     size_t clipped = 0;
     for (size_t i = 0; i < g->n; i++) {
-        float *row = g->values + i * g->dim;
-        const double norm = sqrt(table_squares_of_row(row, g->dim, scale));
-        if (!(norm > norm_max) || !isfinite(norm)) {
-            continue;
-        }
-        const float shrink = (float)(norm_max / norm);
-        for (size_t k = 0; k < g->dim; k++) {
-            row[k] *= shrink;
-        }
-        clipped++;
+        clipped += table_row_clip(g->values + i * g->dim, g->dim, scale, norm_max);
     }
     return clipped;
 }

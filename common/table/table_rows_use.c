@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "rule/rules/elements.h"
 #include "table/table_ahead.h"
 #include "table/table_squares.h"
 
@@ -85,53 +86,22 @@ void table_rows_gather(struct table_rows *rows, const struct table_catch_up *up,
     }
 }
 
-VECTOR_INLINE void clip_values(float *row, size_t n, float limit)
-{
-    for (size_t k = 0; k < n; k++) {
-        float c = row[k] > limit ? limit : row[k];
-        row[k] = c < -limit ? -limit : c;
-    }
-}
-
-static void clip_norm(float *row, size_t n, double limit)
-{
-    const double norm = sqrt(table_squares_of_row(row, n, 1.0F));
-    const float factor = norm > limit && isfinite(norm) ? (float)(limit / norm) : 1.0F;
-    for (size_t k = 0; k < n && factor < 1.0F; k++) {
-        row[k] *= factor;
-    }
-}
-
 /* The gradient of a row with @values, as the rule gets it. */
 static const float *shape(struct table_rows *rows, const struct table_shaping *s,
                           const float *gradient, float scale, const float *values)
 {
     float *to = rows->shaped;
     const size_t n = rows->dim;
-    for (size_t k = 0; k < n; k++) {
-        to[k] = gradient[k] * scale;
-    }
-    if (s->clip_value > 0) {
-        clip_values(to, n, s->clip_value);
-    }
+    copy_floats(to, gradient, n);
+    elements_clip(to, scale, s->clip_value > 0 ? s->clip_value : INFINITY, 1.0F, n);
     if (s->clip_norm > 0) {
-        clip_norm(to, n, s->clip_norm);
+        (void)table_row_clip(to, n, 1.0F, s->clip_norm);
     }
-    for (size_t k = 0; k < n && (s->l1 != 0 || s->l2 != 0); k++) {
-        const float w = values[k];
-        const float sign = w > 0.0F ? 1.0F : w < 0.0F ? -1.0F : 0.0F;
-        to[k] = to[k] + (s->l2 * w + s->l1 * sign);
+    if (s->l1 != 0 || s->l2 != 0) {
+        elements_penalize(to, values, s->l1, s->l2, n);
     }
-    copy_floats(rows->shaped + n, values, n);
+    copy_floats(to + n, values, n);
     return to;
-}
-
-static void decay(const struct table_rows *rows, float share, float *values)
-{
-    const float *before = rows->shaped + rows->dim;
-    for (size_t k = 0; k < rows->dim && share != 0; k++) {
-        values[k] = values[k] - share * before[k];
-    }
 }
 
 /* One update of @row, which is that of key @i. @span has what is the same for all of them. */
@@ -155,8 +125,8 @@ static void update_one(struct table_rows *rows, const struct table_update *u, si
     span->base = u->base == NULL ? NULL : u->base + i * rows->dim;
     span->first = u->keys[i] * rows->dim;
     rule_apply_span(rows->rule, u->scalars, span);
-    if (u->shaping != NULL) {
-        decay(rows, u->shaping->decay, record);
+    if (u->shaping != NULL && u->shaping->decay != 0) {
+        elements_shrink(record, rows->shaped + rows->dim, u->shaping->decay, rows->dim);
     }
     const uint32_t sightings = u->sightings == NULL ? 1 : u->sightings[i];
     note->seen = u->up.version + 1;

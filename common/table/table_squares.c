@@ -34,6 +34,19 @@ double table_squares_of_row(const float *row, size_t dim, float scale)
     return lanes[0];
 }
 
+bool table_row_clip(float *row, size_t dim, float scale, double norm_max)
+{
+    const double norm = sqrt(table_squares_of_row(row, dim, scale));
+    if (!(norm > norm_max) || !isfinite(norm)) {
+        return false;
+    }
+    const float shrink = (float)(norm_max / norm);
+    for (size_t k = 0; k < dim; k++) {
+        row[k] *= shrink;
+    }
+    return true;
+}
+
 /* @x is finite, not negative, and a multiple of 2^-LOWEST_BIT, as sums of squares of floats are. */
 static void add(struct table_squares *s, double x)
 {

@@ -16,6 +16,8 @@
 #ifndef GRADUS_TABLE_TABLE_SQUARES_H
 #define GRADUS_TABLE_TABLE_SQUARES_H
 
+#include <stdbool.h>
+
 #include "table/table_gradient.h"
 
 /* Of 64 bits: from 2^-298, the square of the least float, to 2^341, more than 2^69 times the sum of
@@ -35,5 +37,8 @@ void table_squares_join(struct table_squares *s, const struct table_squares *oth
 double table_squares_total(const struct table_squares *s);
 /* Of one row of @dim floats: the double that is added, which may be infinite or NaN. */
 double table_squares_of_row(const float *row, size_t dim, float scale);
+/* Makes a row whose L2 norm, of what it is times @scale, is above @norm_max that long; true when it
+ * was. A row that is not finite is left as it is. */
+bool table_row_clip(float *row, size_t dim, float scale, double norm_max);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/vector.h"
+#include "rule/rules/elements.h"
 #include "rule/update/update_impl.h"
 
 /* ---- loops; every element for itself, so the bits do not depend on how they are cut ---- */
@@ -37,54 +38,6 @@ static void accumulate(float *to, const float *sum, const float *gradient, float
     VECTOR_LOOP
     for (size_t i = 0; i < n; i++) {
         to[i] = sum[i] + gradient[i] * weight;
-    }
-}
-
-VECTOR_CLONES
-static bool all_finite(const float *x, size_t n)
-{
-    uint32_t worst = 0;
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffffU;
-        worst = bits > worst ? bits : worst;
-    }
-    return worst < 0x7f800000U;
-}
-
-/* Mean, clip by value, clip by norm. NaN stays NaN. */
-VECTOR_CLONES
-static void clip(float *gradient, float scale, float limit, float factor, size_t n)
-{
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        float g = gradient[i] * scale;
-        float c = g > limit ? limit : g;
-        c = c < -limit ? -limit : c;
-        gradient[i] = c * factor;
-    }
-}
-
-VECTOR_CLONES
-static void penalize(float *restrict gradient, const float *in, float l1, float l2, size_t n)
-{
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        float w = in[i];
-        float sign = w > 0.0F ? 1.0F : 0.0F;
-        sign = w < 0.0F ? -1.0F : sign;
-        gradient[i] = gradient[i] + (l2 * w + l1 * sign);
-    }
-}
-
-VECTOR_CLONES
-static void shrink(float *restrict out, const float *restrict in, float decay, size_t n)
-{
-    VECTOR_LOOP
-    for (size_t i = 0; i < n; i++) {
-        out[i] = out[i] - decay * in[i];
     }
 }
 
@@ -170,12 +123,12 @@ static void shape(const struct update *u, size_t part, uint64_t at, size_t n)
     float limit = u->spec->clip_value > 0 ? (float)u->spec->clip_value : INFINITY;
     float factor = (float)u->factors[u->parts[part].part.variable];
     if (statistic_of(u, part) > 0) { /* the mean alone */
-        clip(u->step.gradient + at, u->scale, INFINITY, 1.0F, n);
+        elements_clip(u->step.gradient + at, u->scale, INFINITY, 1.0F, n);
         return;
     }
-    clip(u->step.gradient + at, u->scale, limit, factor, n);
+    elements_clip(u->step.gradient + at, u->scale, limit, factor, n);
     if (g->l1 != 0 || g->l2 != 0) {
-        penalize(u->step.gradient + at, u->step.in + at, (float)g->l1, (float)g->l2, n);
+        elements_penalize(u->step.gradient + at, u->step.in + at, (float)g->l1, (float)g->l2, n);
     }
 }
 
@@ -224,7 +177,8 @@ uint64_t update_find_bad(const struct update *u, uint32_t variable)
     uint64_t element = UINT64_MAX;
     for (size_t i = 0; i < u->part_count; i++) {
         const struct update_part *p = &u->parts[i].part;
-        if (p->variable == variable && !all_finite(u->step.gradient + p->offset, p->count)) {
+        if (p->variable == variable &&
+            !elements_all_finite(u->step.gradient + p->offset, p->count)) {
             uint64_t here = p->first + first_bad(u->step.gradient + p->offset, p->count);
             element = here < element ? here : element;
         }
@@ -261,7 +215,7 @@ static void check_piece(void *ctx, size_t i)
     const struct update_piece *p = &u->pieces[i];
     const float *x = u->step.gradient + p->at;
     u->results[i] = (struct update_result){.outcome = UPDATE_KEPT, .element = UINT64_MAX};
-    if (!is_frozen(u, p) && !all_finite(x, (size_t)p->n)) {
+    if (!is_frozen(u, p) && !elements_all_finite(x, (size_t)p->n)) {
         report_bad(u, p->part, x, p->at, (size_t)p->n, &u->results[i]);
     }
 }
@@ -372,7 +326,7 @@ static void run_piece(const struct update *u, const struct update_piece *piece,
         if (p.gather) {
             gather(u, piece->part, at, n);
         }
-        if (p.check && !all_finite(step->gradient + at, n)) {
+        if (p.check && !elements_all_finite(step->gradient + at, n)) {
             report_bad(u, piece->part, step->gradient + at, at, n, result);
             return;
         }
@@ -385,7 +339,7 @@ static void run_piece(const struct update *u, const struct update_piece *piece,
             run_rule(u, piece->part, at, n, p.shape ? 1.0F : u->scale);
         }
         if (p.group->decay != 0 && statistic == 0) {
-            shrink(u->out + at, step->in + at, p.group->decay, n);
+            elements_shrink(u->out + at, step->in + at, p.group->decay, n);
         }
         if (p.average != NULL) {
             follow(p.average + at, u->out + at, decay, fresh, n);
@@ -408,7 +362,7 @@ static void collect_piece(const struct update *u, const struct update_piece *pie
             gather(u, piece->part, at, n);
         }
         accumulate(sum, sum, u->step.gradient + at, u->weight, n);
-        if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !all_finite(sum, n)) {
+        if (u->spec->non_finite == UPDATE_NON_FINITE_FAIL && !elements_all_finite(sum, n)) {
             report_bad(u, piece->part, sum, at, n, result);
             return;
         }

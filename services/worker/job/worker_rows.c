@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "rule/rules/elements.h"
 #include "table/table_bucket.h"
 
 _Static_assert(TABLE_BUCKETS <= UINT16_MAX, "a shard's number fits an owner");
@@ -267,14 +268,12 @@ int worker_rows_gradient_add(const struct worker_rows *w, struct worker_rows_gra
 bool worker_rows_gradient_is_finite(const struct worker_rows *w,
                                     const struct worker_rows_gradient *g)
 {
-    float none = 0; /* x · 0 is 0 for what is finite, and NaN for what is not */
-    for (size_t t = 0; t < w->count; t++) {
+    bool finite = true;
+    for (size_t t = 0; t < w->count && finite; t++) {
         const struct table_gradient *table = &g->tables[t];
-        for (size_t i = 0; i < table->n * table->dim; i++) {
-            none += table->values[i] * 0.0F;
-        }
+        finite = elements_all_finite(table->values, table->n * table->dim);
     }
-    return none == 0;
+    return finite;
 }
 
 /* The rows of @g that lie on @shard. The view has memory of @w until the next call. */
